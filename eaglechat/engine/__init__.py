@@ -1,0 +1,1 @@
+"""Models, the EAGLE-3 session, the loop and its statistics. Knows neither Textual nor the Hub."""

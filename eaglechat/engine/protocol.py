@@ -1,0 +1,236 @@
+"""The engine process' line protocol: one JSON object a line, requests in, events out.
+
+Every message carries its `type`. The same lines work over any pipe, so the engine may run on
+another machine: only the model paths must mean something there. docs/protocol.md explains it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, Prefill, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.stats import SpeculationStats
+
+PROTOCOL_VERSION = 1
+
+DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
+Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
+Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a conversation: role is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the target's tokens are sampled. Temperature 0 is greedy; seed None draws one."""
+
+    temperature: Temperature = 0.0
+    top_k: Annotated[int, Meta(ge=0)] = 40
+    top_p: Probability = 0.95
+    min_p: Probability = 0.05
+    repeat_penalty: Annotated[float, Meta(gt=0.0, le=4.0)] = 1.0
+    seed: Annotated[int, Meta(ge=0, lt=2**32)] | None = None
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
+    `enabled` False leaves the draft out altogether, as if no draft were loaded."""
+
+    enabled: bool = True
+    n_draft_max: DraftLength = 3
+    n_min: DraftLength = 0
+    p_min: Probability = 0.0
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the models are loaded. None leaves the choice to the engine."""
+
+    n_ctx: Annotated[int, Meta(ge=0)] = 0
+    """Context size in tokens; 0 takes the target's training context, at most 8192."""
+    n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
+    n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    n_gpu_layers: int = -1
+    """Layers on the GPU; -1 is all of them."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What the client asks."""
+
+
+class Load(Request, frozen=True, kw_only=True, tag="load"):
+    id: int
+    target: str
+    draft: str | None = None
+    options: LoadOptions = LoadOptions()
+
+
+class Chat(Request, frozen=True, kw_only=True, tag="chat"):
+    """Reply to `messages`. Answered by prefill, round ... and done, or by error."""
+
+    id: int
+    messages: tuple[Message, ...]
+    sampling: Sampling = Sampling()
+    speculation: Speculation = Speculation()
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stop: tuple[str, ...] = ()
+
+
+class Set(Request, frozen=True, kw_only=True, tag="set"):
+    """Change a running reply from its next round on; fields left out stay as they are."""
+
+    enabled: bool | None = None
+    n_draft_max: DraftLength | None = None
+    n_min: DraftLength | None = None
+    p_min: Probability | None = None
+    temperature: Temperature | None = None
+
+
+class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
+    """End the running load or reply; what was generated stays."""
+
+
+class Unload(Request, frozen=True, kw_only=True, tag="unload"):
+    """Free both models."""
+
+
+class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
+    """Free everything and exit."""
+
+
+AnyRequest = Load | Chat | Set | Cancel | Unload | Shutdown
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loaded GGUF is."""
+
+    path: str
+    name: str
+    architecture: str
+    quantization: str
+    size_bytes: int
+    n_layers: int
+    n_embd: int
+    n_vocab: int
+    n_ctx_train: int
+
+
+class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is loaded, and how. `speculation_off` says why there is none, or is None."""
+
+    target: ModelInfo
+    draft: ModelInfo | None
+    target_layers: tuple[int, ...]
+    n_ctx: int
+    n_threads: int
+    devices: tuple[str, ...]
+    load_ms: float
+    speculation_off: str | None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What the engine answers."""
+
+
+class Hello(Event, frozen=True, kw_only=True, tag="hello"):
+    """The first line of an engine."""
+
+    protocol: int
+    eaglechat: str
+    llama_cpp: str
+    devices: tuple[str, ...]
+
+
+class Loading(Event, frozen=True, kw_only=True, tag="loading"):
+    """Progress of a load: `stage` is target, draft or context; `fraction` is of the whole load."""
+
+    id: int
+    stage: str
+    fraction: float
+
+
+class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
+    id: int
+    pair: PairInfo
+
+
+class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
+    pass
+
+
+class PrefillProgress(Event, frozen=True, kw_only=True, tag="prefill"):
+    id: int
+    prefill: Prefill
+
+
+class RoundDone(Event, frozen=True, kw_only=True, tag="round"):
+    id: int
+    round: Round
+
+
+class SpeculationStopped(Event, frozen=True, kw_only=True, tag="speculation_off"):
+    id: int
+    off: SpeculationOff
+
+
+class Done(Event, frozen=True, kw_only=True, tag="done"):
+    id: int
+    end: ReplyEnd
+    stats: SpeculationStats
+
+
+class Error(Event, frozen=True, kw_only=True, tag="error"):
+    """A request failed. `code` is for programs, `message` is one sentence for people."""
+
+    id: int | None
+    code: str
+    message: str
+
+
+AnyEvent = (
+    Hello
+    | Loading
+    | Loaded
+    | Unloaded
+    | PrefillProgress
+    | RoundDone
+    | SpeculationStopped
+    | Done
+    | Error
+)
+
+
+class ProtocolError(ValueError):
+    """A line that is not a message of this protocol; the text says which field and why."""
+
+
+_encoder = msgspec.json.Encoder()
+_request_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, with its newline."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> AnyRequest:
+    """Parse a request line. Raises ProtocolError."""
+    try:
+        return _request_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(str(error)) from error
+
+
+def decode_event(line: bytes) -> AnyEvent:
+    """Parse an event line. Raises ProtocolError."""
+    try:
+        return _event_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(str(error)) from error

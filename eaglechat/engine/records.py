@@ -1,0 +1,155 @@
+"""The loop's truth as data: what a round drafted, what the target made of it, and what it cost.
+
+Everything that shows or counts speculation reads these records; nothing recomputes an origin,
+an acceptance or a time from text.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+N_DRAFT_MAX_LIMIT = 16
+"""The longest draft a round may ask for; contexts are sized for it once."""
+
+
+class Origin(str, enum.Enum):
+    """Where an emitted token came from."""
+
+    ACCEPTED = "accepted"
+    """Drafted, and confirmed by the target."""
+    CORRECTION = "correction"
+    """The target's own token after it rejected a drafted one."""
+    BONUS = "bonus"
+    """The target's extra token after it accepted the whole draft."""
+    PLAIN = "plain"
+    """No draft in this round: ordinary decoding."""
+
+
+class FinishReason(str, enum.Enum):
+    """Why a reply ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CONTEXT = "context"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class DraftToken:
+    """A token the draft proposed, with the draft's own probability (softmax over its top 10)."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Token:
+    """An emitted token.
+
+    `text` is what became certain with this token: empty while a character or a possible stop
+    string is incomplete, and for tokens that are not written (end of generation).
+    """
+
+    id: int
+    text: str
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class RoundTimings:
+    """Milliseconds of one round, by part. `total_ms` is wall time and covers the rest too."""
+
+    draft_ms: float
+    """Decoder steps of the draft."""
+    verify_ms: float
+    """The target's decode of the last token and the drafted ones."""
+    process_ms: float
+    """Handing the target's features to the draft: gathering, encoder, catch-up."""
+    sample_ms: float
+    """Sampling the target's tokens."""
+    total_ms: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass of the loop: draft, verify, accept.
+
+    `n_tested` counts drafted tokens the target was asked about: the accepted ones and the first
+    rejected one. Those after the first rejection were never tested.
+    """
+
+    index: int
+    n_draft_max: int
+    """The setting in force in this round; 0 when speculation was off."""
+    drafted: tuple[DraftToken, ...]
+    n_tested: int
+    n_accepted: int
+    tokens: tuple[Token, ...]
+    n_past: int
+    """Tokens in the target's KV cache after the round."""
+    timings: RoundTimings
+
+    @property
+    def rejected(self) -> DraftToken | None:
+        """The first rejected draft token, if the target rejected one."""
+        return self.drafted[self.n_accepted] if self.n_tested > self.n_accepted else None
+
+    @property
+    def text(self) -> str:
+        """The text this round added to the reply."""
+        return "".join(token.text for token in self.tokens)
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """Progress through a prompt, in tokens. `reused` tokens were in the KV cache already."""
+
+    done: int
+    total: int
+    reused: int
+
+
+@dataclass(frozen=True)
+class SpeculationOff:
+    """Speculation stopped by itself in the middle of a reply; the reply goes on without it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReplyTimings:
+    """Times of a whole reply. Generation excludes prefill."""
+
+    prefill_ms: float
+    prefill_tokens: int
+    """Tokens decoded in prefill; those reused from the KV cache are not among them."""
+    reused_tokens: int
+    generation_ms: float
+    draft_ms: float
+    verify_ms: float
+    process_ms: float
+    sample_ms: float
+
+
+@dataclass(frozen=True)
+class ReplyEnd:
+    """How a reply ended.
+
+    `tail` is text that was held back (an incomplete character, a possible stop string) and is
+    emitted because nothing follows.
+    """
+
+    finish_reason: FinishReason
+    seed: int
+    tokens: int
+    tail: str
+    timings: ReplyTimings
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Generated tokens over generation time; 0 where nothing was generated."""
+        if self.timings.generation_ms <= 0:
+            return 0.0
+        return self.tokens * 1000.0 / self.timings.generation_ms
