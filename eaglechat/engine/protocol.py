@@ -31,12 +31,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the target's tokens are sampled. Temperature 0 is greedy; seed None draws one."""
 
-    temperature: Temperature = 0.0
+    temperature: Temperature = 0.7
     top_k: Annotated[int, Meta(ge=0)] = 40
     top_p: Probability = 0.95
     min_p: Probability = 0.05
     repeat_penalty: Annotated[float, Meta(gt=0.0, le=4.0)] = 1.0
-    seed: Annotated[int, Meta(ge=0, lt=2**32)] | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):

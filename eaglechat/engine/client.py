@@ -1,0 +1,140 @@
+"""The client's end of the engine process: starts it, writes requests, collects events.
+
+Nothing here blocks the caller for long: a thread reads the pipe into a queue that the user
+interface drains at its own rate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from eaglechat.engine.protocol import (
+    AnyEvent,
+    AnyRequest,
+    ProtocolError,
+    Shutdown,
+    decode_event,
+    encode,
+)
+
+LOG_TAIL_LINES = 8
+
+
+@dataclass(frozen=True)
+class Died:
+    """The engine process is gone without being asked to; `log_tail` is what it said last."""
+
+    exit_status: int | None
+    log_tail: tuple[str, ...]
+
+
+class EngineLink(Protocol):
+    """What a user interface needs of an engine; tests script one."""
+
+    def start(self) -> None:
+        """Start the engine. Raises EngineStartError."""
+
+    def send(self, request: AnyRequest) -> bool:
+        """Send a request; False if the engine is gone."""
+
+    def drain(self) -> list[AnyEvent | Died]:
+        """The events since the last call, in order, without waiting."""
+
+    def close(self, patience_s: float = 1.0) -> None:
+        """End the engine: ask, wait `patience_s` seconds, kill."""
+
+
+class EngineStartError(RuntimeError):
+    """The engine's command line could not be started."""
+
+
+class EngineProcess:
+    """An engine behind the pipes of a child process, started by any command line."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        """`log` receives the process' standard error: llama.cpp's own log."""
+        self._command = list(command)
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._events: deque[AnyEvent | Died] = deque()
+        self._write_lock = threading.Lock()
+        self._closing = False
+
+    def start(self) -> None:
+        """Start the process. Raises EngineStartError."""
+        self._closing = False
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                )
+        except OSError as error:
+            command = " ".join(self._command)
+            raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
+        reader = threading.Thread(
+            target=self._read, args=(self._process,), name="engine-reader", daemon=True
+        )
+        reader.start()
+
+    def send(self, request: AnyRequest) -> bool:
+        process = self._process
+        if process is None or process.stdin is None:
+            return False
+        with self._write_lock:
+            try:
+                process.stdin.write(encode(request))
+                process.stdin.flush()
+            except (OSError, ValueError):
+                return False
+        return True
+
+    def drain(self) -> list[AnyEvent | Died]:
+        events = []
+        while self._events:
+            events.append(self._events.popleft())
+        return events
+
+    def close(self, patience_s: float = 1.0) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._closing = True
+        with contextlib.suppress(OSError, ValueError):
+            if process.stdin is not None:
+                process.stdin.write(encode(Shutdown()))
+                process.stdin.close()
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        stdout = process.stdout
+        assert stdout is not None
+        for line in stdout:
+            try:
+                self._events.append(decode_event(line))
+            except ProtocolError:
+                # A remote shell's greeting, say; the log keeps it for whoever looks.
+                with self._log.open("ab") as log:
+                    log.write(b"not an engine message: " + line)
+        exit_status = process.wait()
+        if not self._closing:
+            self._events.append(Died(exit_status, self.log_tail()))
+
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines of the engine's log."""
+        try:
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ()
+        return tuple(text.splitlines()[-LOG_TAIL_LINES:])

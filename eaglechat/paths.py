@@ -1,0 +1,57 @@
+"""Where eaglechat keeps its files on each platform; EAGLECHAT_HOME moves them all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+_APP = "eaglechat"
+
+
+def _directory(kind: str, platform_path: Path) -> Path:
+    home = os.environ.get("EAGLECHAT_HOME")
+    return Path(home).expanduser() / kind if home else platform_path
+
+
+def config_dir() -> Path:
+    """Holds config.toml, and the user's own themes in themes/."""
+    return _directory("config", platformdirs.user_config_path(_APP, appauthor=False))
+
+
+def data_dir() -> Path:
+    """Holds what the user made: the chats."""
+    return _directory("data", platformdirs.user_data_path(_APP, appauthor=False))
+
+
+def state_dir() -> Path:
+    """Holds what the app remembers by itself: recent pairs."""
+    return _directory("state", platformdirs.user_state_path(_APP, appauthor=False))
+
+
+def log_dir() -> Path:
+    """Holds the engine's logs."""
+    return _directory("log", platformdirs.user_log_path(_APP, appauthor=False))
+
+
+def config_file() -> Path:
+    return config_dir() / "config.toml"
+
+
+def user_themes_dir() -> Path:
+    return config_dir() / "themes"
+
+
+def chats_dir() -> Path:
+    return data_dir() / "chats"
+
+
+def engine_log() -> Path:
+    return log_dir() / "engine.log"
+
+
+def builtin_themes_dir() -> Path:
+    """The shipped themes: package data in a wheel, themes/ in a checkout."""
+    packaged = Path(__file__).parent / "themes"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "themes"

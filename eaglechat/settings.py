@@ -1,0 +1,243 @@
+"""The settings: one typed model validates the TOML file, drives the screens, documents itself.
+
+A value that does not fit is named with its file and key, and the default takes its place; one bad
+value never costs the others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from eaglechat.engine.protocol import DraftLength, Probability, Temperature
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How replies are written."""
+
+    temperature: Annotated[
+        Temperature, Meta(description="Randomness of sampling; 0 always takes the likeliest token.")
+    ] = 0.7
+    top_k: Annotated[
+        int, Meta(ge=0, description="Sample among the k likeliest tokens; 0 means all.")
+    ] = 40
+    top_p: Annotated[
+        Probability, Meta(description="Sample among the likeliest tokens that make up this share.")
+    ] = 0.95
+    min_p: Annotated[
+        Probability,
+        Meta(description="Drop tokens less likely than this share of the likeliest one."),
+    ] = 0.05
+    repeat_penalty: Annotated[
+        float,
+        Meta(gt=0.0, le=4.0, description="Divide the odds of recent tokens by this; 1 is off."),
+    ] = 1.0
+    seed: Annotated[
+        int,
+        Meta(
+            ge=-1, le=2**32 - 1, description="Seed of sampling; -1 draws a new one for each reply."
+        ),
+    ] = -1
+    max_tokens: Annotated[
+        int, Meta(ge=0, description="Longest reply in tokens; 0 means until the context is full.")
+    ] = 0
+    system_prompt: Annotated[
+        str, Meta(description="The system prompt; empty leaves it to the chat template.")
+    ] = ""
+
+
+class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the draft drafts."""
+
+    enabled: Annotated[bool, Meta(description="Draft at all.")] = True
+    n_draft_max: Annotated[
+        DraftLength,
+        Meta(description="Most tokens drafted in a round; 0 decodes plainly."),
+    ] = 3
+    n_min: Annotated[
+        DraftLength, Meta(description="Throw a draft away that is shorter than this.")
+    ] = 0
+    p_min: Annotated[
+        Probability, Meta(description="Stop drafting at a token the draft gives less than this.")
+    ] = 0.0
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the models are loaded and run."""
+
+    n_ctx: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Context size in tokens; 0 takes what the target was trained for, "
+            "at most 8192.",
+        ),
+    ] = 0
+    n_batch: Annotated[
+        int,
+        Meta(ge=32, le=8192, description="Prompt tokens decoded at once; a cancel waits for one."),
+    ] = 512
+    n_threads: Annotated[
+        int,
+        Meta(ge=0, le=1024, description="llama.cpp threads; 0 takes the processor's free cores."),
+    ] = 0
+    n_gpu_layers: Annotated[
+        int, Meta(ge=-1, description="Layers of the models on the GPU; -1 means all.")
+    ] = -1
+    command: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Command line that starts the engine, for instance "
+            '["ssh", "gpu-box", "eaglechat", "engine"]; empty starts it on this machine.'
+        ),
+    ] = ()
+
+
+class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the app looks."""
+
+    theme: Annotated[str, Meta(description="Name of a theme.")] = "eagle-dark"
+    token_colours: Annotated[
+        bool, Meta(description="Colour the tokens of replies by their origin.")
+    ] = True
+    show_rejected: Annotated[
+        bool, Meta(description="Show the first rejected draft token of a round, struck through.")
+    ] = True
+    show_panel: Annotated[bool, Meta(description="Show the speculation panel.")] = True
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings, by the tables of config.toml."""
+
+    generation: GenerationSettings = GenerationSettings()
+    speculation: SpeculationSettings = SpeculationSettings()
+    engine: EngineSettings = EngineSettings()
+    interface: InterfaceSettings = InterfaceSettings()
+
+
+@dataclass(frozen=True)
+class SettingDoc:
+    """One setting as its screen and its documentation show it."""
+
+    table: str
+    key: str
+    type: str
+    default: Any
+    description: str
+    minimum: float | None
+    maximum: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}.{self.key}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A value of the configuration that was not used, and why."""
+
+    file: Path
+    key: str
+    reason: str
+    default: Any
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}" if self.key else str(self.file)
+        return f"{where}: {self.reason}; using {self.default!r}"
+
+
+Table = TypeVar("Table", bound=msgspec.Struct)
+
+
+def load(path: Path) -> tuple[Settings, list[Problem]]:
+    """Read a configuration file; a missing one is all defaults."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Settings(), []
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return Settings(), [Problem(path, "", f"cannot be read ({error})", "the defaults")]
+    return from_mapping(raw, path)
+
+
+def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Problem]]:
+    """Validate tables of values, each key by itself. `path` is named in the problems."""
+    problems: list[Problem] = []
+    defaults = Settings()
+    tables: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        given = raw.get(field.name, {})
+        default = getattr(defaults, field.name)
+        if isinstance(given, Mapping):
+            tables[field.name] = _table(default, field.name, given, path, problems)
+        else:
+            problems.append(Problem(path, field.name, "is a table of settings", "the defaults"))
+    known = {field.name for field in msgspec.structs.fields(Settings)}
+    problems += [
+        Problem(path, key, f"unknown table (known: {', '.join(sorted(known))})", "nothing of it")
+        for key in raw.keys() - known
+    ]
+    return Settings(**tables), problems
+
+
+def _table(
+    default: Table, name: str, given: Mapping[str, Any], path: Path, problems: list[Problem]
+) -> Table:
+    hints = get_type_hints(type(default), include_extras=True)
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        full = f"{name}.{key}"
+        if key not in hints:
+            known = ", ".join(hints)
+            problems.append(Problem(path, full, f"unknown setting (known: {known})", "nothing"))
+            continue
+        try:
+            values[key] = msgspec.convert(value, hints[key])
+        except msgspec.ValidationError as error:
+            problems.append(Problem(path, full, _plain(error, value), getattr(default, key)))
+    return msgspec.structs.replace(default, **values)
+
+
+def _plain(error: msgspec.ValidationError, value: object) -> str:
+    reason = str(error).replace("`", "")
+    return f"{value!r} does not fit: {reason[:1].lower()}{reason[1:]}"
+
+
+def describe() -> Iterator[SettingDoc]:
+    """Every setting with its type, default, range and description."""
+    for table in msgspec.structs.fields(Settings):
+        for key, hint in get_type_hints(table.type, include_extras=True).items():
+            metas = list(_metas(hint))
+            yield SettingDoc(
+                table=table.name,
+                key=key,
+                type=_type_name(hint),
+                default=getattr(table.default, key),
+                description=next(m.description for m in reversed(metas) if m.description),
+                minimum=next((v for m in metas for v in (m.ge, m.gt) if v is not None), None),
+                maximum=next((v for m in metas for v in (m.le, m.lt) if v is not None), None),
+            )
+
+
+def _metas(hint: Any) -> Iterator[Meta]:
+    if get_origin(hint) is Annotated:
+        inner, *metas = get_args(hint)
+        yield from _metas(inner)
+        yield from (meta for meta in metas if isinstance(meta, Meta))
+
+
+def _type_name(hint: Any) -> str:
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return "list of strings" if get_origin(hint) is tuple else str(hint.__name__)
