@@ -1,0 +1,69 @@
+"""What the engine raises: every message is one sentence that names the cause."""
+
+from __future__ import annotations
+
+
+class EngineError(RuntimeError):
+    """Something the user can be told. `code` is stable, for programs."""
+
+    code = "engine"
+
+
+class NativeLibraryError(EngineError):
+    """llama-cpp-python is missing, or lacks a function this engine needs."""
+
+    code = "native_library"
+
+
+class ModelLoadError(EngineError):
+    """llama.cpp refused a model or a context."""
+
+    code = "load"
+
+
+class DecodeError(EngineError):
+    """The target failed to decode a batch."""
+
+    code = "decode"
+
+
+class PromptError(EngineError):
+    """The conversation cannot be turned into a prompt that fits."""
+
+    code = "prompt"
+
+
+class LoadCancelledError(EngineError):
+    """The load was cancelled."""
+
+    code = "cancelled"
+
+
+class Eagle3SessionError(EngineError):
+    """The EAGLE-3 session could not be made or failed; the subclass says where."""
+
+    code = "session"
+
+
+class InitError(Eagle3SessionError):
+    """Target and draft do not make a session."""
+
+    code = "session_init"
+
+
+class ProcessError(Eagle3SessionError):
+    """The draft failed to take in the target's features, or to draft."""
+
+    code = "session_process"
+
+
+class BadSeqIdError(Eagle3SessionError):
+    """A sequence id outside 0 .. n_seq - 1."""
+
+    code = "session_seq_id"
+
+
+class InvalidConfigError(Eagle3SessionError):
+    """A session parameter out of its range."""
+
+    code = "session_config"

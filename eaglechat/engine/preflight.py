@@ -1,0 +1,113 @@
+"""Checks a target and a draft by their GGUF headers, before native code sees a file.
+
+llama.cpp aborts the whole process for some of these (a target graph that does not export layer
+inputs fails a GGML_ASSERT), and reports others only in its log.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eaglechat.engine.errors import EngineError
+from eaglechat.engine.gguf import GGUFError, GGUFHeader, read_header
+
+DRAFT_ARCHITECTURE = "eagle3"
+EXTRACT_LAYERS = 3
+
+TARGET_ARCHITECTURES = frozenset(
+    {
+        "bailingmoe3", "deepseek4", "gemma4", "gpt-oss", "hunyuan-dense", "hunyuan_vl", "lfm2",
+        "lfm2moe", "llama", "mimo2", "minimax-01", "minimax-m2", "muse-glimmer", "nanbeige",
+        "nemotron_h", "nemotron_h_moe", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next",
+        "qwen4exp",
+    }
+)  # fmt: skip
+"""Architectures whose llama.cpp graph exports layer inputs (the sources that set `t_layer_inp`)."""
+
+_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
+
+
+class PreflightError(EngineError):
+    """A file or a pair that cannot run; the message is one sentence with both values in it."""
+
+    code = "preflight"
+
+
+def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
+    """The headers of a target and its draft, if llama.cpp can run them together.
+
+    Raises PreflightError.
+    """
+    target_header = _read(target, "target")
+    if target_header.architecture == DRAFT_ARCHITECTURE:
+        raise PreflightError(_swapped(target, draft))
+    if target_header.architecture in _NOT_CHAT_MODELS:
+        raise PreflightError(
+            f"{target} is a {target_header.architecture} model, which cannot chat; "
+            "the target must be a language model"
+        )
+    if draft is None:
+        return target_header, None
+    draft_header = _read(draft, "draft")
+    _check_draft(draft_header)
+    _check_match(target_header, draft_header)
+    return target_header, draft_header
+
+
+def _read(path: Path, role: str) -> GGUFHeader:
+    try:
+        header = read_header(path)
+    except FileNotFoundError:
+        raise PreflightError(f"the {role} {path} does not exist") from None
+    except (OSError, GGUFError) as error:
+        raise PreflightError(f"the {role} cannot be read: {error}") from error
+    if not header.architecture:
+        raise PreflightError(f"the {role} {path} does not name its architecture")
+    return header
+
+
+def _swapped(target: Path, draft: Path | None) -> str:
+    message = f"the target {target} is an EAGLE-3 draft (architecture eagle3), not a language model"
+    if draft is None:
+        return message + "; give it as the draft, with its own target"
+    return message + f"; are target and draft swapped? (the draft given is {draft})"
+
+
+def _check_draft(draft: GGUFHeader) -> None:
+    if draft.architecture != DRAFT_ARCHITECTURE:
+        raise PreflightError(
+            f"the draft {draft.path} has the architecture {draft.architecture}, "
+            f"an EAGLE-3 draft has {DRAFT_ARCHITECTURE}"
+        )
+    layers = draft.array("eagle3.target_layers")
+    if layers is None or len(layers) != EXTRACT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} names {len(layers or ())} extract layers, "
+            f"EAGLE-3 needs {EXTRACT_LAYERS}"
+        )
+
+
+def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise PreflightError(
+            f"the target {target.path} has the architecture {target.architecture}, whose llama.cpp "
+            f"graph does not export layer inputs, so the draft {draft.path.name} cannot read it; "
+            "load the target without a draft"
+        )
+    wanted = int(draft.get("eagle3.target_hidden_size", 0))
+    if wanted != target.n_embd:
+        raise PreflightError(
+            f"the draft was made for a target with hidden size {wanted}, "
+            f"{target.path.name} has {target.n_embd}"
+        )
+    if draft.n_vocab != target.n_vocab:
+        raise PreflightError(
+            f"the draft was made for a vocabulary of {draft.n_vocab} tokens, "
+            f"{target.path.name} has {target.n_vocab}"
+        )
+    deepest = max(draft.array("eagle3.target_layers") or (0,))
+    if deepest > target.n_layers:
+        raise PreflightError(
+            f"the draft reads layer {deepest} of its target, "
+            f"{target.path.name} has {target.n_layers} layers"
+        )
