@@ -30,6 +30,9 @@ from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 _TOP_K = 10
 """Upstream takes a draft token's probability over this many candidates."""
 
+_OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
+"""A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
+
 
 @dataclass(frozen=True)
 class Eagle3SessionConfig:
@@ -281,18 +284,22 @@ class Eagle3Session:
         self._draft.forget(seq_id, sequence.taken)
         states = self._encode(seq_id, sequence.features)
         following = [*sequence.tokens[1:], next_token]
-        last = len(following) - 1
-        for first in range(0, len(following), self._draft.n_batch):
+        # llama.cpp's eagle3 graph outputs every row of a batch, in order: ask for all or none.
+        n_quiet = len(following)
+        if output:
+            n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
+        for first, last in [*_chunks(n_quiet, self._draft.n_batch), (n_quiet, len(following))]:
             self._batch.clear()
-            for row in range(first, min(first + self._draft.n_batch, len(following))):
+            for row in range(first, last):
                 self._batch.add_token(
                     following[row],
                     sequence.positions[row],
                     seq_id,
                     state=states[row],
-                    output=output and row == last,
+                    output=row >= n_quiet,
                 )
-            self._decode(self._batch)
+            if len(self._batch):
+                self._decode(self._batch)
         sequence.taken = sequence.known
         sequence.keep(0)
 
@@ -382,6 +389,10 @@ def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         if row == len(seq_ids) or seq_ids[row] != seq_ids[first]:
             yield seq_ids[first], first, row
             first = row
+
+
+def _chunks(count: int, size: int) -> list[tuple[int, int]]:
+    return [(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def _check_draft_length(name: str, value: int) -> None:
