@@ -92,7 +92,7 @@ class Server:
             Hello(
                 protocol=PROTOCOL_VERSION,
                 eaglechat=eaglechat.__version__,
-                llama_cpp=f"{native} (llama-cpp-python {python})",
+                llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in bindings.devices()),
             )
         )
