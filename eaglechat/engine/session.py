@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 import numpy as np
+import numpy.typing as npt
 
 from eaglechat.engine.bindings import Floats
 from eaglechat.engine.errors import BadSeqIdError, InitError, InvalidConfigError, ProcessError
@@ -119,6 +120,7 @@ class Eagle3Session:
         self._sequences = [_Sequence() for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
         self._batch = Batch(draft)
+        self._vocabulary: npt.NDArray[np.intp] | None = None
         self._counts = _Counts()
         draft.export_states()
         self.set_extraction(True)
@@ -325,7 +327,7 @@ class Eagle3Session:
         """Draft token after token from the seed's output on, each on the state before it."""
         row = len(self._batch) - 1
         while True:
-            token, probability = _likeliest(self._draft.logits(row))
+            token, probability = self._likeliest(self._draft.logits(row))
             if probability < self.p_min:
                 return
             sequence.drafted.append(token)
@@ -338,6 +340,20 @@ class Eagle3Session:
             self._batch.add_token(token, position, seq_id, state=state, output=True)
             self._decode(self._batch)
             row = 0
+
+    def _likeliest(self, logits: Floats) -> tuple[int, float]:
+        """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it.
+
+        `logits` [n_vocab] is -inf outside the draft's vocabulary, which is looked up once:
+        partitioning 49,152 values, most of them equal, takes 0.9 ms; the 8,192 others 0.01 ms.
+        """
+        if self._vocabulary is None:
+            self._vocabulary = np.flatnonzero(np.isfinite(logits))
+        token = int(logits.argmax())
+        candidates = logits[self._vocabulary]
+        k = min(_TOP_K, len(candidates))
+        top = np.partition(candidates, -k)[-k:]
+        return token, float(1.0 / np.exp(top - logits[token]).sum())
 
     def _decode(self, batch: Batch) -> None:
         status = self._draft.decode(batch)
@@ -373,13 +389,6 @@ class _Counts:
             process_ms=self.process_s * 1000.0,
             draft_ms=self.draft_s * 1000.0,
         )
-
-
-def _likeliest(logits: Floats) -> tuple[int, float]:
-    """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it."""
-    token = int(logits.argmax())
-    top = np.partition(logits, -_TOP_K)[-_TOP_K:]
-    return token, float(1.0 / np.exp(top - logits[token]).sum())
 
 
 def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
