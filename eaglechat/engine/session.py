@@ -27,6 +27,7 @@ from eaglechat.engine.errors import BadSeqIdError, InitError, InvalidConfigError
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.preflight import EXTRACT_LAYERS
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.session_stats import SessionCounts, SessionStats
 
 _TOP_K = 10
 """Upstream takes a draft token's probability over this many candidates."""
@@ -55,20 +56,6 @@ class Eagle3SessionConfig:
         _check_draft_length("n_draft_max", self.n_draft_max)
         _check_draft_length("n_min", self.n_min)
         _check_probability(self.p_min)
-
-
-@dataclass(frozen=True)
-class SessionStats:
-    """What a session did since it began; times in milliseconds."""
-
-    n_drafts: int
-    n_drafts_accepted: int
-    """Drafts of which at least one token was accepted."""
-    n_drafted: int
-    n_accepted: int
-    accepted_at: tuple[int, ...]
-    process_ms: float
-    draft_ms: float
 
 
 @dataclass
@@ -121,7 +108,7 @@ class Eagle3Session:
         self._encoder_batch = Batch(draft)
         self._batch = Batch(draft)
         self._vocabulary: npt.NDArray[np.intp] | None = None
-        self._counts = _Counts()
+        self._counts = SessionCounts()
         draft.export_states()
         self.set_extraction(True)
 
@@ -359,36 +346,6 @@ class Eagle3Session:
         status = self._draft.decode(batch)
         if status != 0:
             raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
-
-
-class _Counts:
-    """What `SessionStats` is made from."""
-
-    def __init__(self) -> None:
-        self.process_s = self.draft_s = 0.0
-        self._drafts = self._drafts_accepted = self._drafted = self._accepted = 0
-        self._accepted_at = [0] * N_DRAFT_MAX_LIMIT
-
-    def note_draft(self, drafted: list[int]) -> None:
-        self._drafts += bool(drafted)
-        self._drafted += len(drafted)
-
-    def note_accept(self, n_accepted: int) -> None:
-        self._drafts_accepted += n_accepted > 0
-        self._accepted += n_accepted
-        for position in range(n_accepted):
-            self._accepted_at[position] += 1
-
-    def snapshot(self) -> SessionStats:
-        return SessionStats(
-            n_drafts=self._drafts,
-            n_drafts_accepted=self._drafts_accepted,
-            n_drafted=self._drafted,
-            n_accepted=self._accepted,
-            accepted_at=tuple(self._accepted_at),
-            process_ms=self.process_s * 1000.0,
-            draft_ms=self.draft_s * 1000.0,
-        )
 
 
 def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
