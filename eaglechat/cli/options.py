@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eaglechat import paths, settings
 from eaglechat.cli.status import complain
+from eaglechat.engine.errors import EngineError
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.settings import Settings
+
+if TYPE_CHECKING:
+    from eaglechat.hub.pairs import Pair, PairLibrary
 
 
 def add_pair_options(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +34,23 @@ def wrong_pair_usage(args: argparse.Namespace) -> str | None:
     if args.pair is not None and args.target is not None:
         return "--pair and --target name two pairs; give one of them"
     return None
+
+
+def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
+    """The pair the flags name, or None where they name none. Raises EngineError."""
+    from eaglechat.hub.pairs import pair_of_files
+
+    if args.target is not None:
+        pair = pair_of_files(args.target, args.draft)
+    elif args.pair is not None:
+        found = library.find(args.pair)
+        if found is None:
+            known = ", ".join(pair.name for pair in library.pairs())
+            raise EngineError(f"there is no pair named {args.pair!r}; known: {known}")
+        pair = found
+    else:
+        return None
+    return pair if args.n_draft_max is None else replaced(pair, n_draft_max=args.n_draft_max)
 
 
 def add_setting_options(parser: argparse.ArgumentParser) -> None:

@@ -75,8 +75,9 @@ def _reply(
     trace: TextIO | None,
 ) -> int:
     pair = _choose_pair(args)
-    if args.n_draft_max is None and pair.n_draft_max is not None:
-        settings = settings.with_n_draft_max(pair.n_draft_max)
+    n_draft_max = pair.n_draft_max if args.n_draft_max is None else args.n_draft_max
+    if n_draft_max is not None:
+        settings = settings.with_n_draft_max(n_draft_max)
     loaded = _load(pair, settings, interrupt)
     try:
         if loaded.info.speculation_off and settings.speculation.enabled:
@@ -97,16 +98,10 @@ def _reply(
 
 
 def _choose_pair(args: argparse.Namespace) -> Pair:
-    from eaglechat.hub import pairs  # only commands that run a pair need it
+    from eaglechat.hub import pairs
 
-    if args.target is not None:
-        return pairs.pair_of_files(args.target, args.draft)
     library = pairs.PairLibrary(paths.state_dir())
-    name = args.pair or pairs.BUILTIN_NAME
-    pair = library.find(name)
-    if pair is None:
-        known = ", ".join(known.name for known in library.pairs())
-        raise EngineError(f"there is no pair named {name!r}; known: {known}")
+    pair = options.chosen_pair(args, library) or pairs.builtin_pair()
     status = pairs.inspect(pair)
     if status.problem:
         raise EngineError(f"{pair.name} cannot run: {status.problem}")
