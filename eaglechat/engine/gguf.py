@@ -125,7 +125,9 @@ class GGUFHeader:
 
     @property
     def n_layers(self) -> int:
-        return int(self.get("{arch}.block_count", 0))
+        """Layers of the model proper, without its multi-token prediction layers."""
+        blocks = int(self.get("{arch}.block_count", 0))
+        return blocks - int(self.get("{arch}.nextn_predict_layers", 0))
 
     @property
     def n_ctx_train(self) -> int:

@@ -24,6 +24,14 @@ TARGET_ARCHITECTURES = frozenset(
 )  # fmt: skip
 """Architectures whose llama.cpp graph exports layer inputs (the sources that set `t_layer_inp`)."""
 
+_EXPORTS_FINAL_STATE = frozenset(
+    {
+        "bailingmoe3", "deepseek4", "gemma4", "gpt-oss", "mimo2", "nemotron_h", "nemotron_h_moe",
+        "qwen35", "qwen35moe", "qwen3next",
+    }
+)  # fmt: skip
+"""Those whose graph also sets `t_h_nextn`: a draft may read the state after their last layer."""
+
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
 
 
@@ -106,8 +114,9 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"{target.path.name} has {target.n_vocab}"
         )
     deepest = max(draft.array("eagle3.target_layers") or (0,))
-    if deepest > target.n_layers:
+    reads_final = deepest == target.n_layers and target.architecture in _EXPORTS_FINAL_STATE
+    if deepest >= target.n_layers and not reads_final:
         raise PreflightError(
-            f"the draft reads layer {deepest} of its target, "
-            f"{target.path.name} has {target.n_layers} layers"
+            f"the draft reads the input of layer {deepest} of its target, "
+            f"{target.path.name} ({target.architecture}) offers 0 to {target.n_layers - 1}"
         )

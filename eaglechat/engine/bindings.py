@@ -1,0 +1,283 @@
+"""llama.cpp through llama-cpp-python: the one module that touches ctypes.
+
+Functions of llama.cpp's `llama-ext.h` are C++ and bound by mangled name (Itanium and MSVC ABI).
+Functions that return within microseconds keep the GIL (PYFUNCTYPE): handing it over costs more
+than they do. Everything here takes and returns plain Python values; pointers are integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.engine.errors import NativeLibraryError
+
+REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
+
+Floats = npt.NDArray[np.float32]
+
+try:
+    import llama_cpp
+    from llama_cpp import _ggml
+    from llama_cpp import llama_cpp as api
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise NativeLibraryError(
+        f"llama-cpp-python cannot be imported ({error}); install {REQUIREMENT}"
+    ) from error
+
+_I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
+
+
+class _Embedding(ctypes.Structure):
+    """struct llama_embd, with the address as a plain integer."""
+
+    _fields_ = [("data", _PTR), ("n_rows", ctypes.c_size_t), ("n_embd", ctypes.c_size_t)]
+
+
+# name -> (names by ABI, quick, result, arguments). Quick calls keep the GIL.
+_SYMBOLS: dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]] = {
+    "batch_init": (("llama_batch_ext_init",), True, _PTR, (_PTR,)),
+    "batch_free": (("llama_batch_ext_free",), True, None, (_PTR,)),
+    "batch_clear": (("llama_batch_ext_clear",), True, None, (_PTR,)),
+    "batch_add_token": (("llama_batch_ext_add_token",), True, _I32, (_PTR, _I32, _I32)),
+    "batch_add_embd": (("llama_batch_ext_add_embd",), True, _I32, (_PTR, _I32, _Embedding)),
+    "batch_set_embd": (("llama_batch_ext_set_embd_token",), True, _BOOL, (_PTR, _I32, _Embedding)),
+    "batch_set_pos": (("llama_batch_ext_set_pos",), True, _BOOL, (_PTR, _I32, _PTR)),
+    "batch_set_output": (
+        ("llama_batch_ext_set_output_logits",), True, _BOOL, (_PTR, _I32, _BOOL),
+    ),
+    "process": (("llama_process",), False, _I32, (_PTR, ctypes.c_int, _PTR)),
+    "synchronize": (("llama_synchronize",), False, None, (_PTR,)),
+    "sample": (("llama_sampler_sample",), False, _I32, (_PTR, _PTR, _I32)),
+    "logits_ith": (("llama_get_logits_ith",), False, _PTR, (_PTR, _I32)),
+    "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
+    "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
+    "set_layer_inputs": (
+        (
+            "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
+            "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
+            "llama_set_embeddings_layer_inp",
+        ), True, None, (_PTR, _U32, _BOOL),
+    ),
+    "layer_inputs": (
+        (
+            "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
+            "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
+            "llama_get_embeddings_layer_inp",
+        ), False, _PTR, (_PTR, _U32),
+    ),
+    "set_nextn": (
+        (
+            "_Z26llama_set_embeddings_nextnP13llama_contextbb",
+            "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
+            "llama_set_embeddings_nextn",
+        ), True, None, (_PTR, _BOOL, _BOOL),
+    ),
+    "nextn": (
+        (
+            "_Z26llama_get_embeddings_nextnP13llama_context",
+            "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
+            "llama_get_embeddings_nextn",
+        ), False, _PTR, (_PTR,),
+    ),
+    "nextn_ith": (
+        (
+            "_Z30llama_get_embeddings_nextn_ithP13llama_contexti",
+            "?llama_get_embeddings_nextn_ith@@YAPEAMPEAUllama_context@@H@Z",
+            "llama_get_embeddings_nextn_ith",
+        ), False, _PTR, (_PTR, _I32),
+    ),
+    "target_layers": (
+        (
+            "_Z28llama_model_target_layer_idsPK11llama_model",
+            "?llama_model_target_layer_ids@@YAPEBHPEBUllama_model@@@Z",
+            "llama_model_target_layer_ids",
+        ), True, ctypes.POINTER(_I32), (_PTR,),
+    ),
+    "target_layers_n": (
+        (
+            "_Z30llama_model_target_layer_ids_nPK11llama_model",
+            "?llama_model_target_layer_ids_n@@YAIPEBUllama_model@@@Z",
+            "llama_model_target_layer_ids_n",
+        ), True, _U32, (_PTR,),
+    ),
+}  # fmt: skip
+
+
+def _bind(library: Any) -> Any:
+    """The functions of `_SYMBOLS` as attributes. Raises NativeLibraryError for a missing one."""
+    functions: dict[str, Any] = {}
+    missing: list[str] = []
+    for name, (symbols, quick, result, arguments) in _SYMBOLS.items():
+        prototype = (ctypes.PYFUNCTYPE if quick else ctypes.CFUNCTYPE)(result, *arguments)
+        symbol = next((symbol for symbol in symbols if hasattr(library, symbol)), None)
+        if symbol is None:
+            missing.append(symbols[-1])
+        else:
+            functions[name] = prototype((symbol, library))
+    if missing:
+        raise NativeLibraryError(
+            f"llama-cpp-python {llama_cpp.__version__} lacks {', '.join(missing)}; "
+            f"install {REQUIREMENT}"
+        )
+    return SimpleNamespace(**functions)
+
+
+C: Any = _bind(api._lib)
+
+__all__ = ["C", "Floats", "api"]
+
+
+LOG_ALL, LOG_ERRORS = 0, 4
+_log_callback: Any = None
+
+
+def start_backend(log_level: int) -> None:
+    """Initialise llama.cpp; its log from `log_level` on goes to standard error."""
+    global _log_callback  # noqa: PLW0603 - llama.cpp keeps the pointer for the process' life
+    last_level = LOG_ALL
+
+    def write(level: int, text: bytes, _data: Any) -> None:
+        nonlocal last_level
+        # 5 continues the line before it.
+        last_level = last_level if level == 5 else level
+        if last_level >= log_level:
+            sys.stderr.write(text.decode("utf-8", errors="replace"))
+            sys.stderr.flush()
+
+    _log_callback = api.llama_log_callback(write)
+    api.llama_log_set(_log_callback, _PTR(0))
+    api.llama_backend_init()
+
+
+def versions() -> tuple[str, str]:
+    """Versions of llama-cpp-python and of its llama.cpp."""
+    return llama_cpp.__version__, api.llama_version().decode()
+
+
+def system_info() -> str:
+    """What llama.cpp was compiled for, in its own words."""
+    return str(api.llama_print_system_info().decode())
+
+
+@dataclass(frozen=True)
+class Device:
+    """A compute device; memory in bytes (0 where the backend does not say)."""
+
+    name: str
+    description: str
+    memory_free: int
+    memory_total: int
+    is_gpu: bool
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices llama.cpp sees."""
+    ggml = _ggml.libggml
+    get = ctypes.CFUNCTYPE(_PTR, ctypes.c_size_t)(("ggml_backend_dev_get", ggml))
+    text = ctypes.CFUNCTYPE(ctypes.c_char_p, _PTR)
+    name = text(("ggml_backend_dev_name", ggml))
+    description = text(("ggml_backend_dev_description", ggml))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, _PTR)(("ggml_backend_dev_type", ggml))
+    size_p = ctypes.POINTER(ctypes.c_size_t)
+    memory = ctypes.CFUNCTYPE(None, _PTR, size_p, size_p)(("ggml_backend_dev_memory", ggml))
+    found = []
+    for index in range(ctypes.CFUNCTYPE(ctypes.c_size_t)(("ggml_backend_dev_count", ggml))()):
+        device = get(index)
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        memory(device, ctypes.byref(free), ctypes.byref(total))
+        found.append(
+            Device(
+                name(device).decode(),
+                description(device).decode(),
+                free.value,
+                total.value,
+                is_gpu=kind(device) in (1, 2),
+            )
+        )
+    return tuple(found)
+
+
+def load_model(
+    path: str, n_gpu_layers: int, progress: Callable[[float], bool] | None
+) -> int | None:
+    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False."""
+    params = api.llama_model_default_params()
+    params.n_gpu_layers = n_gpu_layers
+    if progress is not None:
+        params.progress_callback = api.llama_progress_callback(lambda done, _data: progress(done))
+    pointer: int | None = api.llama_model_load_from_file(path.encode(), params)
+    return pointer
+
+
+def metadata(model: int, key: str) -> str | None:
+    """A scalar of a model's metadata, as text."""
+
+    def read(buffer: Any, size: int) -> int:
+        return int(api.llama_model_meta_val_str(model, key.encode(), buffer, size))
+
+    size = 512
+    buffer = ctypes.create_string_buffer(size)
+    length = read(buffer, size)
+    if length >= size:
+        buffer = ctypes.create_string_buffer(length + 1)
+        read(buffer, length + 1)
+    return None if length < 0 else buffer.value.decode("utf-8", errors="replace")
+
+
+def tokenize(vocab: int, text: str, *, bos: bool, special: bool) -> list[int]:
+    """Token ids; `bos` adds what the model asks for, `special` recognises control tokens."""
+    raw = text.encode()
+    size = len(raw) + 8
+    while True:
+        buffer = (_I32 * size)()
+        n = api.llama_tokenize(vocab, raw, len(raw), buffer, size, bos, special)
+        if n >= 0:
+            return list(buffer[:n])
+        size = -n
+
+
+def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
+    """The bytes a token writes; control tokens write some only with `special`."""
+    size = 64
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        n = api.llama_token_to_piece(vocab, token, buffer, size, 0, special)
+        if n >= 0:
+            return buffer.raw[:n]
+        size = -n
+
+
+def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
+    """A view of native float32 memory, or None for a null pointer."""
+    if not address:
+        return None
+    size = 1
+    for extent in shape:
+        size *= extent
+    memory: Any = (ctypes.c_float * size).from_address(address)
+    view: Floats = np.frombuffer(memory, dtype=np.float32).reshape(shape)
+    return view
+
+
+class PositionCell:
+    """One llama_pos in native memory, which the batch functions take by address."""
+
+    def __init__(self) -> None:
+        self._cell = _I32()
+        self.address = ctypes.addressof(self._cell)
+
+    def set(self, position: int) -> None:
+        self._cell.value = position
+
+
+def embedding(row: Floats) -> Any:
+    """A contiguous float32 row as a llama_embd; llama.cpp copies it when it is added."""
+    return _Embedding(row.ctypes.data, 1, row.size)

@@ -1,0 +1,122 @@
+"""From a conversation to prompt tokens: the model's own chat template, and what the cache knows.
+
+The template comes out of a model file, so it runs in Jinja's immutable sandbox.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from eaglechat.engine.errors import PromptError
+from eaglechat.engine.native import Model
+from eaglechat.engine.protocol import Message
+
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""llama.cpp's choice too for a model that brings no template."""
+
+_REMEMBERED = 8
+
+
+class ChatTemplate:
+    """The chat template of a model. Raises PromptError for one that is no valid Jinja."""
+
+    def __init__(self, source: str | None, *, bos: str, eos: str) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise
+        environment.globals["strftime_now"] = _now
+        try:
+            self._template = environment.from_string(source or CHATML)
+        except jinja2.TemplateError as error:
+            raise PromptError(f"the model's chat template is not valid Jinja: {error}") from error
+        self._bos, self._eos = bos, eos
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt's text, up to where the assistant's turn begins. Raises PromptError."""
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        try:
+            return self._template.render(
+                messages=turns,
+                add_generation_prompt=True,
+                bos_token=self._bos,
+                eos_token=self._eos,
+            )
+        except (jinja2.TemplateError, TypeError, ValueError) as error:
+            raise PromptError(
+                f"the model's chat template refuses this conversation: {error}"
+            ) from error
+
+
+class Prompter:
+    """Renders conversations to tokens, so that what was generated is found in the KV cache again.
+
+    Tokenising a reply's text need not give the tokens that were sampled. Where the new prompt
+    begins with a text whose tokens are known, those tokens stand for it.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._bos = model.control_text(model.bos)
+        source = model.metadata("tokenizer.chat_template")
+        self._template = ChatTemplate(source, bos=self._bos, eos=model.control_text(model.eos))
+        self._known: list[tuple[str, tuple[int, ...]]] = []
+
+    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The tokens of the prompt for the next reply. Raises PromptError."""
+        text = self._template.render(messages)
+        if self._model.adds_bos:
+            # Tokenising adds it; some templates write it too.
+            text = text.removeprefix(self._bos)
+        known = max(
+            (entry for entry in self._known if text.startswith(entry[0])),
+            key=lambda entry: len(entry[0]),
+            default=None,
+        )
+        if known is None:
+            tokens = tuple(self._model.tokenize(text, bos=True, special=True))
+        else:
+            rest = text[len(known[0]) :]
+            tokens = known[1] + tuple(self._model.tokenize(rest, bos=False, special=True))
+        self._remember(text, tokens)
+        return tokens
+
+    def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
+        """Remember the sampled tokens of a reply to a prompt this object made."""
+        before = next((text for text, tokens in self._known if tokens == prompt), None)
+        written = [token for token in reply if not self._model.is_end(token)]
+        piece = b"".join(self._model.piece(token) for token in written)
+        try:
+            text = piece.decode("utf-8")
+        except UnicodeDecodeError:
+            return
+        if before is not None and written:
+            self._remember(before + text, prompt + tuple(written))
+
+    def _remember(self, text: str, tokens: tuple[int, ...]) -> None:
+        self._known = [entry for entry in self._known if entry[0] != text]
+        self._known = [*self._known[1 - _REMEMBERED :], (text, tokens)]
+
+
+def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _now(pattern: str) -> str:
+    return datetime.datetime.now().strftime(pattern)

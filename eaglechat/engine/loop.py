@@ -1,0 +1,271 @@
+"""The speculative loop: draft, verify, accept, round after round.
+
+Verification is sample-and-match: the target samples its own token after each row of the batch
+[last token, *draft]; as long as that token is the drafted one, the next row is its continuation.
+Every emitted token is thus drawn from the target's distribution by the target's sampler, whatever
+the draft proposed and at any temperature. Source: llama.cpp's examples/speculative-simple.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from eaglechat.engine.errors import DecodeError, ProcessError, PromptError
+from eaglechat.engine.live import Live
+from eaglechat.engine.native import Batch, Context
+from eaglechat.engine.protocol import Sampling, Speculation
+from eaglechat.engine.records import (
+    DraftToken,
+    FinishReason,
+    Prefill,
+    ReplyEnd,
+    Round,
+    RoundTimings,
+    SpeculationOff,
+)
+from eaglechat.engine.reply import ReplyState, ms_since
+from eaglechat.engine.session import Eagle3Session
+
+ReplyEvent = Prefill | Round | SpeculationOff | ReplyEnd
+
+_SEQ = 0
+
+
+class Generator:
+    """Writes replies with one target context and, if there is one, its draft's session.
+
+    The KV caches live on between replies: what a prompt shares with the tokens already there is
+    not decoded again.
+    """
+
+    def __init__(self, target: Context, session: Eagle3Session | None) -> None:
+        self._target = target
+        self._session = session
+        self._batch = Batch(target)
+        self._cached: list[int] = []
+        self._extracting = session is not None
+
+    def close(self) -> None:
+        self._batch.close()
+
+    @property
+    def cached(self) -> Sequence[int]:
+        """The tokens whose KV the target holds."""
+        return tuple(self._cached)
+
+    def reply(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        live: Live,
+        *,
+        seed: int,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[ReplyEvent]:
+        """Prefill `prompt`, then yield a Round for each pass and a ReplyEnd at the end.
+
+        Raises PromptError, DecodeError; a failing draft ends speculation, never the reply.
+        """
+        self._check(prompt)
+        reply = ReplyState(
+            self._target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop
+        )
+        self._switch_extraction(live.speculation.enabled)
+        started = time.perf_counter()
+        yield from self._prefill(prompt[:-1], reply, cancelled)
+        reply.prefill_ms = ms_since(started)
+        reply.started = time.perf_counter()
+        while reply.finish is None:
+            if cancelled():
+                reply.finish = FinishReason.CANCELLED
+                break
+            yield from self._follow(live, reply, cancelled)
+            round_ = self._round(live, reply)
+            if reply.trouble is not None:
+                yield SpeculationOff(reply.trouble)
+                reply.trouble = None
+            yield round_
+        yield reply.end()
+
+    def _check(self, prompt: Sequence[int]) -> None:
+        if not prompt:
+            raise PromptError("the prompt is empty")
+        if len(prompt) >= self._target.n_ctx:
+            raise PromptError(
+                f"the prompt has {len(prompt):,} tokens, the context holds "
+                f"{self._target.n_ctx:,}; shorten it, start a new chat, or load the pair with a "
+                "larger context"
+            )
+
+    def _prefill(
+        self, tokens: Sequence[int], reply: ReplyState, cancelled: Callable[[], bool]
+    ) -> Iterator[Prefill]:
+        """Bring both KV caches to exactly `tokens`, chunk by chunk."""
+        reused = self._rewind(self._reusable(tokens))
+        reply.reused = max(reply.reused, reused)
+        yield Prefill(reused, len(tokens), reused)
+        for first in range(reused, len(tokens), self._target.n_batch):
+            if cancelled():
+                reply.finish = FinishReason.CANCELLED
+                return
+            chunk = tokens[first : first + self._target.n_batch]
+            self._decode(chunk, first, reply, outputs=False)
+            self._cached += chunk
+            reply.prefilled += len(chunk)
+            yield Prefill(first + len(chunk), len(tokens), reused)
+        if self._session is not None and self._extracting:
+            self._session.begin(_SEQ, tokens)
+
+    def _reusable(self, tokens: Sequence[int]) -> int:
+        """How many positions both caches can keep: the common prefix less one token.
+
+        That token is decoded again, because the draft's row before it is paired with it, and
+        drafting starts from its features.
+        """
+        common = 0
+        for cached, wanted in zip(self._cached, tokens, strict=False):
+            if cached != wanted:
+                break
+            common += 1
+        if self._session is None:
+            return common
+        if self._extracting:
+            common = min(common, self._session.known_length(_SEQ))
+        return max(common - 1, 0)
+
+    def _rewind(self, length: int) -> int:
+        """Drop all positions from `length` on; the length that was really kept."""
+        if not self._target.forget(_SEQ, length):
+            # A recurrent state cannot drop single positions: start over.
+            length = 0
+            self._target.forget(_SEQ, 0)
+        del self._cached[length:]
+        if self._session is not None:
+            self._session.rewind(_SEQ, min(length, self._session.known_length(_SEQ)))
+        return length
+
+    def _decode(
+        self, tokens: Sequence[int], position: int, reply: ReplyState, *, outputs: bool
+    ) -> None:
+        """Run the target over `tokens` and hand its features to the draft."""
+        self._batch.clear()
+        for offset, token in enumerate(tokens):
+            self._batch.add_token(token, position + offset, _SEQ, output=outputs)
+        status = self._target.decode(self._batch)
+        if status == 1:
+            raise DecodeError("the KV cache has no room for the batch; load a larger context")
+        if status != 0:
+            raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
+        if self._session is not None and self._extracting:
+            try:
+                self._session.process(self._batch)
+            except ProcessError as error:
+                self._abandon_draft(reply, error)
+
+    def _switch_extraction(self, enabled: bool) -> None:
+        if self._session is not None and enabled != self._extracting:
+            self._session.set_extraction(enabled)
+            self._extracting = enabled
+
+    def _follow(
+        self, live: Live, reply: ReplyState, cancelled: Callable[[], bool]
+    ) -> Iterator[Prefill]:
+        """Apply what the user changed since the last round."""
+        reply.follow_temperature(live.temperature)
+        wanted = live.speculation.enabled and not reply.draft_failed
+        self._switch_extraction(wanted)
+        if self._session is None or not wanted:
+            return
+        if self._session.known_length(_SEQ) < len(self._cached):
+            # Speculation came on in mid-reply: the draft must see what it missed.
+            yield from self._prefill(list(self._cached), reply, cancelled)
+
+    def _round(self, live: Live, reply: ReplyState) -> Round:
+        """One pass: draft, verify, sample until the target disagrees."""
+        started = time.perf_counter()
+        session = self._session if self._extracting else None
+        before = session.stats() if session is not None else None
+        n_past = len(self._cached)
+        drafted = self._draft(session, live.speculation, reply, n_past)
+
+        verify_started = time.perf_counter()
+        verified = [reply.id_last, *(token.id for token in drafted)]
+        self._decode(verified, n_past, reply, outputs=True)
+        verify_s = time.perf_counter() - verify_started
+
+        sample_started = time.perf_counter()
+        tokens, n_tested, n_accepted = reply.verify(drafted, context_left=self._room(n_past))
+        sample_s = time.perf_counter() - sample_started
+
+        kept = [token.id for token in drafted[:n_accepted]]
+        self._cached += [reply.id_last, *kept]
+        reply.id_last = tokens[-1].id
+        self._target.forget(_SEQ, len(self._cached))
+        process_ms = draft_ms = 0.0
+        if session is not None and before is not None and not reply.draft_failed:
+            session.accept(_SEQ, n_accepted)
+            after = session.stats()
+            process_ms = after.process_ms - before.process_ms
+            draft_ms = after.draft_ms - before.draft_ms
+        return reply.note(
+            Round(
+                index=reply.rounds,
+                n_draft_max=live.speculation.n_draft_max if self._extracting else 0,
+                drafted=tuple(drafted),
+                n_tested=n_tested,
+                n_accepted=n_accepted,
+                tokens=tuple(tokens),
+                n_past=len(self._cached),
+                timings=RoundTimings(
+                    draft_ms=draft_ms,
+                    verify_ms=verify_s * 1000.0,
+                    process_ms=process_ms,
+                    sample_ms=sample_s * 1000.0,
+                    total_ms=ms_since(started),
+                ),
+            )
+        )
+
+    def _room(self, n_past: int) -> int:
+        """Positions left in the context from `n_past` on."""
+        return self._target.n_ctx - n_past
+
+    def _draft(
+        self,
+        session: Eagle3Session | None,
+        speculation: Speculation,
+        reply: ReplyState,
+        n_past: int,
+    ) -> list[DraftToken]:
+        """Draft as far as the setting, the context and the reply's length allow."""
+        if session is None:
+            return []
+        session.n_draft_max = max(
+            0, min(speculation.n_draft_max, self._room(n_past) - 1, reply.tokens_left - 1)
+        )
+        session.n_min, session.p_min = speculation.n_min, speculation.p_min
+        try:
+            ids = session.draft(_SEQ, n_past, reply.id_last)
+        except ProcessError as error:
+            self._abandon_draft(reply, error)
+            return []
+        probabilities = session.probabilities(_SEQ)
+        return [
+            DraftToken(id, _plain_text(self._target.model.piece(id)), probability)
+            for id, probability in zip(ids, probabilities, strict=True)
+        ]
+
+    def _abandon_draft(self, reply: ReplyState, error: ProcessError) -> None:
+        """Go on without the draft; the next reply builds its KV cache anew."""
+        assert self._session is not None
+        self._session.rewind(_SEQ, 0)
+        reply.draft_failed = True
+        reply.trouble = f"the draft failed: {error}"
+        self._switch_extraction(False)
+
+
+def _plain_text(piece: bytes) -> str:
+    return piece.decode("utf-8", errors="replace")

@@ -1,0 +1,338 @@
+"""llama.cpp's objects as small classes that own what they allocate and free it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from eaglechat.engine import bindings
+from eaglechat.engine.bindings import C, Floats, api
+from eaglechat.engine.errors import DecodeError, ModelLoadError
+
+REPEAT_LAST_N = 64
+"""Tokens the repeat penalty looks back on."""
+
+
+OwnedT = TypeVar("OwnedT", bound="_Owned")
+
+
+class _Owned:
+    """Owns one native pointer and frees it once."""
+
+    _pointer: int | None
+    _free: Callable[[int], None]
+
+    @property
+    def pointer(self) -> int:
+        if self._pointer is None:
+            raise RuntimeError(f"{type(self).__name__} is closed")
+        return self._pointer
+
+    def close(self) -> None:
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            type(self)._free(pointer)
+
+    def __enter__(self: OwnedT) -> OwnedT:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None) is not None:
+            self.close()
+
+
+class Model(_Owned):
+    """A GGUF model with its vocabulary."""
+
+    _free = staticmethod(api.llama_model_free)
+
+    def __init__(
+        self,
+        path: Path,
+        n_gpu_layers: int = -1,
+        progress: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Load `path`. `progress` gets 0..1 and stops the load by returning False.
+
+        Raises ModelLoadError.
+        """
+        self._pointer = bindings.load_model(str(path), n_gpu_layers, progress)
+        if self._pointer is None:
+            raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
+        self._vocab = api.llama_model_get_vocab(self._pointer)
+        self.n_embd: int = api.llama_model_n_embd(self._pointer)
+        self.n_layers: int = api.llama_model_n_layer(self._pointer)
+        self.n_vocab: int = api.llama_vocab_n_tokens(self._vocab)
+        self.n_ctx_train: int = api.llama_model_n_ctx_train(self._pointer)
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def target_layers(self) -> tuple[int, ...]:
+        """The layers of the target an EAGLE-3 draft reads; empty for other models."""
+        count = C.target_layers_n(self.pointer)
+        return tuple(C.target_layers(self.pointer)[:count]) if count else ()
+
+    @property
+    def keeps_whole_history(self) -> bool:
+        """False for recurrent and hybrid models, whose state cannot drop single positions."""
+        return not (
+            api.llama_model_is_recurrent(self.pointer) or api.llama_model_is_hybrid(self.pointer)
+        )
+
+    def metadata(self, key: str) -> str | None:
+        """A scalar of the GGUF's metadata as text."""
+        return bindings.metadata(self.pointer, key)
+
+    def tokenize(self, text: str, *, bos: bool, special: bool) -> list[int]:
+        """Token ids; `bos` adds what the model asks for, `special` recognises control tokens."""
+        return bindings.tokenize(self._vocab, text, bos=bos, special=special)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token writes; none for control tokens."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = bindings.token_bytes(self._vocab, token, special=False)
+        return piece
+
+    def control_text(self, token: int) -> str:
+        """The text of a token with control tokens spelled out; empty for -1, the missing token."""
+        if token < 0:
+            return ""
+        return bindings.token_bytes(self._vocab, token, special=True).decode(errors="replace")
+
+    def is_end(self, token: int) -> bool:
+        """True for tokens that end a generation."""
+        return bool(api.llama_vocab_is_eog(self._vocab, token))
+
+    @property
+    def bos(self) -> int:
+        return int(api.llama_vocab_bos(self._vocab))
+
+    @property
+    def eos(self) -> int:
+        return int(api.llama_vocab_eos(self._vocab))
+
+    @property
+    def adds_bos(self) -> bool:
+        return bool(api.llama_vocab_get_add_bos(self._vocab))
+
+
+class Batch(_Owned):
+    """Floats for one call of `Context.process`: tokens, features, or tokens with features."""
+
+    _free = staticmethod(C.batch_free)
+
+    def __init__(self, context: Context) -> None:
+        self._pointer = C.batch_init(context.pointer)
+        self._cell = bindings.PositionCell()
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.seq_ids: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def clear(self) -> None:
+        C.batch_clear(self._pointer)
+        self.tokens.clear()
+        self.positions.clear()
+        self.seq_ids.clear()
+
+    def add_token(
+        self, token: int, position: int, seq_id: int, *, output: bool, state: Floats | None = None
+    ) -> None:
+        """A token; `state` [n_embd] comes with it where the model takes both (EAGLE-3)."""
+        row = C.batch_add_token(self._pointer, seq_id, token)
+        if state is not None and row >= 0:
+            C.batch_set_embd(self._pointer, row, bindings.embedding(state))
+        self._place(row, token, position, seq_id, output)
+
+    def add_features(self, features: Floats, position: int, seq_id: int) -> None:
+        """A row of features for an encoder, whose output is read."""
+        row = C.batch_add_embd(self._pointer, seq_id, bindings.embedding(features))
+        self._place(row, -1, position, seq_id, True)
+
+    def _place(self, row: int, token: int, position: int, seq_id: int, output: bool) -> None:
+        if row < 0:
+            cause = {-1: "the batch is full", -2: f"token {token} is not in the vocabulary"}
+            reason = cause.get(row, f"sequence {seq_id} is out of range")
+            raise DecodeError(f"cannot add a row to a batch: {reason}")
+        self._cell.set(position)
+        C.batch_set_pos(self._pointer, row, self._cell.address)
+        if output:
+            C.batch_set_output(self._pointer, row, True)
+        self.tokens.append(token)
+        self.positions.append(position)
+        self.seq_ids.append(seq_id)
+
+
+class Context(_Owned):
+    """A context over a model, with the KV cache of its sequences."""
+
+    _free = staticmethod(api.llama_free)
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        n_ctx: int,
+        n_batch: int,
+        n_threads: int,
+        n_ubatch: int = 512,
+        n_seq: int = 1,
+        n_outputs: int = 0,
+        other: Context | None = None,
+    ) -> None:
+        """`n_outputs` bounds the rows of one batch whose output is read (0: no bound);
+        `other` is the target's context, whose embeddings and output head a draft may share.
+
+        Raises ModelLoadError.
+        """
+        params = api.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = n_batch
+        params.n_ubatch = min(n_batch, n_ubatch)
+        params.n_seq_max = n_seq
+        params.n_outputs_max = n_outputs
+        params.n_threads = params.n_threads_batch = n_threads
+        params.kv_unified = n_seq > 1
+        if other is not None:
+            params.ctx_other = other.pointer
+        self._pointer = api.llama_init_from_model(model.pointer, params)
+        if self._pointer is None:
+            raise ModelLoadError(
+                f"llama.cpp cannot make a context of {n_ctx} tokens; there may be too little "
+                "memory (try a smaller --ctx)"
+            )
+        self.model = model
+        self._memory = api.llama_get_memory(self._pointer)
+        self.n_ctx: int = api.llama_n_ctx_seq(self._pointer)
+        self.n_batch: int = api.llama_n_batch(self._pointer)
+        self.n_ubatch: int = api.llama_n_ubatch(self._pointer)
+        self.n_seq: int = n_seq
+
+    def decode(self, batch: Batch) -> int:
+        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache)."""
+        status = int(C.process(self._pointer, 1, batch.pointer))
+        # A GPU backend returns early; waiting here keeps the times of a round where they belong.
+        C.synchronize(self._pointer)
+        return status
+
+    def encode(self, batch: Batch) -> int:
+        """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
+        return int(C.process(self._pointer, 0, batch.pointer))
+
+    def forget(self, seq_id: int, start: int) -> bool:
+        """Drop a sequence's positions from `start` on; False if the memory cannot."""
+        return bool(C.seq_rm(self._memory, seq_id, start, -1))
+
+    def last_position(self, seq_id: int) -> int:
+        """The highest position in a sequence's KV cache, -1 when it is empty."""
+        return int(C.seq_pos_max(self._memory, seq_id))
+
+    def logits(self, row: int) -> Floats:
+        """A view of the logits [n_vocab] of an output row; valid until the next decode."""
+        return _view(C.logits_ith(self._pointer, row), (self.model.n_vocab,))
+
+    def extract_layer_inputs(self, layers: Sequence[int], enabled: bool) -> None:
+        """Export the inputs of these layers with each decode; n_layers means the final state."""
+        for layer in layers:
+            if layer == self.model.n_layers:
+                C.set_nextn(self._pointer, enabled, False)
+            else:
+                C.set_layer_inputs(self._pointer, layer, enabled)
+
+    def layer_inputs(self, layer: int, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd] of a layer's inputs, one row per batch token."""
+        if layer == self.model.n_layers:
+            address = C.nextn(self._pointer)
+        else:
+            address = C.layer_inputs(self._pointer, layer)
+        return _view(address, (n_rows, self.model.n_embd))
+
+    def export_states(self) -> None:
+        """Export the pre-norm state of output rows with each decode (a draft's own states)."""
+        C.set_nextn(self._pointer, True, True)
+
+    def states(self, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd] of the states of the last encode or decode's output rows."""
+        return _view(C.nextn(self._pointer), (n_rows, self.model.n_embd))
+
+    def state(self, row: int) -> Floats:
+        """A view [n_embd] of the state of an output row of the last decode."""
+        return _view(C.nextn_ith(self._pointer, row), (self.model.n_embd,))
+
+
+def _view(address: int | None, shape: tuple[int, ...]) -> Floats:
+    view = bindings.floats(address, shape)
+    if view is None:
+        raise DecodeError("llama.cpp returned no output for a row that asked for it")
+    return view
+
+
+class Sampler(_Owned):
+    """A llama.cpp sampler chain over the target's logits."""
+
+    _free = staticmethod(api.llama_sampler_free)
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repeat_penalty: float,
+        seed: int,
+    ) -> None:
+        """Penalty, top-k, top-p, min-p, temperature, then a draw; greedy at temperature 0."""
+        params = api.llama_sampler_chain_default_params()
+        self._pointer = api.llama_sampler_chain_init(params)
+        stages = []
+        if repeat_penalty != 1.0:
+            stages.append(
+                api.llama_sampler_init_penalties(
+                    model.n_vocab, REPEAT_LAST_N, repeat_penalty, 0.0, 0.0
+                )
+            )
+        if temperature <= 0.0:
+            stages.append(api.llama_sampler_init_greedy())
+        else:
+            stages += [
+                api.llama_sampler_init_top_k(top_k),
+                api.llama_sampler_init_top_p(top_p, 1),
+                api.llama_sampler_init_min_p(min_p, 1),
+                api.llama_sampler_init_temp(temperature),
+                api.llama_sampler_init_dist(seed),
+            ]
+        for stage in stages:
+            api.llama_sampler_chain_add(self._pointer, stage)
+
+    def sample(self, context: Context, row: int) -> int:
+        """Draw the token after an output row; the chain takes note of it."""
+        return int(C.sample(self._pointer, context.pointer, row))
+
+    def accept(self, token: int) -> None:
+        """Take note of a token that was not drawn here (the prompt's)."""
+        api.llama_sampler_accept(self.pointer, token)
+
+
+@contextmanager
+def owning(*resources: _Owned | None) -> Iterator[None]:
+    """Close the resources, in this order, if the body raises."""
+    try:
+        yield
+    except BaseException:
+        for resource in resources:
+            if resource is not None:
+                resource.close()
+        raise

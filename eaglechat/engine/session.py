@@ -1,0 +1,433 @@
+"""EAGLE-3 drafting over llama.cpp: the target's features in, draft tokens out.
+
+The algorithm is llama.cpp's `common_speculative_impl_draft_eagle3` (common/speculative.cpp) after
+EAGLE-3 (arXiv 2503.01840): the inputs of three target layers are fused by the draft's encoder into
+one state g[P] for each position P; the draft's decoder sees the pair (token[P+1], g[P]) at
+position P, so the last position waits, as the boundary, until its next token is known; after that
+the decoder goes on with its own pre-norm states. The life cycle is that of llama-cpp-4's
+`Eagle3Session`.
+
+One thing differs from upstream, and only in when it is done: `process` keeps the features and
+`draft` takes in those of the accepted rows, together with the seed step. Rejected rows never reach
+the draft, and a round with n_draft_max 0 costs the draft nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import numpy as np
+
+from eaglechat.engine.bindings import Floats
+from eaglechat.engine.errors import BadSeqIdError, InitError, InvalidConfigError, ProcessError
+from eaglechat.engine.native import Batch, Context
+from eaglechat.engine.preflight import EXTRACT_LAYERS
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+
+_TOP_K = 10
+"""Upstream takes a draft token's probability over this many candidates."""
+
+_OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
+"""A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
+
+
+@dataclass(frozen=True)
+class Eagle3SessionConfig:
+    """Parameters of a session: sequences, longest draft, shortest draft kept, and the draft
+    probability below which a draft ends. Raises InvalidConfigError."""
+
+    n_seq: int
+    n_draft_max: int
+    n_min: int = 0
+    p_min: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.n_seq <= 0:
+            raise InvalidConfigError(f"n_seq must be at least 1, got {self.n_seq}")
+        if self.n_draft_max <= 0:
+            raise InvalidConfigError(
+                f"n_draft_max of a session must be at least 1, got {self.n_draft_max}"
+            )
+        _check_draft_length("n_draft_max", self.n_draft_max)
+        _check_draft_length("n_min", self.n_min)
+        _check_probability(self.p_min)
+
+
+@dataclass(frozen=True)
+class SessionStats:
+    """What a session did since it began; times in milliseconds."""
+
+    n_drafts: int
+    n_drafts_accepted: int
+    """Drafts of which at least one token was accepted."""
+    n_drafted: int
+    n_accepted: int
+    accepted_at: tuple[int, ...]
+    process_ms: float
+    draft_ms: float
+
+
+@dataclass
+class _Sequence:
+    """What a session knows of one sequence.
+
+    Rows wait here from `process` to the next `draft`: the token of each, its position, its
+    features. The last one waits because its next token is not known before it is sampled.
+    """
+
+    taken: int = 0
+    """Positions from 0 on that the draft's KV cache truly holds."""
+    tokens: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    features: list[Floats] = field(default_factory=list)
+    verify_start: int = 0
+    """Index among the waiting rows of the last batch's first row."""
+    drafted: list[int] = field(default_factory=list)
+    probabilities: list[float] = field(default_factory=list)
+
+    def keep(self, n_rows: int) -> None:
+        """Keep the first `n_rows` waiting rows."""
+        del self.tokens[n_rows:], self.positions[n_rows:], self.features[n_rows:]
+
+    @property
+    def known(self) -> int:
+        """Positions from 0 on whose features were seen."""
+        return self.positions[-1] + 1 if self.positions else self.taken
+
+
+class Eagle3Session:
+    """Drafts for the sequences of a target context.
+
+    Per round and sequence: `draft`, the target's decode of [id_last, *draft], `process` of that
+    batch, `accept` of what the target confirmed. Both contexts stay the caller's.
+    """
+
+    def __init__(self, target: Context, draft: Context, config: Eagle3SessionConfig) -> None:
+        """Raises InitError when the two contexts do not make a pair."""
+        _check_pair(target, draft, config)
+        self._target = target
+        self._draft = draft
+        self._config = config
+        self.layers = draft.model.target_layers
+        self._n_draft_max = config.n_draft_max
+        self.n_min = config.n_min
+        self.p_min = config.p_min
+        self._n_embd = draft.model.n_embd
+        self._sequences = [_Sequence() for _ in range(config.n_seq)]
+        self._encoder_batch = Batch(draft)
+        self._batch = Batch(draft)
+        self._counts = _Counts()
+        draft.export_states()
+        self.set_extraction(True)
+
+    def close(self) -> None:
+        """Stop the extraction of features and free the batches."""
+        self.set_extraction(False)
+        self._encoder_batch.close()
+        self._batch.close()
+
+    def __enter__(self) -> Eagle3Session:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def config(self) -> Eagle3SessionConfig:
+        return self._config
+
+    @property
+    def n_draft_max(self) -> int:
+        """Most tokens `draft` proposes; may be set between any two rounds, 0 drafts nothing."""
+        return self._n_draft_max
+
+    @n_draft_max.setter
+    def n_draft_max(self, value: int) -> None:
+        _check_draft_length("n_draft_max", value)
+        self._n_draft_max = value
+
+    @property
+    def need_embd(self) -> bool:
+        """Whether the target must output post-norm embeddings: EAGLE-3 never asks for them."""
+        return False
+
+    @property
+    def need_embd_pre_norm(self) -> bool:
+        """Whether the target must export its final pre-norm state: one layer read is the last."""
+        return self._target.model.n_layers in self.layers
+
+    def set_extraction(self, enabled: bool) -> None:
+        """Switch the export of the target's layer inputs, which costs a little in every decode.
+
+        The target's decodes without it leave a gap that `begin` reports.
+        """
+        self._target.extract_layer_inputs(self.layers, enabled)
+
+    def begin(self, seq_id: int, prompt: Sequence[int]) -> None:
+        """Check that `process` saw the whole prompt that is now in the target's KV cache.
+
+        Raises ProcessError, naming how far it got.
+        """
+        known = self._sequence(seq_id).known
+        if known != len(prompt):
+            raise ProcessError(
+                f"the draft saw {known} positions of a prompt of {len(prompt)} tokens; "
+                "process() must follow every decode of the target"
+            )
+
+    def known_length(self, seq_id: int) -> int:
+        """Positions from 0 on whose features the session has seen."""
+        return self._sequence(seq_id).known
+
+    def rewind(self, seq_id: int, length: int) -> None:
+        """Forget the positions from `length` on, to prefill other tokens there.
+
+        The token at position `length` must stay the same, because the draft's row before it was
+        paired with it: keep one token less than the common prefix.
+        """
+        sequence = self._sequence(seq_id)
+        sequence.keep(sum(position < length for position in sequence.positions))
+        sequence.taken = min(sequence.taken, length)
+        sequence.drafted = []
+        self._draft.forget(seq_id, sequence.taken)
+
+    def process(self, batch: Batch) -> None:
+        """Take note of the features of a batch that the target has just decoded.
+
+        The rows of a sequence must be contiguous and in order.
+        Raises ProcessError, BadSeqIdError.
+        """
+        started = time.perf_counter()
+        features = self._gather(len(batch))
+        for seq_id, first, last in _runs(batch.seq_ids):
+            sequence = self._sequence(seq_id)
+            if batch.positions[first] != sequence.known:
+                raise ProcessError(
+                    f"the draft saw {sequence.known} positions of sequence {seq_id}, "
+                    f"the batch goes on at {batch.positions[first]}"
+                )
+            # Bounds what waits to one batch beside the new rows.
+            if len(sequence.tokens) + last - first > self._draft.n_batch:
+                self._take_in(seq_id, sequence, batch.tokens[first], output=False)
+            sequence.verify_start = len(sequence.tokens)
+            sequence.tokens += batch.tokens[first:last]
+            sequence.positions += batch.positions[first:last]
+            sequence.features.extend(features[first:last])
+        self._counts.process_s += time.perf_counter() - started
+
+    def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:
+        """Propose up to `n_draft_max` tokens to follow `id_last`, which stands at `n_past`.
+
+        Raises ProcessError when the draft is out of step with the target or fails to decode.
+        """
+        sequence = self._sequence(seq_id)
+        sequence.drafted, sequence.probabilities = [], []
+        if self._n_draft_max == 0 or n_past == 0:
+            return []
+        if not sequence.tokens or sequence.known != n_past:
+            raise ProcessError(
+                f"the draft saw {sequence.known} positions of sequence {seq_id}, "
+                f"drafting after position {n_past} needs {n_past}"
+            )
+        started = time.perf_counter()
+        process_before = self._counts.process_s
+        self._take_in(seq_id, sequence, id_last, output=True)
+        self._extend(seq_id, sequence, n_past)
+        if len(sequence.drafted) < self.n_min:
+            sequence.drafted, sequence.probabilities = [], []
+        in_encoder = self._counts.process_s - process_before
+        self._counts.draft_s += time.perf_counter() - started - in_encoder
+        self._counts.note_draft(sequence.drafted)
+        return list(sequence.drafted)
+
+    def probabilities(self, seq_id: int) -> list[float]:
+        """The draft's probability of each token of its last draft (softmax over its top 10)."""
+        return list(self._sequence(seq_id).probabilities)
+
+    def accept(self, seq_id: int, n_accepted: int) -> None:
+        """The target confirmed the first `n_accepted` drafted tokens of the batch just processed;
+        the rows after them are dropped. Raises ProcessError for more than were drafted."""
+        sequence = self._sequence(seq_id)
+        if not 0 <= n_accepted <= len(sequence.drafted):
+            raise ProcessError(f"{n_accepted} accepted of a draft of {len(sequence.drafted)}")
+        sequence.keep(sequence.verify_start + 1 + n_accepted)
+        self._counts.note_accept(n_accepted)
+        sequence.drafted = []
+
+    def stats(self) -> SessionStats:
+        """Counts and times since the session was made."""
+        return self._counts.snapshot()
+
+    def _sequence(self, seq_id: int) -> _Sequence:
+        if not 0 <= seq_id < len(self._sequences):
+            raise BadSeqIdError(
+                f"sequence {seq_id} is out of range; this session has {len(self._sequences)}, "
+                "counted from 0"
+            )
+        return self._sequences[seq_id]
+
+    def _gather(self, n_rows: int) -> Floats:
+        """The features of the target's last batch: [n_rows, 3 * n_embd], layer after layer."""
+        layers = [self._target.layer_inputs(layer, n_rows) for layer in self.layers]
+        return np.concatenate(layers, axis=1)
+
+    def _take_in(self, seq_id: int, sequence: _Sequence, next_token: int, *, output: bool) -> None:
+        """Write the waiting rows into the draft's KV cache, as (next token, state) pairs.
+
+        `next_token` completes the last pair; with `output` that pair is the seed of a draft.
+        """
+        self._draft.forget(seq_id, sequence.taken)
+        states = self._encode(seq_id, sequence.features)
+        following = [*sequence.tokens[1:], next_token]
+        # llama.cpp's eagle3 graph outputs every row of a batch, in order: ask for all or none.
+        n_quiet = len(following)
+        if output:
+            n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
+        for first, last in [*_chunks(n_quiet, self._draft.n_batch), (n_quiet, len(following))]:
+            self._batch.clear()
+            for row in range(first, last):
+                self._batch.add_token(
+                    following[row],
+                    sequence.positions[row],
+                    seq_id,
+                    state=states[row],
+                    output=row >= n_quiet,
+                )
+            if len(self._batch):
+                self._decode(self._batch)
+        sequence.taken = sequence.known
+        sequence.keep(0)
+
+    def _encode(self, seq_id: int, features: list[Floats]) -> Floats:
+        """The states g of some rows' features: [rows, n_embd]."""
+        started = time.perf_counter()
+        states = np.empty((len(features), self._n_embd), dtype=np.float32)
+        # llama.cpp wants consecutive positions here, although the encoder reads none.
+        position = self._draft.last_position(seq_id) + 1
+        for first in range(0, len(features), self._draft.n_ubatch):
+            rows = features[first : first + self._draft.n_ubatch]
+            self._encoder_batch.clear()
+            for offset, row in enumerate(rows):
+                self._encoder_batch.add_features(row, position + offset, seq_id)
+            status = self._draft.encode(self._encoder_batch)
+            if status != 0:
+                raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
+            states[first : first + len(rows)] = self._draft.states(len(rows))
+        self._counts.process_s += time.perf_counter() - started
+        return states
+
+    def _extend(self, seq_id: int, sequence: _Sequence, n_past: int) -> None:
+        """Draft token after token from the seed's output on, each on the state before it."""
+        row = len(self._batch) - 1
+        while True:
+            token, probability = _likeliest(self._draft.logits(row))
+            if probability < self.p_min:
+                return
+            sequence.drafted.append(token)
+            sequence.probabilities.append(probability)
+            if len(sequence.drafted) >= self._n_draft_max:
+                return
+            state = self._draft.state(row)
+            self._batch.clear()
+            position = n_past - 1 + len(sequence.drafted)
+            self._batch.add_token(token, position, seq_id, state=state, output=True)
+            self._decode(self._batch)
+            row = 0
+
+    def _decode(self, batch: Batch) -> None:
+        status = self._draft.decode(batch)
+        if status != 0:
+            raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
+
+
+class _Counts:
+    """What `SessionStats` is made from."""
+
+    def __init__(self) -> None:
+        self.process_s = self.draft_s = 0.0
+        self._drafts = self._drafts_accepted = self._drafted = self._accepted = 0
+        self._accepted_at = [0] * N_DRAFT_MAX_LIMIT
+
+    def note_draft(self, drafted: list[int]) -> None:
+        self._drafts += bool(drafted)
+        self._drafted += len(drafted)
+
+    def note_accept(self, n_accepted: int) -> None:
+        self._drafts_accepted += n_accepted > 0
+        self._accepted += n_accepted
+        for position in range(n_accepted):
+            self._accepted_at[position] += 1
+
+    def snapshot(self) -> SessionStats:
+        return SessionStats(
+            n_drafts=self._drafts,
+            n_drafts_accepted=self._drafts_accepted,
+            n_drafted=self._drafted,
+            n_accepted=self._accepted,
+            accepted_at=tuple(self._accepted_at),
+            process_ms=self.process_s * 1000.0,
+            draft_ms=self.draft_s * 1000.0,
+        )
+
+
+def _likeliest(logits: Floats) -> tuple[int, float]:
+    """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it."""
+    token = int(logits.argmax())
+    top = np.partition(logits, -_TOP_K)[-_TOP_K:]
+    return token, float(1.0 / np.exp(top - logits[token]).sum())
+
+
+def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Stretches of equal sequence ids: (seq_id, first row, row after the last)."""
+    first = 0
+    for row in range(1, len(seq_ids) + 1):
+        if row == len(seq_ids) or seq_ids[row] != seq_ids[first]:
+            yield seq_ids[first], first, row
+            first = row
+
+
+def _chunks(count: int, size: int) -> list[tuple[int, int]]:
+    return [(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _check_draft_length(name: str, value: int) -> None:
+    if not 0 <= value <= N_DRAFT_MAX_LIMIT:
+        raise InvalidConfigError(f"{name} must be 0 to {N_DRAFT_MAX_LIMIT}, got {value}")
+
+
+def _check_probability(p_min: float) -> None:
+    if not 0.0 <= p_min <= 1.0:
+        raise InvalidConfigError(f"p_min must be 0 to 1, got {p_min}")
+
+
+def _check_pair(target: Context, draft: Context, config: Eagle3SessionConfig) -> None:
+    layers = draft.model.target_layers
+    if not layers:
+        raise InitError("the draft model is not eagle3: it names no extract layers")
+    if len(layers) != EXTRACT_LAYERS:
+        raise InitError(f"the draft model names {len(layers)} extract layers, EAGLE-3 needs 3")
+    hidden = int(draft.model.metadata("eagle3.target_hidden_size") or 0)
+    if hidden != target.model.n_embd:
+        raise InitError(
+            f"the draft was made for hidden size {hidden}, the target has {target.model.n_embd}"
+        )
+    if draft.model.n_vocab != target.model.n_vocab:
+        raise InitError(
+            f"the draft has a vocabulary of {draft.model.n_vocab} tokens, "
+            f"the target one of {target.model.n_vocab}"
+        )
+    if max(layers) > target.model.n_layers:
+        raise InitError(
+            f"the draft reads layer {max(layers)}, the target has {target.model.n_layers} layers"
+        )
+    for name, context in (("target", target), ("draft", draft)):
+        if context.n_seq < config.n_seq:
+            raise InitError(
+                f"the session wants {config.n_seq} sequences, "
+                f"the {name} context was made for {context.n_seq}"
+            )
