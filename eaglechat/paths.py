@@ -55,3 +55,11 @@ def builtin_themes_dir() -> Path:
     """The shipped themes: package data in a wheel, themes/ in a checkout."""
     packaged = Path(__file__).parent / "themes"
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / "themes"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves either the old or the new one. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(path)

