@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.app import App
 from textual.color import Color, rgb_to_lab
+from textual.constants import DIM_FACTOR
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Button, Footer, Markdown, TextArea
 
@@ -60,6 +61,15 @@ rejected = { colour = "red", style = ["strike", "dim"] }
 """
 
 
+def ink(loaded: LoadedTheme, kind: str) -> Color:
+    """The colour a kind of token is drawn in: Textual draws dim text nearer to the background."""
+    token = tokens_of(loaded)[kind]
+    colour = Color.parse(token.colour)
+    if "dim" in token.style:
+        return Color.parse(loaded.theme.background).blend(colour, DIM_FACTOR)
+    return colour
+
+
 def tokens_of(loaded: LoadedTheme) -> dict[str, TokenStyle]:
     return {kind: getattr(loaded.tokens, kind) for kind in TOKEN_KINDS}
 
@@ -109,7 +119,7 @@ class TestShippedTheme:
     def test_text_has_readable_contrast(self, loaded: LoadedTheme) -> None:
         theme = loaded.theme
         grounds = [Color.parse(theme.background), Color.parse(theme.surface)]
-        inks = {kind: Color.parse(token.colour) for kind, token in tokens_of(loaded).items()}
+        inks = {kind: ink(loaded, kind) for kind in TOKEN_KINDS}
         inks |= {
             name: Color.parse(getattr(theme, name))
             for name in (
@@ -146,10 +156,7 @@ class TestShippedTheme:
     def test_kinds_of_tokens_differ_for_colour_blind_eyes(
         self, loaded: LoadedTheme, vision: str
     ) -> None:
-        labs = {
-            kind: seen(Color.parse(token.colour), vision)
-            for kind, token in tokens_of(loaded).items()
-        }
+        labs = {kind: seen(ink(loaded, kind), vision) for kind in TOKEN_KINDS}
         close = {
             (one, other): round(distance)
             for one, other in itertools.combinations(TOKEN_KINDS, 2)
@@ -157,7 +164,7 @@ class TestShippedTheme:
                 distance := sum((a - b) ** 2 for a, b in zip(labs[one], labs[other], strict=True))
                 ** 0.5
             )
-            < 15
+            < 20
         }
         assert close == {}
 

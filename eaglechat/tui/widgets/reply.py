@@ -120,6 +120,11 @@ class Reply(Entry):
         self._ask_for_reading()
 
     @property
+    def reading_shown(self) -> bool:
+        """Whether the reply is drawn as Markdown now."""
+        return self._view.reading and self._reading is not None
+
+    @property
     def body(self) -> Body:
         if self._view.reading and self._reading is not None:
             return self._reading

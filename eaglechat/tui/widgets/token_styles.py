@@ -24,6 +24,7 @@ class Legend(TokenStyled):
     DEFAULT_CSS = """
     Legend {
         width: auto;
+        padding: 0 1;
         height: 1;
         color: $text-muted;
     }

@@ -63,8 +63,11 @@ class Notice(UserEntry):
 
 
 class Transcript(VerticalScroll):
-    """Entries in order. It follows the newest text until the reader scrolls up, and follows
-    again from when the reader is back at the bottom or says something."""
+    """Entries in order, a short conversation at the bottom.
+
+    It follows the newest text until the reader scrolls up, and again from when the reader is back
+    at the bottom or says something.
+    """
 
     DEFAULT_CSS = """
     Transcript {
