@@ -45,9 +45,7 @@ class EagleApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
 
     BINDINGS = [
-        Binding(
-            "ctrl+q", "quit", "Quit", id="app.quit", tooltip="Leave eaglechat", priority=True
-        ),
+        Binding("ctrl+q", "quit", "Quit", id="app.quit", tooltip="Leave eaglechat", priority=True),
         Binding("f1", "help", "Help", id="app.help", tooltip="Every key of this screen"),
         Binding(
             "f9",
@@ -110,8 +108,11 @@ class EagleApp(App[None]):
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         if self._notices:
             self.notify(
-                "\n".join(self._notices), title="Not everything could be used", severity="warning",
-                timeout=20, markup=False,
+                "\n".join(self._notices),
+                title="Not everything could be used",
+                severity="warning",
+                timeout=20,
+                markup=False,
             )
         if self._start is not None:
             self.open_chat(self._start)
@@ -162,6 +163,20 @@ class EagleApp(App[None]):
 
         self.push_screen(LoadingScreen(pair), loaded)
 
+    def go_on(self, chat: SavedChat) -> None:
+        """Go on with a saved chat, on the pair it ran on."""
+        header = chat.header
+        draft = Path(header.draft) if header.draft else None
+        self.open_chat(self.pairs.resolve(header.pair, Path(header.target), draft), chat)
+
+    async def action_quit(self) -> None:
+        from eaglechat.tui.screens.chat import ChatScreen
+
+        for screen in self.screen_stack:
+            if isinstance(screen, ChatScreen):
+                screen.leave()
+        self.exit()
+
     def action_settings(self) -> None:
         from eaglechat.tui.screens.settings import SettingsScreen
 
@@ -186,7 +201,9 @@ class EagleApp(App[None]):
         try:
             save_setting(self.config_file, table, key, value)
         except SettingsFileError as error:
-            self.notify(f"{error}. The change holds until you quit.", severity="error", markup=False)
+            self.notify(
+                f"{error}. The change holds until you quit.", severity="error", markup=False
+            )
         if (table, key) == ("interface", "theme") and value in self.available_themes:
             self.theme = value
         for screen in self.screen_stack:

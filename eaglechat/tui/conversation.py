@@ -150,7 +150,9 @@ class Conversation:
         if not reply.end.tokens:
             return "The last reply is empty: there is nothing to compare."
         if not reply.speculated:
-            return "The last reply was decoded plainly already: switch speculation on and ask again."
+            return (
+                "The last reply was decoded plainly already: switch speculation on and ask again."
+            )
         return None
 
     def compare(self, request_id: int) -> Chat:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from eaglechat.engine.protocol import LoadOptions, Sampling, Set, Speculation
 from eaglechat.hub.pairs import Pair
 from eaglechat.settings import EngineSettings, Settings
@@ -49,12 +52,34 @@ def speculation(settings: Settings, controls: Controls) -> Speculation:
     )
 
 
+_TURNED = ("enabled", "n_draft_max", "p_min", "temperature")
+
+
 def change(before: Controls, after: Controls) -> Set | None:
     """The request that turns a running reply's controls from one to the other, if they differ."""
-    names = ("enabled", "n_draft_max", "p_min", "temperature")
     changed = {
         name: getattr(after, name)
-        for name in names
+        for name in _TURNED
         if getattr(after, name) != getattr(before, name)
     }
     return Set(**changed) if changed else None
+
+
+def changed_names(change: Set) -> set[str]:
+    """The names of what a request turns."""
+    return {name for name in _TURNED if getattr(change, name) is not None}
+
+
+def follow_settings(controls: Controls, before: Settings, after: Settings) -> Controls:
+    """Controls that take over what changed in the settings, and nothing else."""
+    old, new = _of_settings(before), _of_settings(after)
+    return replace(controls, **{name: new[name] for name in _TURNED if new[name] != old[name]})
+
+
+def _of_settings(settings: Settings) -> dict[str, Any]:
+    return {
+        "enabled": settings.speculation.enabled,
+        "n_draft_max": settings.speculation.n_draft_max,
+        "p_min": settings.speculation.p_min,
+        "temperature": settings.generation.temperature,
+    }

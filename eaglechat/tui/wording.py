@@ -45,20 +45,16 @@ def sentence(text: str) -> str:
 
 
 def finish_note(end: ReplyEnd, n_ctx: int) -> str:
-    """The line under a finished reply."""
+    """What is said under a finished reply, beside why it ended."""
     speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
-    match end.finish_reason:
-        case FinishReason.STOP:
-            return speed
-        case FinishReason.LENGTH:
-            return f"{speed}; reached the longest reply allowed (generation.max_tokens)"
-        case FinishReason.CONTEXT:
-            return (
-                f"{speed}; the context of {n_ctx:,} tokens is full: "
-                "Ctrl+N starts a new chat, F9 has engine.n_ctx"
-            )
-        case FinishReason.CANCELLED:
-            return f"stopped after {speed}"
+    if end.finish_reason is FinishReason.CONTEXT:
+        return f"all {n_ctx:,} tokens; Ctrl+N starts a new chat, F9 has engine.n_ctx · {speed}"
+    if end.finish_reason is FinishReason.LENGTH:
+        return f"generation.max_tokens in F9 · {speed}"
+    return speed
+
+
+NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
 
 
 def speculation_off(

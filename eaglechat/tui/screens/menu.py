@@ -14,6 +14,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.engine.gguf import GGUFHeader
+from eaglechat.history import SavedChat
 from eaglechat.hub.pairs import Pair, PairStatus, inspect
 from eaglechat.tui import wording
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
@@ -29,7 +30,9 @@ class MenuScreen(EagleScreen[None]):
     CSS_PATH = "menu.tcss"
 
     BINDINGS = [
-        Binding("enter", "choose", "Chat", id="menu.choose", tooltip="Load the pair", priority=True),
+        Binding(
+            "enter", "choose", "Chat", id="menu.choose", tooltip="Load the pair", priority=True
+        ),
         Binding("up", "move(-1)", "Up", show=False, id="menu.up", priority=True),
         Binding("down", "move(1)", "Down", show=False, id="menu.down", priority=True),
         Binding(
@@ -105,9 +108,12 @@ class MenuScreen(EagleScreen[None]):
         for index, pair in enumerate(self.eagle.pairs.pairs()):
             if all(word in self._searched(pair) for word in wanted):
                 options.add_option(Option(self._row(pair), id=f"pair-{index}"))
-        options.add_option(Option(_entry("Open GGUF files…", "any target, with or without a draft"),
-                                  id=OPEN_FILES))
-        options.add_option(Option(_entry("Past chats…", "go on with an earlier chat"), id=PAST_CHATS))
+        options.add_option(
+            Option(_entry("Open GGUF files…", "any target, with or without a draft"), id=OPEN_FILES)
+        )
+        options.add_option(
+            Option(_entry("Past chats…", "go on with an earlier chat"), id=PAST_CHATS)
+        )
         options.highlighted = min(highlighted, options.option_count - 1)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
@@ -153,7 +159,9 @@ class MenuScreen(EagleScreen[None]):
         pair = self._highlighted_pair()
         status = self._status(pair) if pair else None
         self.query_one("#details", Static).update(
-            _details(pair, status) if pair else Content("Models of your own, or a chat to go on with.")
+            _details(pair, status)
+            if pair
+            else Content("Models of your own, or a chat to go on with.")
         )
 
     def _highlighted_pair(self) -> Pair | None:
@@ -209,7 +217,11 @@ class MenuScreen(EagleScreen[None]):
     def action_past_chats(self) -> None:
         from eaglechat.tui.screens.chats import ChatsScreen
 
-        self.app.push_screen(ChatsScreen())
+        def chosen(chat: SavedChat | None) -> None:
+            if chat is not None:
+                self.eagle.go_on(chat)
+
+        self.app.push_screen(ChatsScreen(), chosen)
 
     def action_forget(self) -> None:
         pair = self._highlighted_pair()
@@ -233,7 +245,12 @@ def _details(pair: Pair, status: PairStatus | None) -> Content:
     if status is None:
         parts.append("\nreading the headers…")
     elif status.problem:
-        parts += ["\n", ("Cannot run here", "bold $text-error"), "\n", wording.sentence(status.problem)]
+        parts += [
+            "\n",
+            ("Cannot run here", "bold $text-error"),
+            "\n",
+            wording.sentence(status.problem),
+        ]
     else:
         parts += ["\n", ("Can run here", "$text-success"), "\n"]
         for role, header in (("Target", status.target), ("Draft", status.draft)):
