@@ -15,7 +15,14 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from eaglechat.engine.protocol import DraftLength, Probability, Temperature
+from eaglechat.engine.protocol import (
+    DraftLength,
+    LoadOptions,
+    Probability,
+    Sampling,
+    Speculation,
+    Temperature,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -124,6 +131,41 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     speculation: SpeculationSettings = SpeculationSettings()
     engine: EngineSettings = EngineSettings()
     interface: InterfaceSettings = InterfaceSettings()
+
+    def with_n_draft_max(self, n_draft_max: int) -> Settings:
+        """The same settings with another draft length."""
+        speculation = msgspec.structs.replace(self.speculation, n_draft_max=n_draft_max)
+        return msgspec.structs.replace(self, speculation=speculation)
+
+    def to_sampling(self) -> Sampling:
+        """The settings as the engine wants them for a reply."""
+        generation = self.generation
+        return Sampling(
+            temperature=generation.temperature,
+            top_k=generation.top_k,
+            top_p=generation.top_p,
+            min_p=generation.min_p,
+            repeat_penalty=generation.repeat_penalty,
+            seed=None if generation.seed < 0 else generation.seed,
+        )
+
+    def to_speculation(self) -> Speculation:
+        """The settings as the engine wants them for drafting."""
+        return Speculation(
+            enabled=self.speculation.enabled,
+            n_draft_max=self.speculation.n_draft_max,
+            n_min=self.speculation.n_min,
+            p_min=self.speculation.p_min,
+        )
+
+    def to_load_options(self) -> LoadOptions:
+        """The settings as the engine wants them for a load."""
+        return LoadOptions(
+            n_ctx=self.engine.n_ctx,
+            n_batch=self.engine.n_batch,
+            n_threads=self.engine.n_threads or None,
+            n_gpu_layers=self.engine.n_gpu_layers,
+        )
 
 
 @dataclass(frozen=True)

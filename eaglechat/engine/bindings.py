@@ -158,8 +158,10 @@ def start_backend(log_level: int) -> None:
 
 
 def versions() -> tuple[str, str]:
-    """Versions of llama-cpp-python and of its llama.cpp."""
-    return llama_cpp.__version__, api.llama_version().decode()
+    """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
+    commit = ctypes.CFUNCTYPE(ctypes.c_char_p)(("ggml_commit", _ggml.libggml))
+    native = f"{api.llama_version().decode()} ({commit().decode()})"
+    return llama_cpp.__version__, native
 
 
 def system_info() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 
@@ -15,7 +14,6 @@ from eaglechat.engine.errors import LoadCancelledError, ModelLoadError
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.loop import Generator
 from eaglechat.engine.native import Batch, Context, Model
-from eaglechat.engine.preflight import check_pair
 from eaglechat.engine.protocol import LoadOptions, ModelInfo, PairInfo
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
@@ -42,18 +40,16 @@ class LoadedPair:
 
     def __init__(
         self,
-        target: Path,
-        draft: Path | None,
+        headers: tuple[GGUFHeader, GGUFHeader | None],
         options: LoadOptions,
         progress: Progress = lambda _stage, _fraction: True,
     ) -> None:
-        """Load both models; nothing native is touched before the headers were checked.
+        """Load the models whose headers `preflight.check_pair` has found to fit.
 
-        Raises PreflightError, ModelLoadError, InitError, LoadCancelledError.
+        Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
         """
         started = time.perf_counter()
         self._owned: list[Model | Context | Eagle3Session | Generator] = []
-        headers = check_pair(target, draft)
         try:
             self._load(headers, options, _Progress(headers, progress))
         except BaseException:

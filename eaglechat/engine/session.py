@@ -20,12 +20,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 import numpy as np
+import numpy.typing as npt
 
 from eaglechat.engine.bindings import Floats
 from eaglechat.engine.errors import BadSeqIdError, InitError, InvalidConfigError, ProcessError
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.preflight import EXTRACT_LAYERS
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.session_stats import SessionCounts, SessionStats
 
 _TOP_K = 10
 """Upstream takes a draft token's probability over this many candidates."""
@@ -54,20 +56,6 @@ class Eagle3SessionConfig:
         _check_draft_length("n_draft_max", self.n_draft_max)
         _check_draft_length("n_min", self.n_min)
         _check_probability(self.p_min)
-
-
-@dataclass(frozen=True)
-class SessionStats:
-    """What a session did since it began; times in milliseconds."""
-
-    n_drafts: int
-    n_drafts_accepted: int
-    """Drafts of which at least one token was accepted."""
-    n_drafted: int
-    n_accepted: int
-    accepted_at: tuple[int, ...]
-    process_ms: float
-    draft_ms: float
 
 
 @dataclass
@@ -119,7 +107,8 @@ class Eagle3Session:
         self._sequences = [_Sequence() for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
         self._batch = Batch(draft)
-        self._counts = _Counts()
+        self._vocabulary: npt.NDArray[np.intp] | None = None
+        self._counts = SessionCounts()
         draft.export_states()
         self.set_extraction(True)
 
@@ -325,7 +314,7 @@ class Eagle3Session:
         """Draft token after token from the seed's output on, each on the state before it."""
         row = len(self._batch) - 1
         while True:
-            token, probability = _likeliest(self._draft.logits(row))
+            token, probability = self._likeliest(self._draft.logits(row))
             if probability < self.p_min:
                 return
             sequence.drafted.append(token)
@@ -339,47 +328,24 @@ class Eagle3Session:
             self._decode(self._batch)
             row = 0
 
+    def _likeliest(self, logits: Floats) -> tuple[int, float]:
+        """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it.
+
+        `logits` [n_vocab] is -inf outside the draft's vocabulary, which is looked up once:
+        partitioning 49,152 values, most of them equal, takes 0.9 ms; the 8,192 others 0.01 ms.
+        """
+        if self._vocabulary is None:
+            self._vocabulary = np.flatnonzero(np.isfinite(logits))
+        token = int(logits.argmax())
+        candidates = logits[self._vocabulary]
+        k = min(_TOP_K, len(candidates))
+        top = np.partition(candidates, -k)[-k:]
+        return token, float(1.0 / np.exp(top - logits[token]).sum())
+
     def _decode(self, batch: Batch) -> None:
         status = self._draft.decode(batch)
         if status != 0:
             raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
-
-
-class _Counts:
-    """What `SessionStats` is made from."""
-
-    def __init__(self) -> None:
-        self.process_s = self.draft_s = 0.0
-        self._drafts = self._drafts_accepted = self._drafted = self._accepted = 0
-        self._accepted_at = [0] * N_DRAFT_MAX_LIMIT
-
-    def note_draft(self, drafted: list[int]) -> None:
-        self._drafts += bool(drafted)
-        self._drafted += len(drafted)
-
-    def note_accept(self, n_accepted: int) -> None:
-        self._drafts_accepted += n_accepted > 0
-        self._accepted += n_accepted
-        for position in range(n_accepted):
-            self._accepted_at[position] += 1
-
-    def snapshot(self) -> SessionStats:
-        return SessionStats(
-            n_drafts=self._drafts,
-            n_drafts_accepted=self._drafts_accepted,
-            n_drafted=self._drafted,
-            n_accepted=self._accepted,
-            accepted_at=tuple(self._accepted_at),
-            process_ms=self.process_s * 1000.0,
-            draft_ms=self.draft_s * 1000.0,
-        )
-
-
-def _likeliest(logits: Floats) -> tuple[int, float]:
-    """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it."""
-    token = int(logits.argmax())
-    top = np.partition(logits, -_TOP_K)[-_TOP_K:]
-    return token, float(1.0 / np.exp(top - logits[token]).sum())
 
 
 def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:

@@ -1,0 +1,154 @@
+"""Options that several commands share: which pair, how it is loaded, how much is drafted."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eaglechat import paths, settings
+from eaglechat.cli.status import complain
+from eaglechat.engine.errors import EngineError
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.settings import Settings
+
+if TYPE_CHECKING:
+    from eaglechat.hub.pairs import Pair, PairLibrary
+
+
+def add_pair_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the pair")
+    group.add_argument("--pair", metavar="NAME", help="a pair by name, such as smollm2-135m")
+    group.add_argument("--target", type=Path, metavar="FILE", help="the target's GGUF")
+    group.add_argument("--draft", type=Path, metavar="FILE", help="its EAGLE-3 draft's GGUF")
+
+
+def wrong_pair_usage(args: argparse.Namespace) -> str | None:
+    """What is wrong with the way a pair was asked for."""
+    if args.draft is not None and args.target is None:
+        return "--draft needs --target: a draft fits one target only"
+    if args.pair is not None and args.target is not None:
+        return "--pair and --target name two pairs; give one of them"
+    return None
+
+
+def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
+    """The pair the flags name, or None where they name none. Raises EngineError."""
+    from eaglechat.hub.pairs import pair_of_files
+
+    if args.target is not None:
+        pair = pair_of_files(args.target, args.draft)
+    elif args.pair is not None:
+        found = library.find(args.pair)
+        if found is None:
+            known = ", ".join(pair.name for pair in library.pairs())
+            raise EngineError(f"there is no pair named {args.pair!r}; known: {known}")
+        pair = found
+    else:
+        return None
+    return pair if args.n_draft_max is None else replaced(pair, n_draft_max=args.n_draft_max)
+
+
+def add_setting_options(parser: argparse.ArgumentParser) -> None:
+    """Flags that override the configuration; None means they were not given."""
+    draft = parser.add_argument_group("speculation")
+    draft.add_argument(
+        "--n-draft-max",
+        type=_number(int, 0, N_DRAFT_MAX_LIMIT),
+        metavar="N",
+        help=f"most tokens drafted in a round, 0 to {N_DRAFT_MAX_LIMIT} (0: plain decoding)",
+    )
+    draft.add_argument(
+        "--p-min",
+        type=_number(float, 0.0, 1.0),
+        metavar="P",
+        help="stop drafting at a token the draft gives less than this",
+    )
+    draft.add_argument(
+        "--no-speculation", action="store_true", help="decode plainly, as if there were no draft"
+    )
+    reply = parser.add_argument_group("the reply")
+    reply.add_argument(
+        "--temperature",
+        type=_number(float, 0.0, 5.0),
+        metavar="T",
+        help="randomness; 0 always takes the likeliest token",
+    )
+    reply.add_argument(
+        "--seed", type=_number(int, 0, 2**32 - 1), metavar="S", help="seed of the sampling"
+    )
+    reply.add_argument(
+        "--max-tokens", type=_number(int, 1, None), metavar="N", help="longest reply, in tokens"
+    )
+    reply.add_argument("--system", metavar="TEXT", help="the system prompt")
+    load = parser.add_argument_group("the engine")
+    load.add_argument(
+        "--ctx", type=_number(int, 0, None), metavar="N", help="context size in tokens"
+    )
+    load.add_argument(
+        "--threads", type=_number(int, 1, 1024), metavar="N", help="llama.cpp threads"
+    )
+    load.add_argument(
+        "--gpu-layers",
+        type=_number(int, -1, None),
+        metavar="N",
+        help="layers on the GPU, -1 for all",
+    )
+
+
+def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Problem]]:
+    """The configuration file's settings with the flags on top."""
+    loaded, problems = settings.load(paths.config_file())
+    generation = _given(
+        temperature=args.temperature,
+        seed=args.seed,
+        max_tokens=args.max_tokens,
+        system_prompt=args.system,
+    )
+    speculation = _given(
+        n_draft_max=args.n_draft_max,
+        p_min=args.p_min,
+        enabled=False if args.no_speculation else None,
+    )
+    engine = _given(n_ctx=args.ctx, n_threads=args.threads, n_gpu_layers=args.gpu_layers)
+    replace = msgspec.structs.replace
+    merged = replace(
+        loaded,
+        generation=replace(loaded.generation, **generation),
+        speculation=replace(loaded.speculation, **speculation),
+        engine=replace(loaded.engine, **engine),
+    )
+    return merged, problems
+
+
+def report(problems: list[settings.Problem]) -> None:
+    """Name the settings that were not used."""
+    for problem in problems:
+        complain(str(problem))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _number(
+    kind: Callable[[str], Any], minimum: float, maximum: float | None
+) -> Callable[[str], Any]:
+    """An argparse type for numbers in a range."""
+
+    def parse(text: str) -> Any:
+        span = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
+        noun = "a whole number" if kind is int else "a number"
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {noun}") from None
+        if not (minimum <= value and (maximum is None or value <= maximum)):
+            raise argparse.ArgumentTypeError(f"{text} is out of range, it must be {span}")
+        return value
+
+    return parse

@@ -1,0 +1,247 @@
+"""Reply to one prompt and print the reply."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from eaglechat import paths
+from eaglechat.cli import options
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.engine.errors import EngineError, LoadCancelledError
+from eaglechat.engine.protocol import Message
+from eaglechat.engine.records import FinishReason, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.stats import SpeculationStats, StatsFold
+from eaglechat.settings import Settings
+
+if TYPE_CHECKING:
+    from eaglechat.engine.pair import LoadedPair
+    from eaglechat.hub.pairs import Pair
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_pair_options(parser)
+    options.add_setting_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write one JSON line for each round"
+    )
+    parser.add_argument("prompt", metavar="PROMPT", help="the prompt, or - to read it from stdin")
+
+
+def run(args: argparse.Namespace) -> int:
+    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    problem = _wrong_usage(args, prompt)
+    if problem:
+        complain(problem)
+        return WRONG_USAGE
+    settings, problems = options.load_settings(args)
+    options.report(problems)
+    try:
+        with _Interrupt() as interrupt, _trace_file(args.trace) as trace:
+            return _reply(args, settings, prompt, interrupt, trace)
+    except LoadCancelledError:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the pipe has enough; what Python still flushes at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (EngineError, OSError) as error:
+        complain(str(error))
+    return FAILED
+
+
+def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:
+    if not prompt.strip():
+        return "the prompt is empty"
+    return options.wrong_pair_usage(args)
+
+
+def _reply(
+    args: argparse.Namespace,
+    settings: Settings,
+    prompt: str,
+    interrupt: _Interrupt,
+    trace: TextIO | None,
+) -> int:
+    pair = _choose_pair(args)
+    n_draft_max = pair.n_draft_max if args.n_draft_max is None else args.n_draft_max
+    if n_draft_max is not None:
+        settings = settings.with_n_draft_max(n_draft_max)
+    loaded = _load(pair, settings, interrupt)
+    try:
+        if loaded.info.speculation_off and settings.speculation.enabled:
+            complain(f"speculation is off: {loaded.info.speculation_off}")
+        written = None if args.json else sys.stdout
+        outcome = _generate(
+            loaded, settings, prompt, interrupt=interrupt, trace=trace, written=written
+        )
+        load_ms = loaded.info.load_ms
+    finally:
+        loaded.close()
+    if args.json:
+        print(msgspec.json.encode(outcome.report(pair.name, load_ms)).decode())
+    else:
+        print()
+        complain(outcome.summary())
+    return INTERRUPTED if outcome.end.finish_reason is FinishReason.CANCELLED else OK
+
+
+def _choose_pair(args: argparse.Namespace) -> Pair:
+    from eaglechat.hub import pairs
+
+    library = pairs.PairLibrary(paths.state_dir())
+    pair = options.chosen_pair(args, library) or pairs.builtin_pair()
+    status = pairs.inspect(pair)
+    if status.problem:
+        raise EngineError(f"{pair.name} cannot run: {status.problem}")
+    return pair
+
+
+def _load(pair: Pair, settings: Settings, interrupt: _Interrupt) -> LoadedPair:
+    from eaglechat.engine import bindings  # loads llama.cpp
+    from eaglechat.engine.pair import LoadedPair
+    from eaglechat.engine.preflight import check_pair
+
+    headers = check_pair(pair.target, pair.draft)
+    bindings.start_backend(bindings.LOG_ERRORS)
+    return LoadedPair(
+        headers, settings.to_load_options(), lambda _stage, _fraction: not interrupt.happened
+    )
+
+
+def _generate(
+    loaded: LoadedPair,
+    settings: Settings,
+    prompt: str,
+    *,
+    interrupt: _Interrupt,
+    trace: TextIO | None,
+    written: TextIO | None,
+) -> _Outcome:
+    """Write a reply; its text goes to `written` as it comes, its rounds to `trace`."""
+    from eaglechat.engine.live import Live
+
+    sampling, speculation = settings.to_sampling(), settings.to_speculation()
+    fold, texts, end = StatsFold(), [], None
+    for event in loaded.generator.reply(
+        loaded.prompter.prompt(_messages(settings, prompt)),
+        sampling,
+        Live(speculation, sampling.temperature),
+        seed=secrets.randbelow(2**32) if sampling.seed is None else sampling.seed,
+        max_tokens=settings.generation.max_tokens or None,
+        cancelled=lambda: interrupt.happened,
+    ):
+        text = ""
+        if isinstance(event, Round):
+            fold.add(event)
+            text = event.text
+            if trace is not None:
+                trace.write(msgspec.json.encode(event).decode() + "\n")
+        elif isinstance(event, SpeculationOff):
+            complain(f"speculation is off: {event.reason}")
+        elif isinstance(event, ReplyEnd):
+            end, text = event, event.tail
+        texts.append(text)
+        if text and written is not None:
+            print(text, end="", file=written, flush=True)
+    assert end is not None
+    n_draft_max = speculation.n_draft_max if speculation.enabled else 0
+    return _Outcome(n_draft_max, "".join(texts), end, fold.stats())
+
+
+def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
+    user = Message(role="user", content=prompt)
+    system = settings.generation.system_prompt
+    return (Message(role="system", content=system), user) if system else (user,)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """A finished reply."""
+
+    n_draft_max: int
+    text: str
+    end: ReplyEnd
+    stats: SpeculationStats
+
+    def report(self, pair: str, load_ms: float) -> dict[str, Any]:
+        """The reply as the JSON object of docs/headless.md."""
+        end, stats = self.end, self.stats
+        return {
+            "text": self.text,
+            "tokens": end.tokens,
+            "finish_reason": end.finish_reason.value,
+            "pair": pair,
+            "speculation": {
+                "n_draft_max": self.n_draft_max,
+                "rounds": stats.rounds,
+                "drafted": stats.drafted,
+                "tested": stats.tested,
+                "accepted": stats.accepted,
+                "acceptance_rate": stats.acceptance_rate or 0.0,
+                "mean_accepted_length": stats.mean_accepted_length or 1.0,
+                "per_position": stats.per_position,
+            },
+            "timings": {
+                "load_ms": load_ms,
+                "prefill_ms": end.timings.prefill_ms,
+                "prefill_tokens": end.timings.prefill_tokens,
+                "generation_ms": end.timings.generation_ms,
+                "tokens_per_second": end.tokens_per_second,
+                "draft_ms": end.timings.draft_ms,
+                "verify_ms": end.timings.verify_ms,
+            },
+        }
+
+    def summary(self) -> str:
+        """The reply in one line for people."""
+        end, stats = self.end, self.stats
+        parts = [f"{end.tokens} tokens", f"{end.tokens_per_second:.1f} tokens/s"]
+        if stats.acceptance_rate is not None:
+            accepted = f"accepted {stats.accepted} of {stats.tested} tested draft tokens"
+            parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
+            parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
+        parts.append(f"ended by {end.finish_reason.value}")
+        return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def _trace_file(path: Path | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield None
+        return
+    with path.open("w", encoding="utf-8") as file:
+        yield file
+
+
+class _Interrupt:
+    """Ctrl+C as a flag, so that what was generated is kept; a second one ends the program."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._before: Any = None
+
+    def __enter__(self) -> _Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.happened:
+            os._exit(INTERRUPTED)
+        self.happened = True

@@ -1,0 +1,60 @@
+"""Start the terminal app."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from eaglechat import paths
+from eaglechat.cli import options
+from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
+from eaglechat.engine.errors import EngineError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_pair_options(parser)
+    options.add_setting_options(parser)
+    parser.add_argument("--theme", metavar="NAME", help="a theme by name")
+
+
+def run(args: argparse.Namespace) -> int:
+    problem = options.wrong_pair_usage(args)
+    if problem:
+        complain(problem)
+        return WRONG_USAGE
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        complain("the chat needs a terminal; for pipes and scripts there is eaglechat run")
+        return FAILED
+    return _start(args)
+
+
+def _start(args: argparse.Namespace) -> int:
+    from eaglechat.engine.client import EngineProcess
+    from eaglechat.hub.pairs import PairLibrary
+    from eaglechat.tui.app import EagleApp
+
+    settings, problems = options.load_settings(args)
+    if args.theme:
+        interface = msgspec.structs.replace(settings.interface, theme=args.theme)
+        settings = msgspec.structs.replace(settings, interface=interface)
+    library = PairLibrary(paths.state_dir())
+    try:
+        start = options.chosen_pair(args, library)
+    except EngineError as error:
+        complain(str(error))
+        return FAILED
+    command = settings.engine.command or (sys.executable, "-m", "eaglechat", "engine")
+    app = EagleApp(
+        settings=settings,
+        problems=problems,
+        engine=EngineProcess(command, paths.engine_log()),
+        pairs=library,
+        config_file=paths.config_file(),
+        chats_dir=paths.chats_dir(),
+        theme_dirs=(paths.builtin_themes_dir(), paths.user_themes_dir()),
+        start=start,
+    )
+    app.run()
+    return app.return_code or OK
