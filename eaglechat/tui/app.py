@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from textual.app import App
 from textual.binding import Binding
 from textual.screen import Screen
@@ -22,7 +23,6 @@ from eaglechat.settings import Problem, Settings
 from eaglechat.settings_file import SettingsFileError, save_setting
 from eaglechat.tui.commands import ScreenCommands
 from eaglechat.tui.messages import EngineEvents, SettingsChanged
-from eaglechat.tui.screens.base import EngineListener
 from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
 
 FRAMES_PER_SECOND = 30
@@ -37,11 +37,12 @@ class EagleApp(App[None]):
     """
 
     TITLE = "eaglechat"
-    CSS_PATH = ["app.tcss"]
+    # The menu is the default screen, whose own CSS_PATH Textual does not read.
+    CSS_PATH = ["app.tcss", "screens/menu.tcss"]
     COMMANDS = {ScreenCommands}
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (34, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-middling"), (34, "-high")]
     ENABLE_COMMAND_PALETTE = True
 
     BINDINGS = [
@@ -144,7 +145,7 @@ class EagleApp(App[None]):
         if any(isinstance(event, Died) for event in events):
             self._engine_runs = False
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, EngineListener):
+            if hasattr(screen, "on_engine_events"):
                 screen.post_message(EngineEvents(events))
                 return
 
@@ -193,8 +194,6 @@ class EagleApp(App[None]):
 
     def change_setting(self, table: str, key: str, value: Any) -> None:
         """Put a valid value in force and in the configuration file."""
-        import msgspec
-
         before = self.settings
         section = msgspec.structs.replace(getattr(before, table), **{key: value})
         self.settings = msgspec.structs.replace(before, **{table: section})

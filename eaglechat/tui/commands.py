@@ -6,23 +6,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.tui.conversation import Controls
 
-if TYPE_CHECKING:
-    from eaglechat.tui.screens.chat import ChatScreen
-
 _WITH_VALUE = re.compile(r"\s*(?P<name>[a-z_ ]+?)\s+(?P<value>\d+(?:\.\d+)?)\s*", re.IGNORECASE)
 _MOST = {"n_draft_max": float(N_DRAFT_MAX_LIMIT), "p_min": 1.0, "temperature": 2.0}
 
 
 class ScreenCommands(Provider):
-    """What the keys of this screen do, and in a chat `n_draft_max 5`, `p_min 0.4`,
-    `temperature 0.8` as they are typed."""
+    """What the keys of this screen and of the app do."""
 
     async def discover(self) -> Hits:
         for name, action, explanation in self._actions():
@@ -34,13 +30,9 @@ class ScreenCommands(Provider):
             if (score := matcher.match(name)) > 0:
                 run = partial(self.screen.run_action, action)
                 yield Hit(score, matcher.highlight(name), run, help=explanation)
-        chat = self._chat()
-        if chat is not None:
-            for name, controls in controls_asked_for(query, chat.controls):
-                yield Hit(1.0, name, partial(chat.turn, controls), help="From the next round on")
 
     def _actions(self) -> Iterator[tuple[str, str, str]]:
-        """Name, action and explanation of this screen's and the app's keys."""
+        """Name, action and explanation of each key."""
         seen = set()
         for node in (self.screen, self.app):
             for binding in type(node).BINDINGS:
@@ -50,10 +42,23 @@ class ScreenCommands(Provider):
                 action = binding.action if node is self.screen else f"app.{binding.action}"
                 yield binding.description, action, binding.tooltip
 
-    def _chat(self) -> ChatScreen | None:
-        from eaglechat.tui.screens.chat import ChatScreen
 
-        return self.screen if isinstance(self.screen, ChatScreen) else None
+class HasControls(Protocol):
+    """A screen whose controls can be turned."""
+
+    @property
+    def controls(self) -> Controls: ...
+
+    def turn(self, controls: Controls) -> None: ...
+
+
+class ControlCommands(Provider):
+    """`n_draft_max 5`, `p_min 0.4`, `temperature 0.8`, as they are typed."""
+
+    async def search(self, query: str) -> Hits:
+        chat = cast(HasControls, self.screen)
+        for name, controls in controls_asked_for(query, chat.controls):
+            yield Hit(1.0, name, partial(chat.turn, controls), help="From the next round on")
 
 
 def controls_asked_for(query: str, controls: Controls) -> Iterator[tuple[str, Controls]]:

@@ -120,6 +120,7 @@ class Conversation:
     def ask(
         self,
         text: str,
+        *,
         request_id: int,
         sampling: Sampling,
         speculation: Speculation,

@@ -70,10 +70,11 @@ def _mean(values: list[float]) -> float | None:
 def _prefill(conversation: Conversation) -> str:
     run = conversation.shown
     if run is None:
-        return "–"
+        return "-"
     if run.end is not None:
         times = run.end.timings
-        return f"{times.prefill_tokens:,} read, {times.reused_tokens:,} kept, {times.prefill_ms:,.0f} ms"
+        counts = f"{times.prefill_tokens:,} read, {times.reused_tokens:,} kept"
+        return f"{counts}, {times.prefill_ms:,.0f} ms"
     if run.prefill is not None:
         return f"{run.prefill.done:,} of {run.prefill.total:,}, {run.prefill.reused:,} kept"
     return "starting"

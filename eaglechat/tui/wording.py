@@ -23,15 +23,15 @@ def size(n_bytes: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}"
+    return "-" if share is None else f"{share:.0%}"
 
 
 def one_decimal(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+    return "-" if value is None else f"{value:.1f}"
 
 
 def two_decimals(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    return "-" if value is None else f"{value:.2f}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.screen import ModalScreen, Screen
@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from eaglechat.tui.app import EagleApp
 
 Result = TypeVar("Result")
-
-
-class EngineListener:
-    """A screen that takes the engine's events; the topmost one gets them."""
 
 
 class TooSmall(Static):
@@ -50,10 +46,7 @@ class EagleScreen(Screen[Result]):
 
     @property
     def eagle(self) -> EagleApp:
-        from eaglechat.tui.app import EagleApp
-
-        assert isinstance(self.app, EagleApp)
-        return self.app
+        return cast("EagleApp", self.app)
 
 
 class EagleModal(ModalScreen[Result]):
@@ -61,7 +54,4 @@ class EagleModal(ModalScreen[Result]):
 
     @property
     def eagle(self) -> EagleApp:
-        from eaglechat.tui.app import EagleApp
-
-        assert isinstance(self.app, EagleApp)
-        return self.app
+        return cast("EagleApp", self.app)

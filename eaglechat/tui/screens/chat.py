@@ -15,12 +15,14 @@ from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, Round
 from eaglechat.history import ChatLog, SavedChat, new_log, reopened_log
 from eaglechat.hub.pairs import Pair
 from eaglechat.tui import requests, wording
+from eaglechat.tui.commands import ControlCommands
 from eaglechat.tui.conversation import Controls, Conversation, Run
 from eaglechat.tui.messages import EngineEvents, SettingsChanged
 from eaglechat.tui.numbers import numbers_of
 from eaglechat.tui.recorder import ChatRecorder
-from eaglechat.tui.screens.base import EagleScreen, EngineListener, TitleBar, TooSmall
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat_keys import CHAT_BINDINGS
+from eaglechat.tui.screens.chats import ChatsScreen
 from eaglechat.tui.screens.loading import Loaded, LoadingScreen
 from eaglechat.tui.widgets.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt import Prompt
@@ -33,11 +35,12 @@ NUMBERS_PER_SECOND = 8
 SAVES_PER_SECOND = 1
 
 
-class ChatScreen(EagleScreen[None], EngineListener):
+class ChatScreen(EagleScreen[None]):
     """A chat with a loaded pair, new or reopened."""
 
     CSS_PATH = "chat.tcss"
     BINDINGS = CHAT_BINDINGS
+    COMMANDS = {ControlCommands}
 
     def __init__(self, pair: Pair, info: protocol.PairInfo, saved: SavedChat | None = None) -> None:
         super().__init__()
@@ -107,7 +110,7 @@ class ChatScreen(EagleScreen[None], EngineListener):
                 self._prompt.remember(line.content)
             else:
                 self._transcript.add_reply(line.content)
-        if saved and saved.unsent:
+        if saved:
             self._prompt.replace_all(saved.unsent)
         if not messages:
             self._transcript.add_notice(_greeting(self._info))
@@ -125,16 +128,16 @@ class ChatScreen(EagleScreen[None], EngineListener):
     def _say_not_saved(self, sentence: str) -> None:
         self.notify(sentence, severity="error", markup=False)
 
-    def leave(self) -> None:
-        """Keep what is not kept yet; the screen goes away."""
+    def leave(self, *, keep_prompt: bool = False) -> None:
+        """Put on disk what is not there yet, with what stands in the prompt unless that stays."""
         if self._conversation.running is not None:
             self.eagle.send(protocol.Cancel())
             if run := self._conversation.engine_died():
                 self._recorder.ended(run)
-        self._recorder.left(self._prompt.text)
+        self._recorder.left("" if keep_prompt else self._prompt.text)
 
     def action_new_chat(self) -> None:
-        self.leave()
+        self.leave(keep_prompt=True)
         self._restart(None)
 
     def _restart(self, saved: SavedChat | None) -> None:
@@ -148,8 +151,6 @@ class ChatScreen(EagleScreen[None], EngineListener):
         self.app.pop_screen()
 
     def action_past_chats(self) -> None:
-        from eaglechat.tui.screens.chats import ChatsScreen
-
         self.app.push_screen(ChatsScreen(), self._go_on)
 
     def _go_on(self, chat: SavedChat | None) -> None:
@@ -181,9 +182,9 @@ class ChatScreen(EagleScreen[None], EngineListener):
         settings = self.eagle.settings
         chat = self._conversation.ask(
             text,
-            self.eagle.next_request_id(),
-            requests.sampling(settings, self._controls),
-            requests.speculation(settings, self._controls),
+            request_id=self.eagle.next_request_id(),
+            sampling=requests.sampling(settings, self._controls),
+            speculation=requests.speculation(settings, self._controls),
             system_prompt=settings.generation.system_prompt,
             max_tokens=settings.generation.max_tokens or None,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 
 def _key(
@@ -13,7 +13,7 @@ def _key(
     )
 
 
-CHAT_BINDINGS = [
+CHAT_BINDINGS: list[BindingType] = [
     _key("escape", "stop", "Stop", "stop", "Stop the reply; what is written stays", show=True),
     _key("ctrl+n", "new_chat", "New", "new", "Begin a new chat; this one is kept", show=True),
     _key(

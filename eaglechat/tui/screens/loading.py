@@ -16,7 +16,7 @@ from eaglechat.hub.pairs import Pair
 from eaglechat.tui import wording
 from eaglechat.tui.messages import EngineEvents
 from eaglechat.tui.requests import load_options
-from eaglechat.tui.screens.base import EagleModal, EngineListener, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 _STAGES = {
     "target": "Loading the target",
@@ -32,7 +32,7 @@ class Loaded:
     info: protocol.PairInfo
 
 
-class LoadingScreen(EagleModal[Loaded | None], EngineListener):
+class LoadingScreen(EagleModal[Loaded | None]):
     """Dismisses with what was loaded, or None when the user went back."""
 
     CSS_PATH = "loading.tcss"

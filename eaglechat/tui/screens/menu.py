@@ -18,7 +18,9 @@ from eaglechat.history import SavedChat
 from eaglechat.hub.pairs import Pair, PairStatus, inspect
 from eaglechat.tui import wording
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.chats import ChatsScreen
 from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.screens.open_files import OpenFilesScreen
 
 OPEN_FILES = "open-files"
 PAST_CHATS = "past-chats"
@@ -26,8 +28,6 @@ PAST_CHATS = "past-chats"
 
 class MenuScreen(EagleScreen[None]):
     """Pairs, filtered by typing. The filter keeps the focus; arrows move through the list."""
-
-    CSS_PATH = "menu.tcss"
 
     BINDINGS = [
         Binding(
@@ -206,8 +206,6 @@ class MenuScreen(EagleScreen[None]):
         self.query_one("#filter", Input).value = ""
 
     def action_open_files(self) -> None:
-        from eaglechat.tui.screens.open_files import OpenFilesScreen
-
         def opened(pair: Pair | None) -> None:
             if pair is not None:
                 self.eagle.open_chat(pair)
@@ -215,8 +213,6 @@ class MenuScreen(EagleScreen[None]):
         self.app.push_screen(OpenFilesScreen(), opened)
 
     def action_past_chats(self) -> None:
-        from eaglechat.tui.screens.chats import ChatsScreen
-
         def chosen(chat: SavedChat | None) -> None:
             if chat is not None:
                 self.eagle.go_on(chat)

@@ -1,14 +1,17 @@
-"""The settings: a field for each, made from the typed model. Changes apply and are saved at once."""
+"""The settings: a field for each, made from the typed model; a change applies at once."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Select, Static
 
@@ -48,14 +51,26 @@ class SettingsScreen(EagleModal[None]):
             )
         yield TooSmall()
 
+    def on_setting_field_taken(self, message: SettingField.Taken) -> None:
+        self.eagle.change_setting(message.table, message.key, message.value)
+
     def action_leave(self) -> None:
         for field in self.query(SettingField):
             field.apply()
-        self.dismiss(None)
+        # The fields' messages come first.
+        self.call_after_refresh(self.dismiss, None)
 
 
 class SettingField(Vertical):
     """A setting: name, control, what it means, and why a value was not taken."""
+
+    @dataclass
+    class Taken(Message):
+        """A new value that fits."""
+
+        table: str
+        key: str
+        value: Any
 
     def __init__(self, doc: SettingDoc, value: Any) -> None:
         super().__init__()
@@ -117,14 +132,11 @@ class SettingField(Vertical):
 
     def _take(self, value: Any) -> None:
         doc = self._doc
-        from eaglechat.tui.app import EagleApp
-
-        assert isinstance(self.app, EagleApp)
-        _settings, problems = from_mapping({doc.table: {doc.key: value}}, self.app.config_file)
+        _settings, problems = from_mapping({doc.table: {doc.key: value}}, Path())
         self._complain(problems[0].reason if problems else "")
         if not problems and value != self._value:
             self._value = value
-            self.app.change_setting(doc.table, doc.key, value)
+            self.post_message(self.Taken(doc.table, doc.key, value))
 
     def _complain(self, reason: str) -> None:
         self.query_one(".setting-problem", Static).update(reason)

@@ -30,7 +30,7 @@ class Reading(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static(self._label, classes="label")
-        yield Static("–", classes="value", markup=False)
+        yield Static("-", classes="value", markup=False)
 
     def show(self, value: str) -> None:
         self.query_one(".value", Static).update(value)
@@ -156,7 +156,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             + (
                 f"{wording.percent(reply.acceptance_rate)} ({reply.accepted:,}/{reply.tested:,})"
                 if reply.tested
-                else "–"
+                else "-"
             ),
         )
         self._reading("length", wording.two_decimals(rolling.mean_accepted_length))
@@ -165,7 +165,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading(
             "times",
-            f"{wording.one_decimal(numbers.draft_ms)} / {wording.one_decimal(numbers.verify_ms)} ms",
+            f"{wording.one_decimal(numbers.draft_ms)} / "
+            f"{wording.one_decimal(numbers.verify_ms)} ms",
         )
         self._reading("prefill", numbers.prefill)
         self._reading("context", f"{numbers.n_past:,} of {numbers.n_ctx:,}")
@@ -179,8 +180,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     @on(Slider.Changed)
     def _slider_changed(self, event: Slider.Changed) -> None:
         event.stop()
-        value = int(event.value) if event.slider.id == "n_draft_max" else event.value
-        self._changed(replace(self._controls, **{str(event.slider.id): value}))
+        if event.slider.id == "n_draft_max":
+            self._changed(replace(self._controls, n_draft_max=int(event.value)))
+        elif event.slider.id == "p_min":
+            self._changed(replace(self._controls, p_min=event.value))
+        else:
+            self._changed(replace(self._controls, temperature=event.value))
 
     def _changed(self, controls: Controls) -> None:
         self._controls = controls
