@@ -20,6 +20,7 @@ from transcript_app import (
     drawn_segments,
     make_end,
     make_round,
+    on_screen,
     random_rounds,
     segment_of,
     until,
@@ -160,6 +161,7 @@ async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None
             del left[:size]
             if rng.random() < 0.5:
                 await pilot.pause()
+                assert on_screen(streamed) == drawn_rows(streamed)
         whole = await shown_reply(app, pilot, rounds)
         await until(pilot, lambda: streamed.size.height == whole.size.height > 1)
         assert drawn_rows(streamed) == drawn_rows(whole)

@@ -104,10 +104,8 @@ class Entry(TokenStyled):
         """Redraw rows from `first` on, with a new layout unless the height is what it was."""
         for y in [y for y in self._strips if y >= first]:
             del self._strips[y]
-        if same_height:
-            self.refresh(Region(0, first, self.size.width, 1))
-        else:
-            self.refresh(layout=True)
+        changed = Region(0, first, self.size.width, len(self.body.rows) - first)
+        self.refresh(changed, layout=not same_height)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
