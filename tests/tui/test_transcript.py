@@ -242,6 +242,10 @@ async def test_selected_text_is_highlighted_and_rejected_tokens_in_it_are_not() 
             segment.text for segment in drawn_segments(reply) if segment.style.bgcolor != ground
         )
         assert selected == app.screen.get_selected_text() == "two three"
+        assert flags(segment_of(reply, "three").style) == {"underline"}
+        assert all(
+            segment.style.color != segment.style.bgcolor for segment in drawn_segments(reply)
+        )
         await pilot.click(reply, offset=(4, 0))
         await until(pilot, lambda: not app.screen.selections)
         assert {segment.style.bgcolor for segment in drawn_segments(reply)} == {ground}
@@ -386,6 +390,23 @@ async def test_reading_follows_the_width_and_the_theme() -> None:
             pilot, lambda: drawn_segments(reply)[3].style.color.triplet == foreground.triplet
         )
         assert dark != foreground
+
+
+async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("nested too deep")
+
+    monkeypatch.setattr("eaglechat.tui.widgets.reply.render", fail)
+    app = TranscriptApp()
+    async with app.run_test(notifications=True) as pilot:
+        app.transcript.add_reply("**bold**")
+        app.transcript.reading = True
+        await until(pilot, lambda: app._notifications)
+        [notification] = app._notifications
+        assert "nested too deep" in notification.message
+        assert drawn_rows(app.query_one(Reply)) == ["• **bold**"]
 
 
 async def test_users_and_notices_are_told_apart_by_their_markers() -> None:

@@ -173,10 +173,12 @@ class Entry(TokenStyled):
 
     def _segments(self, row: Row) -> Iterator[Segment]:
         selected = self._selected_span(row.line)
+        # Only the ground: the selection's own ink would hide the origins.
+        highlight = Style(bgcolor=self.selection_style.bgcolor)
         for piece in _merged(row.pieces):
             style = self.style_of(piece.style) if isinstance(piece.style, str) else piece.style
             for shown, start, is_selected in _cut(piece, selected):
-                full = style + self.selection_style if is_selected else style
+                full = style + highlight if is_selected else style
                 yield Segment(shown, full + _offset(start, row.line))
 
     def _selected_span(self, line: int) -> tuple[int, int]:
