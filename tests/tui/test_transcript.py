@@ -13,7 +13,13 @@ from textual.events import MouseScrollUp
 from textual.filter import Monochrome
 from textual.pilot import Pilot
 from textual.widget import Widget
-from transcript_app import (
+
+from eaglechat.engine.records import FinishReason
+from eaglechat.tui.themes import TOKEN_KINDS
+from eaglechat.tui.widgets.reply import Reply
+from eaglechat.tui.widgets.token_styles import Legend
+from eaglechat.tui.widgets.transcript import UserEntry
+from tests.tui.transcript_app import (
     THEMES,
     TranscriptApp,
     drawn_rows,
@@ -25,12 +31,6 @@ from transcript_app import (
     segment_of,
     until,
 )
-
-from eaglechat.engine.records import FinishReason
-from eaglechat.tui.themes import TOKEN_KINDS
-from eaglechat.tui.widgets.reply import Reply
-from eaglechat.tui.widgets.token_styles import Legend
-from eaglechat.tui.widgets.transcript import UserEntry
 
 ROUNDS = [
     make_round(["one", " two"], " three", rejected=" tree"),
