@@ -14,6 +14,7 @@ from textual.widgets import Button, Footer, Markdown, TextArea
 
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.tui.themes import (
+    REJECTED,
     TOKEN_KINDS,
     LoadedTheme,
     ThemeProblem,
@@ -138,6 +139,12 @@ class TestShippedTheme:
             for ground in grounds
             if contrast(ink, ground) < 4.5
         }
+        assert low == {}
+
+    def test_selected_text_stays_readable(self, loaded: LoadedTheme) -> None:
+        ground = Color.parse(loaded.theme.variables["screen-selection-background"])
+        copied = [kind for kind in TOKEN_KINDS if kind != REJECTED]
+        low = {kind: c for kind in copied if (c := contrast(ink(loaded, kind), ground)) < 4.5}
         assert low == {}
 
     def test_kinds_of_tokens_differ_without_colour(self, loaded: LoadedTheme) -> None:

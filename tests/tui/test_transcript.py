@@ -13,23 +13,24 @@ from textual.events import MouseScrollUp
 from textual.filter import Monochrome
 from textual.pilot import Pilot
 from textual.widget import Widget
-from transcript_app import (
-    THEMES,
-    TranscriptApp,
-    drawn_rows,
-    drawn_segments,
-    make_end,
-    make_round,
-    random_rounds,
-    segment_of,
-    until,
-)
 
 from eaglechat.engine.records import FinishReason
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.reply import Reply
 from eaglechat.tui.widgets.token_styles import Legend
 from eaglechat.tui.widgets.transcript import UserEntry
+from tests.tui.transcript_app import (
+    THEMES,
+    TranscriptApp,
+    drawn_rows,
+    drawn_segments,
+    make_end,
+    make_round,
+    on_screen,
+    random_rounds,
+    segment_of,
+    until,
+)
 
 ROUNDS = [
     make_round(["one", " two"], " three", rejected=" tree"),
@@ -160,6 +161,7 @@ async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None
             del left[:size]
             if rng.random() < 0.5:
                 await pilot.pause()
+                assert on_screen(streamed) == drawn_rows(streamed)
         whole = await shown_reply(app, pilot, rounds)
         await until(pilot, lambda: streamed.size.height == whole.size.height > 1)
         assert drawn_rows(streamed) == drawn_rows(whole)
@@ -240,6 +242,10 @@ async def test_selected_text_is_highlighted_and_rejected_tokens_in_it_are_not() 
             segment.text for segment in drawn_segments(reply) if segment.style.bgcolor != ground
         )
         assert selected == app.screen.get_selected_text() == "two three"
+        assert flags(segment_of(reply, "three").style) == {"underline"}
+        assert all(
+            segment.style.color != segment.style.bgcolor for segment in drawn_segments(reply)
+        )
         await pilot.click(reply, offset=(4, 0))
         await until(pilot, lambda: not app.screen.selections)
         assert {segment.style.bgcolor for segment in drawn_segments(reply)} == {ground}
@@ -384,6 +390,23 @@ async def test_reading_follows_the_width_and_the_theme() -> None:
             pilot, lambda: drawn_segments(reply)[3].style.color.triplet == foreground.triplet
         )
         assert dark != foreground
+
+
+async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("nested too deep")
+
+    monkeypatch.setattr("eaglechat.tui.widgets.reply.render", fail)
+    app = TranscriptApp()
+    async with app.run_test(notifications=True) as pilot:
+        app.transcript.add_reply("**bold**")
+        app.transcript.reading = True
+        await until(pilot, lambda: app._notifications)
+        [notification] = app._notifications
+        assert "nested too deep" in notification.message
+        assert drawn_rows(app.query_one(Reply)) == ["• **bold**"]
 
 
 async def test_users_and_notices_are_told_apart_by_their_markers() -> None:

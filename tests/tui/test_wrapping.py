@@ -60,6 +60,7 @@ def test_every_shown_character_knows_its_place_in_the_copied_text(seed: int) -> 
         shown = "".join(piece.shown for piece in row.pieces if piece.stop > piece.start)
         copied = copied_text(row, lines)
         assert re.sub(r"\s+", "", shown) == re.sub(r"\s+", "", copied)
+    assert all(row.start == row.pieces[0].start for row in wrapping.rows if row.pieces)
     places = [(row.line, piece.start) for row in wrapping.rows for piece in row.pieces]
     assert places == sorted(places)
 

@@ -104,6 +104,14 @@ def drawn_rows(widget: Widget) -> list[str]:
     return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
 
 
+def on_screen(widget: Widget) -> list[str]:
+    """The rows of a widget as the terminal has them, caches of the screen included."""
+    strips = widget.screen._compositor.render_strips(widget.screen.size)
+    region = widget.region
+    rows = strips[region.y : region.bottom]
+    return [row.crop(region.x, region.right).text.rstrip() for row in rows]
+
+
 def drawn_segments(widget: Widget) -> list[Segment]:
     return [segment for y in range(widget.size.height) for segment in widget.render_line(y)]
 

@@ -104,10 +104,8 @@ class Entry(TokenStyled):
         """Redraw rows from `first` on, with a new layout unless the height is what it was."""
         for y in [y for y in self._strips if y >= first]:
             del self._strips[y]
-        if same_height:
-            self.refresh(Region(0, first, self.size.width, 1))
-        else:
-            self.refresh(layout=True)
+        changed = Region(0, first, self.size.width, len(self.body.rows) - first)
+        self.refresh(changed, layout=not same_height)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
@@ -175,10 +173,12 @@ class Entry(TokenStyled):
 
     def _segments(self, row: Row) -> Iterator[Segment]:
         selected = self._selected_span(row.line)
+        # Only the ground: the selection's own ink would hide the origins.
+        highlight = Style(bgcolor=self.selection_style.bgcolor)
         for piece in _merged(row.pieces):
             style = self.style_of(piece.style) if isinstance(piece.style, str) else piece.style
             for shown, start, is_selected in _cut(piece, selected):
-                full = style + self.selection_style if is_selected else style
+                full = style + highlight if is_selected else style
                 yield Segment(shown, full + _offset(start, row.line))
 
     def _selected_span(self, line: int) -> tuple[int, int]:

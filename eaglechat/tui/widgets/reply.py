@@ -80,15 +80,6 @@ class Reply(Entry):
         return "".join([self._restored, *(round.text for round in self._rounds), self._tail])
 
     @property
-    def rounds(self) -> Sequence[Round]:
-        """The records so far."""
-        return self._rounds
-
-    @property
-    def finished(self) -> bool:
-        return self._finished
-
-    @property
     def view(self) -> ReplyView:
         return self._view
 
