@@ -1,0 +1,218 @@
+"""The app: the theme, the engine's events at frame rate, and the way from screen to screen."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from textual.app import App
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.theme import Theme
+
+from eaglechat.engine.client import Died, EngineLink
+from eaglechat.engine.protocol import AnyRequest
+from eaglechat.history import SavedChat
+from eaglechat.hub.pairs import Pair, PairLibrary
+from eaglechat.settings import Problem, Settings
+from eaglechat.settings_file import SettingsFileError, save_setting
+from eaglechat.tui.commands import ScreenCommands
+from eaglechat.tui.messages import EngineEvents, SettingsChanged
+from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
+
+FRAMES_PER_SECOND = 30
+FALLBACK_THEME = "eagle-dark"
+
+
+class EagleApp(App[None]):
+    """Chats with a pair of models behind an EngineLink.
+
+    `start` is the pair to load at once; without one the menu opens. Settings that are changed in
+    the app are written to `config_file`, chats to `chats_dir`.
+    """
+
+    TITLE = "eaglechat"
+    # The menu is the default screen, whose own CSS_PATH Textual does not read.
+    CSS_PATH = ["app.tcss", "screens/menu.tcss"]
+    COMMANDS = {ScreenCommands}
+    # Narrower or lower than the first step, screens show that the terminal is too small.
+    HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-middling"), (34, "-high")]
+    ENABLE_COMMAND_PALETTE = True
+
+    BINDINGS = [
+        Binding("ctrl+q", "quit", "Quit", id="app.quit", tooltip="Leave eaglechat", priority=True),
+        Binding("f1", "help", "Help", id="app.help", tooltip="Every key of this screen"),
+        Binding(
+            "f9",
+            "settings",
+            "Settings",
+            id="app.settings",
+            tooltip="Change the settings",
+            priority=True,
+            show=False,
+        ),
+    ]
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        problems: Sequence[Problem] = (),
+        engine: EngineLink,
+        pairs: PairLibrary,
+        config_file: Path,
+        chats_dir: Path,
+        theme_dirs: Sequence[Path],
+        start: Pair | None = None,
+    ) -> None:
+        loaded, theme_problems = load_themes(*theme_dirs)
+        chosen = _choose_theme(settings.interface.theme, loaded)
+        self._loaded_themes = loaded
+        # Textual chooses the filter for NO_COLOR in its constructor and never again, so the kind
+        # of theme must be known by then, and stays.
+        no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
+        super().__init__(ansi_color=no_color_kind)
+        for theme in loaded:
+            self.register_theme(theme.theme)
+        if chosen is not None:
+            self.theme = chosen.name
+        self.settings = settings
+        self.pairs = pairs
+        self.config_file = config_file
+        self.chats_dir = chats_dir
+        self._notices = [*map(str, problems), *map(str, theme_problems)]
+        if chosen is None or chosen.name != settings.interface.theme:
+            self._notices.append(f"There is no theme “{settings.interface.theme}”.")
+        if pairs.problem:
+            self._notices.append(pairs.problem)
+        self._engine = engine
+        self._engine_runs = False
+        self._request_ids = itertools.count(1)
+        self._start = start
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
+
+    def get_default_screen(self) -> Screen[Any]:
+        from eaglechat.tui.screens.menu import MenuScreen
+
+        return MenuScreen()
+
+    def on_mount(self) -> None:
+        self.set_interval(1 / FRAMES_PER_SECOND, self._drain_engine)
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
+        if self._notices:
+            self.notify(
+                "\n".join(self._notices),
+                title="Not everything could be used",
+                severity="warning",
+                timeout=20,
+                markup=False,
+            )
+        if self._start is not None:
+            self.open_chat(self._start)
+
+    def on_unmount(self) -> None:
+        # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
+        # behind; the terminal is given back before.
+        threading.Thread(target=self._engine.close, name="engine-close").start()
+
+    # The engine
+
+    def next_request_id(self) -> int:
+        return next(self._request_ids)
+
+    def start_engine(self) -> None:
+        """Start the engine unless it runs. Raises EngineStartError."""
+        if not self._engine_runs:
+            self._engine.start()
+            self._engine_runs = True
+
+    def send(self, request: AnyRequest) -> bool:
+        """Send a request to the engine; False if it is gone."""
+        return self._engine_runs and self._engine.send(request)
+
+    def _drain_engine(self) -> None:
+        events = self._engine.drain()
+        if not events:
+            return
+        if any(isinstance(event, Died) for event in events):
+            self._engine_runs = False
+        for screen in reversed(self.screen_stack):
+            if hasattr(screen, "on_engine_events"):
+                screen.post_message(EngineEvents(events))
+                return
+
+    # From screen to screen
+
+    def open_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
+        """Load a pair and chat with it, in a saved chat or a new one."""
+        from eaglechat.tui.screens.loading import Loaded, LoadingScreen
+
+        def loaded(result: Loaded | None) -> None:
+            from eaglechat.tui.screens.chat import ChatScreen
+
+            if result is not None:
+                self.pairs.remember(pair)
+                self.push_screen(ChatScreen(pair, result.info, saved))
+
+        self.push_screen(LoadingScreen(pair), loaded)
+
+    def go_on(self, chat: SavedChat) -> None:
+        """Go on with a saved chat, on the pair it ran on."""
+        header = chat.header
+        draft = Path(header.draft) if header.draft else None
+        self.open_chat(self.pairs.resolve(header.pair, Path(header.target), draft), chat)
+
+    async def action_quit(self) -> None:
+        from eaglechat.tui.screens.chat import ChatScreen
+
+        for screen in self.screen_stack:
+            if isinstance(screen, ChatScreen):
+                screen.leave()
+        self.exit()
+
+    def action_settings(self) -> None:
+        from eaglechat.tui.screens.settings import SettingsScreen
+
+        if not isinstance(self.screen, SettingsScreen):
+            self.push_screen(SettingsScreen())
+
+    def action_help(self) -> None:
+        from eaglechat.tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    # Settings
+
+    def change_setting(self, table: str, key: str, value: Any) -> None:
+        """Put a valid value in force and in the configuration file."""
+        before = self.settings
+        section = msgspec.structs.replace(getattr(before, table), **{key: value})
+        self.settings = msgspec.structs.replace(before, **{table: section})
+        try:
+            save_setting(self.config_file, table, key, value)
+        except SettingsFileError as error:
+            self.notify(
+                f"{error}. The change holds until you quit.", severity="error", markup=False
+            )
+        if (table, key) == ("interface", "theme") and value in self.available_themes:
+            self.theme = value
+        for screen in self.screen_stack:
+            screen.post_message(SettingsChanged(before, self.settings))
+
+    def _keep_theme(self, theme: Theme) -> None:
+        if theme.name != self.settings.interface.theme:
+            self.change_setting("interface", "theme", theme.name)
+
+
+def _choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
+    themes = {theme.theme.name: theme.theme for theme in loaded}
+    return themes.get(name) or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)

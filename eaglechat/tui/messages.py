@@ -1,0 +1,28 @@
+"""Messages the app posts to its screens."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from eaglechat.engine.client import Died
+from eaglechat.engine.protocol import AnyEvent
+from eaglechat.settings import Settings
+
+EngineEvent = AnyEvent | Died
+
+
+class EngineEvents(Message):
+    """What the engine said since the last frame, in order. Never empty."""
+
+    def __init__(self, events: list[EngineEvent]) -> None:
+        super().__init__()
+        self.events = events
+
+
+class SettingsChanged(Message):
+    """The settings were changed on the settings screen."""
+
+    def __init__(self, before: Settings, after: Settings) -> None:
+        super().__init__()
+        self.before = before
+        self.after = after

@@ -1,0 +1,67 @@
+"""Keeps a chat on disk while it goes on; a disk that refuses is reported once and then let be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eaglechat.engine.records import ReplyEnd
+from eaglechat.history import ChatLog, MessageLine
+from eaglechat.tui.conversation import Run
+
+
+class ChatRecorder:
+    """Writes what happens in a Conversation to a ChatLog."""
+
+    def __init__(self, log: ChatLog, on_failure: Callable[[str], None]) -> None:
+        """`on_failure` gets one sentence, once, when the chat cannot be written."""
+        self._log = log
+        self._on_failure = on_failure
+        self._written = 0
+        self._broken = False
+
+    def asked(self, text: str) -> None:
+        self._try(lambda: self._log.message(MessageLine(role="user", content=text)))
+
+    def writing(self, run: Run) -> None:
+        """Add what the running reply wrote since the last call."""
+        text = run.text
+        if not run.is_comparison and len(text) > self._written:
+            self._try(lambda: self._log.partial(text[self._written :]))
+            self._written = len(text)
+
+    def ended(self, run: Run) -> None:
+        """Write the reply, or take the question back."""
+        if run.is_comparison:
+            return
+        self._written = 0
+        if run.taken_back is not None:
+            self._try(self._log.retracted)
+        else:
+            self._try(lambda: self._log.message(_line(run, run.end)))
+
+    def left(self, unsent: str) -> None:
+        """The chat is left, with this text in the prompt."""
+        if unsent.strip():
+            self._try(lambda: self._log.unsent(unsent))
+        self._log.close()
+
+    def _try(self, write: Callable[[], None]) -> None:
+        if self._broken:
+            return
+        try:
+            write()
+        except OSError as error:
+            self._broken = True
+            self._on_failure(f"This chat cannot be saved to {self._log.file}: {error}")
+
+
+def _line(run: Run, end: ReplyEnd | None) -> MessageLine:
+    if end is None:
+        return MessageLine(role="assistant", content=run.text, finish="lost")
+    return MessageLine(
+        role="assistant",
+        content=run.text,
+        finish=end.finish_reason.value,
+        tokens=end.tokens,
+        tokens_per_second=round(end.tokens_per_second, 2),
+    )

@@ -1,0 +1,85 @@
+"""From settings and controls to what the engine is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from eaglechat.engine.protocol import LoadOptions, Sampling, Set, Speculation
+from eaglechat.hub.pairs import Pair
+from eaglechat.settings import EngineSettings, Settings
+from eaglechat.tui.conversation import Controls
+
+
+def load_options(settings: EngineSettings) -> LoadOptions:
+    return LoadOptions(
+        n_ctx=settings.n_ctx,
+        n_batch=settings.n_batch,
+        n_threads=settings.n_threads or None,
+        n_gpu_layers=settings.n_gpu_layers,
+    )
+
+
+def first_controls(settings: Settings, pair: Pair) -> Controls:
+    """What the controls of a new chat show; a pair may bring its own n_draft_max."""
+    speculation = settings.speculation
+    return Controls(
+        enabled=speculation.enabled,
+        n_draft_max=speculation.n_draft_max if pair.n_draft_max is None else pair.n_draft_max,
+        p_min=speculation.p_min,
+        temperature=settings.generation.temperature,
+    )
+
+
+def sampling(settings: Settings, controls: Controls) -> Sampling:
+    generation = settings.generation
+    return Sampling(
+        temperature=controls.temperature,
+        top_k=generation.top_k,
+        top_p=generation.top_p,
+        min_p=generation.min_p,
+        repeat_penalty=generation.repeat_penalty,
+        seed=None if generation.seed < 0 else generation.seed,
+    )
+
+
+def speculation(settings: Settings, controls: Controls) -> Speculation:
+    return Speculation(
+        enabled=controls.enabled,
+        n_draft_max=controls.n_draft_max,
+        n_min=settings.speculation.n_min,
+        p_min=controls.p_min,
+    )
+
+
+_TURNED = ("enabled", "n_draft_max", "p_min", "temperature")
+
+
+def change(before: Controls, after: Controls) -> Set | None:
+    """The request that turns a running reply's controls from one to the other, if they differ."""
+    changed = {
+        name: getattr(after, name)
+        for name in _TURNED
+        if getattr(after, name) != getattr(before, name)
+    }
+    return Set(**changed) if changed else None
+
+
+def changed_names(change: Set) -> set[str]:
+    """The names of what a request turns."""
+    return {name for name in _TURNED if getattr(change, name) is not None}
+
+
+def follow_settings(controls: Controls, before: Settings, after: Settings) -> Controls:
+    """Controls that take over what changed in the settings, and nothing else."""
+    old, new = _of_settings(before), _of_settings(after)
+    return replace(controls, **{name: new[name] for name in _TURNED if new[name] != old[name]})
+
+
+def _of_settings(settings: Settings) -> dict[str, Any]:
+    return {
+        "enabled": settings.speculation.enabled,
+        "n_draft_max": settings.speculation.n_draft_max,
+        "p_min": settings.speculation.p_min,
+        "temperature": settings.generation.temperature,
+    }

@@ -1,0 +1,57 @@
+"""What the screens share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from textual.app import ComposeResult
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from eaglechat.tui.app import EagleApp
+
+Result = TypeVar("Result")
+
+
+class TooSmall(Static):
+    """Covers a screen in a terminal it does not fit into; what lies beneath stays as it was."""
+
+    def __init__(self) -> None:
+        super().__init__("Terminal too small.\nMake it 44x12 or larger.")
+
+
+class TitleBar(Widget):
+    """The top line: the program, what it is about, what it is doing."""
+
+    def __init__(self, subject: str, state: str = "") -> None:
+        super().__init__()
+        self._subject, self._state = subject, state
+
+    def compose(self) -> ComposeResult:
+        yield Static("eaglechat", id="title-name")
+        yield Static(self._subject, id="title-subject", markup=False)
+        yield Static(self._state, id="title-state", markup=False)
+
+    def show(self, *, subject: str | None = None, state: str | None = None) -> None:
+        if subject is not None:
+            self.query_one("#title-subject", Static).update(subject)
+        if state is not None:
+            self.query_one("#title-state", Static).update(state)
+
+
+class EagleScreen(Screen[Result]):
+    """A screen of this app."""
+
+    @property
+    def eagle(self) -> EagleApp:
+        return cast("EagleApp", self.app)
+
+
+class EagleModal(ModalScreen[Result]):
+    """A dialog of this app."""
+
+    @property
+    def eagle(self) -> EagleApp:
+        return cast("EagleApp", self.app)

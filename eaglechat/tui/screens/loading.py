@@ -1,0 +1,123 @@
+"""Loading a pair: progress, a way out at any moment, and what went wrong if it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, ProgressBar, Static
+
+from eaglechat.engine import protocol
+from eaglechat.engine.client import Died, EngineStartError
+from eaglechat.hub.pairs import Pair
+from eaglechat.tui import wording
+from eaglechat.tui.messages import EngineEvents
+from eaglechat.tui.requests import load_options
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+
+_STAGES = {
+    "target": "Loading the target",
+    "draft": "Loading the draft",
+    "context": "Making room for the context",
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The pair is in memory."""
+
+    info: protocol.PairInfo
+
+
+class LoadingScreen(EagleModal[Loaded | None]):
+    """Dismisses with what was loaded, or None when the user went back."""
+
+    CSS_PATH = "loading.tcss"
+
+    BINDINGS = [
+        Binding(
+            "escape", "leave", "Cancel", id="loading.cancel", tooltip="Stop loading and go back"
+        ),
+    ]
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        self._pair = pair
+        self._request_id = 0
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="loading", classes="dialog") as dialog:
+            dialog.border_title = f"Loading {self._pair.name}"
+            yield Static(f"target  {self._pair.target.name}", classes="muted", markup=False)
+            draft = self._pair.draft.name if self._pair.draft else "none"
+            yield Static(f"draft   {draft}", classes="muted", markup=False)
+            yield Static("", id="stage", markup=False)
+            yield ProgressBar(total=1.0, show_eta=False, id="progress")
+            with VerticalScroll(id="trouble"):
+                yield Static("", id="what-happened", classes="problem", markup=False)
+                yield Static("", id="what-to-do", markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("Try again", id="again", variant="primary", compact=True)
+                yield Button("Cancel", id="cancel", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self._load()
+
+    def on_engine_events(self, message: EngineEvents) -> None:
+        for event in message.events:
+            if isinstance(event, Died):
+                self._fail(wording.engine_stopped(event), "died")
+            elif getattr(event, "id", None) != self._request_id:
+                continue
+            elif isinstance(event, protocol.Loading):
+                self._progress(event.stage, event.fraction)
+            elif isinstance(event, protocol.Loaded):
+                self.dismiss(Loaded(event.pair))
+            elif isinstance(event, protocol.Error):
+                self._fail(event.message, event.code)
+
+    def action_leave(self) -> None:
+        if self._request_id:
+            self.eagle.send(protocol.Cancel())
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#cancel")
+    def _cancel_pressed(self) -> None:
+        self.action_leave()
+
+    @on(Button.Pressed, "#again")
+    def _load(self) -> None:
+        self.remove_class("-failed")
+        self.query_one("#cancel", Button).label = "Cancel"
+        self.query_one("#cancel", Button).focus()
+        self._progress("engine", 0.0)
+        try:
+            self.eagle.start_engine()
+        except EngineStartError as error:
+            self._fail(str(error), "start")
+            return
+        self._request_id = self.eagle.next_request_id()
+        self.eagle.send(
+            protocol.Load(
+                id=self._request_id,
+                target=str(self._pair.target),
+                draft=str(self._pair.draft) if self._pair.draft else None,
+                options=load_options(self.eagle.settings.engine),
+            )
+        )
+
+    def _progress(self, stage: str, fraction: float) -> None:
+        self.query_one("#stage", Static).update(_STAGES.get(stage, "Starting the engine"))
+        self.query_one("#progress", ProgressBar).update(progress=fraction)
+
+    def _fail(self, message: str, code: str) -> None:
+        self._request_id = 0
+        self.add_class("-failed")
+        self.query_one("#what-happened", Static).update(wording.sentence(message))
+        self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
+        self.query_one("#cancel", Button).label = "Back"
+        self.query_one("#again", Button).focus()

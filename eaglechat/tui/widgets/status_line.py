@@ -1,0 +1,60 @@
+"""The panel on one line, for terminals too small for the panel itself."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from eaglechat.tui import wording
+from eaglechat.tui.numbers import Numbers
+from eaglechat.tui.widgets.meters import bar
+
+_GAUGE_WIDTH = 10
+_SEPARATOR = "  "
+
+
+class StatusLine(Widget):
+    """Acceptance, mean accepted length, speed, n_draft_max, context; what does not fit is left
+    out from the end, never cut."""
+
+    COMPONENT_CLASSES = {"status--gauge", "status--value"}
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._numbers: Numbers | None = None
+
+    def show(self, numbers: Numbers) -> None:
+        if self._numbers != numbers:
+            self._numbers = numbers
+            self.refresh()
+
+    def render(self) -> Content:
+        numbers = self._numbers
+        if numbers is None:
+            return Content("")
+        line = Content("")
+        for part in self._parts(numbers):
+            longer = Content.assemble(line, _SEPARATOR, part) if line else part
+            if longer.cell_length > self.content_size.width:
+                break
+            line = longer
+        return line
+
+    def _parts(self, numbers: Numbers) -> list[Content]:
+        value = self.get_visual_style("status--value")
+        rate = numbers.rolling.acceptance_rate
+        if numbers.off:
+            first = Content.assemble(("speculation off", value), f": {numbers.off}")
+            if first.cell_length > self.content_size.width:
+                first = Content.styled("speculation off", value)
+        else:
+            gauge = (bar(rate or 0.0, _GAUGE_WIDTH), self.get_visual_style("status--gauge"))
+            first = Content.assemble("accepted ", gauge, (f" {wording.percent(rate)}", value))
+        length = wording.two_decimals(numbers.rolling.mean_accepted_length)
+        return [
+            first,
+            Content.assemble((wording.one_decimal(numbers.tokens_per_second), value), " tok/s"),
+            Content.assemble("length ", (length, value)),
+            Content.assemble("n ", (str(numbers.controls.n_draft_max), value)),
+            Content.assemble("context ", (f"{numbers.n_past:,}/{numbers.n_ctx:,}", value)),
+        ]

@@ -1,0 +1,147 @@
+"""The conversation on the screen: what was said, and replies as they are generated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.await_remove import AwaitRemove
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.notifications import SeverityLevel
+from textual.reactive import reactive
+
+from eaglechat.tui.widgets.entry import TEXT, Entry, Run
+from eaglechat.tui.widgets.reply import Reply, ReplyView
+from eaglechat.tui.widgets.wrapping import neutralise
+
+
+class UserEntry(Entry):
+    """What the user said, as it was typed."""
+
+    DEFAULT_CSS = """
+    UserEntry {
+        background: $surface;
+        text-style: none;
+    }
+    UserEntry > .entry--marker {
+        color: $accent;
+    }
+    """
+
+    marker = ">"
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def runs(self) -> Iterator[Run]:
+        yield Run(self._text, TEXT)
+
+
+class Notice(UserEntry):
+    """What the app has to say about the conversation."""
+
+    DEFAULT_CSS = """
+    Notice {
+        background: transparent;
+        color: $text-muted;
+    }
+    Notice.-warning, Notice.-warning > .entry--marker {
+        color: $text-warning;
+    }
+    Notice.-error, Notice.-error > .entry--marker {
+        color: $text-error;
+    }
+    """
+
+    MARKERS = {"information": "i", "warning": "!", "error": "x"}
+
+    def __init__(self, text: str, severity: SeverityLevel) -> None:
+        super().__init__(text)
+        self.marker = self.MARKERS[severity]
+        self.add_class(f"-{severity}")
+
+
+class Transcript(VerticalScroll):
+    """Entries in order, a short conversation at the bottom.
+
+    It follows the newest text until the reader scrolls up, and again from when the reader is back
+    at the bottom or says something.
+    """
+
+    DEFAULT_CSS = """
+    Transcript {
+        layout: stream;
+        height: 1fr;
+        padding: 0 1;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+        background: $background;
+    }
+    """
+    BINDINGS = [Binding("c", "copy_reply", "Copy reply")]
+
+    show_rejected: reactive[bool] = reactive(True)
+    """Show the first rejected draft token of a round, struck through."""
+    token_colours: reactive[bool] = reactive(True)
+    """Show where each token came from."""
+    reading: reactive[bool] = reactive(False)
+    """Show finished replies as Markdown instead of tokens."""
+
+    def on_mount(self) -> None:
+        self.anchor()
+
+    @property
+    def last_reply(self) -> Reply | None:
+        """The newest reply, finished or not."""
+        replies = self.query(Reply)
+        return replies.last() if replies else None
+
+    def add_user(self, text: str) -> None:
+        """Show what the user said."""
+        self.mount(UserEntry(text))
+        self.anchor()
+
+    def begin_reply(self) -> Reply:
+        """Show an empty reply, to be fed with rounds."""
+        reply = Reply(self._reply_view())
+        self.mount(reply)
+        return reply
+
+    def add_reply(self, text: str) -> None:
+        """Show a reply of which only the text is known."""
+        self.mount(Reply(self._reply_view(), restored=text))
+
+    def add_notice(self, text: str, severity: SeverityLevel = "information") -> None:
+        """Say something about the conversation, within it."""
+        self.mount(Notice(text, severity))
+
+    def clear(self) -> AwaitRemove:
+        """Remove every entry."""
+        return self.remove_children()
+
+    def action_copy_reply(self) -> None:
+        """Copy the last reply, as far as it is generated, without rejected tokens."""
+        reply = self.last_reply
+        if reply is None or not reply.text:
+            self.notify("There is no reply to copy yet.", severity="warning")
+            return
+        self.app.copy_to_clipboard(neutralise(reply.text))
+        self.notify("Copied the last reply.")
+
+    def watch_show_rejected(self) -> None:
+        self._apply_view()
+
+    def watch_token_colours(self) -> None:
+        self._apply_view()
+
+    def watch_reading(self) -> None:
+        self._apply_view()
+
+    def _reply_view(self) -> ReplyView:
+        return ReplyView(self.show_rejected, self.token_colours, self.reading)
+
+    def _apply_view(self) -> None:
+        view = self._reply_view()
+        for reply in self.query(Reply):
+            reply.view = view

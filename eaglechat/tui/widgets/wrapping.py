@@ -1,0 +1,228 @@
+"""Incremental word wrap of styled text for terminals, and the neutralising of unsafe text.
+
+Only the last row is ever open: appending costs the same however long the text already is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.style import Style
+
+TAB_CELLS = 4
+
+_JOINER = "\u200d"
+# East Asian scripts and emoji: a row may break before and after each character.
+_WIDE = (
+    "\u1100-\u115f\u2e80-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3"
+    "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6\U0001f300-\U0001faff\U00020000-\U0003fffd"
+)
+_ATOM = re.compile(rf"\n|\t| +|[{_WIDE}]|[^\n\t {_WIDE}]+")
+_IS_WIDE = re.compile(rf"[{_WIDE}]")
+# A row does not begin with these when they follow an East Asian character.
+_CLOSERS = frozenset(
+    ",.:;!?)]}、。，．：；！？）］｝」』】〉》〕〗ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ"  # noqa: RUF001
+)
+
+# Escape sequences, other controls, characters that reorder a line, and lone surrogates, which
+# cannot be written to a terminal at all.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def neutralise(text: str) -> str:
+    """Make text safe to draw: newlines and tabs stay, controls become visible symbols."""
+    return _UNSAFE.sub(_visible, text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code == 0x0D:
+        return ""
+    if code in {0x2028, 0x2029}:
+        return "\n"
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
+class Piece(NamedTuple):
+    """A run of one style within a row.
+
+    `start` and `stop` are its characters within the copied text of its line. The shown text is
+    longer than that for a tab, and for text that is shown but not copied.
+    """
+
+    shown: str
+    style: str | Style
+    """The name of a kind of text, or a finished style."""
+    start: int
+    stop: int
+
+
+@dataclass
+class Row:
+    """One row of the screen: a part of line number `line`, beginning at its character `start`."""
+
+    line: int
+    start: int
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.shown for piece in self.pieces)
+
+
+class Wrapping:
+    """Text wrapped to a width in cells, as it arrives.
+
+    Words go to the next row whole, unless they are wider than a row. Spaces at the end of a row
+    hang over it unseen. East Asian text breaks between characters, not before closing marks.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = max(1, width)
+        self.rows = [Row(0, 0)]
+        self._copied: list[str] = []
+        self._line = 0
+        self._index = 0
+        self._column = 0
+        self._unit = 0
+        """The piece of the open row at which the word that cannot be parted begins."""
+        self._last = " "
+        """The last atom; decides whether the next one may begin a row."""
+
+    @property
+    def text(self) -> str:
+        """What a copy of all of it gives."""
+        return "".join(self._copied)
+
+    def append(self, text: str, style: str, *, copied: bool = True) -> None:
+        """Add neutralised text. What is not `copied` is only shown."""
+        if copied:
+            self._copied.append(text)
+        for atom in _ATOM.findall(text):
+            if atom == "\n":
+                self._end_line(copied)
+            elif atom == "\t":
+                self._add_space(" " * (TAB_CELLS - self._column % TAB_CELLS), style, int(copied))
+            elif atom[0] == " ":
+                self._add_space(atom, style, len(atom) if copied else 0)
+            else:
+                self._add_word(atom, style, copied)
+
+    def _end_line(self, copied: bool) -> None:
+        if copied:
+            self._line += 1
+            self._index = 0
+        self._new_row()
+        self._last = " "
+
+    def _add_space(self, shown: str, style: str, characters: int) -> None:
+        self._push(shown[: max(0, self.width - self._column)], style, characters)
+        self._last = " "
+
+    def _add_word(self, atom: str, style: str, copied: bool) -> None:
+        if not atom.isascii() or self._last[-1] == _JOINER:
+            atom = self._join(atom, copied)
+            if not atom:
+                return
+        if self._may_break_before(atom):
+            self._unit = len(self.rows[-1].pieces)
+        self._place(atom, style, copied)
+
+    def _join(self, atom: str, copied: bool) -> str:
+        """Add to the last character what belongs to it (marks, joined emoji); return the rest."""
+        pieces = self.rows[-1].pieces
+        size = _continuation(atom, self._last[-1] == _JOINER)
+        if not size or not pieces or self._last == " ":
+            return atom
+        last = pieces[-1]
+        if copied != (last.stop > last.start):
+            return atom
+        pieces.pop()
+        self._column -= cell_len(last.shown)
+        self._index = last.start if copied else self._index
+        self._place(last.shown + atom[:size], str(last.style), copied)
+        return atom[size:]
+
+    def _may_break_before(self, atom: str) -> bool:
+        if self._last == " ":
+            return True
+        closing = atom[0] in _CLOSERS
+        return not closing and bool(_IS_WIDE.match(atom) or _IS_WIDE.match(self._last))
+
+    def _place(self, atom: str, style: str, copied: bool) -> None:
+        cells = cell_len(atom)
+        if self._column + cells > self.width and self._unit > 0:
+            self._move_unit_to_new_row()
+        self._last = atom
+        while self._column + cells > self.width:
+            size = _fitting(atom, self.width - self._column)
+            if size == 0 and self._column == 0:
+                size = _first_cluster(atom)
+            self._push(atom[:size], style, size if copied else 0)
+            atom = atom[size:]
+            if not atom:
+                return
+            self._new_row()
+            cells = cell_len(atom)
+        self._push(atom, style, len(atom) if copied else 0)
+
+    def _move_unit_to_new_row(self) -> None:
+        pieces = self.rows[-1].pieces
+        moved = pieces[self._unit :]
+        del pieces[self._unit :]
+        self._new_row()
+        row = self.rows[-1]
+        row.pieces = moved
+        if moved:
+            row.start = moved[0].start
+        self._column = sum(cell_len(piece.shown) for piece in moved)
+
+    def _new_row(self) -> None:
+        self.rows.append(Row(self._line, self._index))
+        self._column = 0
+        self._unit = 0
+
+    def _push(self, shown: str, style: str, characters: int) -> None:
+        if shown:
+            piece = Piece(shown, style, self._index, self._index + characters)
+            self.rows[-1].pieces.append(piece)
+            self._column += cell_len(shown)
+        self._index += characters
+
+
+def _clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each character with the marks and joined characters that belong to it."""
+    start = 0
+    for index in range(1, len(text)):
+        if cell_len(text[index]) and text[index - 1] != _JOINER:
+            yield start, index
+            start = index
+    yield start, len(text)
+
+
+def _fitting(text: str, cells: int) -> int:
+    """How many characters fit, keeping clusters whole."""
+    for start, end in _clusters(text):
+        cells -= cell_len(text[start:end])
+        if cells < 0:
+            return start
+    return len(text)
+
+
+def _first_cluster(text: str) -> int:
+    return next(_clusters(text))[1]
+
+
+def _continuation(text: str, joined: bool) -> int:
+    """How many characters at the start continue the character before the text."""
+    if joined:
+        return _first_cluster(text)
+    return 0 if cell_len(text[0]) else _first_cluster(text)

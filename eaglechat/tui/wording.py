@@ -1,0 +1,149 @@
+"""Sentences and numbers as the screens write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eaglechat.engine.client import Died
+from eaglechat.engine.protocol import PairInfo
+from eaglechat.engine.records import FinishReason, ReplyEnd
+from eaglechat.tui.conversation import Comparison, Controls, Fork
+
+_FORK_EXCERPT = 24
+
+
+def size(n_bytes: int) -> str:
+    """A file size as people read it, in powers of ten as disks and the Hub count."""
+    value = float(n_bytes)
+    for unit in ("B", "kB", "MB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def one_decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def two_decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def sentence(text: str) -> str:
+    """An engine's message with a capital letter and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def finish_note(end: ReplyEnd, n_ctx: int) -> str:
+    """What is said under a finished reply, beside why it ended."""
+    speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
+    if end.finish_reason is FinishReason.CONTEXT:
+        return f"all {n_ctx:,} tokens; Ctrl+N starts a new chat, F9 has engine.n_ctx · {speed}"
+    if end.finish_reason is FinishReason.LENGTH:
+        return f"generation.max_tokens in F9 · {speed}"
+    return speed
+
+
+NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
+
+
+def speculation_off(
+    pair: PairInfo | None, controls: Controls, stopped: str | None, is_comparison: bool
+) -> str | None:
+    """Why nothing is drafted, or None while something is."""
+    if pair is not None and pair.speculation_off is not None:
+        return pair.speculation_off
+    if is_comparison:
+        return "this is the comparison with plain decoding"
+    if not controls.enabled:
+        return "you switched it off (F3 switches it on)"
+    if controls.n_draft_max == 0:
+        return "n_draft_max is 0 (F8 raises it)"
+    return stopped
+
+
+def comparison_result(result: Comparison) -> str:
+    """What a comparison measured, in two or three lines."""
+    lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
+    if result.changed:
+        names = " and ".join(result.changed)
+        lines.append(
+            f"While the reply was written, {names} changed: its speed is the mean over all of it."
+        )
+    if result.plain_cancelled:
+        lines.append(f"The plain run was stopped after {plural(result.plain_tokens, 'token')}.")
+    return "\n".join(lines)
+
+
+def _speed_sentence(result: Comparison) -> str:
+    speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
+    numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
+    if round(result.speed_up, 2) > 1:
+        return f"{result.speed_up:.2f}x faster with speculation: {numbers}."
+    if round(result.speed_up, 2) < 1:
+        slower = plain / speculative
+        return f"Slower with speculation: plain decoding was {slower:.2f}x faster here. {numbers}."
+    return f"No faster and no slower: {numbers}."
+
+
+def _fork_sentence(fork: Fork | None, result: Comparison) -> str:
+    if fork is None:
+        shared = min(result.speculative_tokens, result.plain_tokens)
+        return f"Same tokens, all {shared}, in both."
+    return (
+        f"First difference at token {fork.index + 1}: "
+        f"{_quoted(fork.speculative)} with speculation, {_quoted(fork.plain)} without."
+    )
+
+
+def _quoted(text: str | None) -> str:
+    if text is None:
+        return "the end of the reply"
+    shown = text.replace("\n", "⏎").replace("\t", "⇥")
+    return f"“{shown[:_FORK_EXCERPT]}”"
+
+
+def engine_stopped(event: Died) -> str:
+    """That the engine process is gone, with what it said last."""
+    how = "" if event.exit_status is None else f" ({_exit(event.exit_status)})"
+    return f"The engine stopped by itself{how}.{_log(event.log_tail)}"
+
+
+def died_in_chat(event: Died) -> str:
+    """What a chat says when the engine process is gone."""
+    return f"{engine_stopped(event)}\nYour chat is kept. Ctrl+L loads the models again."
+
+
+def _exit(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _log(lines: Iterable[str]) -> str:
+    text = "\n".join(f"  {line}" for line in lines)
+    return f" The last lines of its log:\n{text}" if text else " Its log is empty."
+
+
+_WHAT_TO_DO = {
+    "preflight": "Choose other files, or load the target without a draft (Ctrl+O).",
+    "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
+    "need less memory; both are in the settings (F9). The engine's log says more.",
+    "native_library": "Run “eaglechat doctor”: it names what is missing.",
+    "start": "Check engine.command in the settings (F9).",
+    "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
+    "session_init": "Choose the draft that was made for this target, or load without one (Ctrl+O).",
+}
+
+
+def what_to_do(code: str) -> str:
+    """Advice for an error of this code."""
+    return _WHAT_TO_DO.get(code, "The engine's log says more.")

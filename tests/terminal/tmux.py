@@ -1,0 +1,59 @@
+"""A real terminal for end-to-end tests: tmux with a server of its own, typed in like a user."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+
+class Terminal:
+    """A tmux session of a given size running one command; close it to kill everything in it."""
+
+    def __init__(
+        self, command: Sequence[str], *, width: int, height: int, env: Mapping[str, str]
+    ) -> None:
+        self._socket = f"eaglechat-{uuid.uuid4().hex[:8]}"
+        assignments = [f"{name}={value}" for name, value in env.items()]
+        # The shell stays after the command, so that its exit status and last words can be read.
+        line = f"{shlex.join(['env', *assignments, *command])}; echo exit status $?; exec cat"
+        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), line)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False)
+
+    def keys(self, *names: str) -> None:
+        """Press keys by tmux's names, such as Enter, Escape or C-q."""
+        self._tmux("send-keys", *names)
+
+    def type(self, text: str) -> None:
+        """Type text as it is."""
+        self._tmux("send-keys", "-l", text)
+
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def screen(self) -> str:
+        """What the terminal shows now."""
+        return self._tmux("capture-pane", "-p")
+
+    def wait_for(self, wanted: str | Callable[[str], bool], timeout: float = 60.0) -> str:
+        """The screen, once it shows a match of the pattern (or satisfies the predicate)."""
+        holds = wanted if callable(wanted) else re.compile(wanted).search
+        deadline = time.monotonic() + timeout
+        while not holds(screen := self.screen()):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{screen}")
+            time.sleep(0.05)
+        return screen
+
+    def _tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-L", self._socket, "-f", os.devnull, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout

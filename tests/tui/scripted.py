@@ -1,0 +1,284 @@
+"""An engine that follows a script: deterministic tokens, acceptances and timings."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from eaglechat.engine import protocol
+from eaglechat.engine.client import Died, EngineStartError
+from eaglechat.engine.records import (
+    DraftToken,
+    FinishReason,
+    Origin,
+    Prefill,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    Token,
+)
+from eaglechat.engine.stats import StatsFold
+
+REPLY = (
+    "The Pythagorean theorem says that in a right triangle the square of the longest side equals "
+    "the sum of the squares of the other two. Draw a square on each side: the two small ones "
+    "together cover exactly as much as the big one. For sides of 3 and 4 the longest is 5, "
+    "because 9 and 16 make 25."
+)
+ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
+WRONG_GUESS = " guess"
+SEED = 1234
+TOKENS_PER_MESSAGE = 20
+
+
+def pair_info(target: str, draft: str | None, speculation_off: str | None) -> protocol.PairInfo:
+    model = protocol.ModelInfo(
+        path=target,
+        name="Scripted",
+        architecture="llama",
+        quantization="Q4_1",
+        size_bytes=98_000_000,
+        n_layers=30,
+        n_embd=576,
+        n_vocab=49152,
+        n_ctx_train=8192,
+    )
+    draft_model = msgspec.structs.replace(
+        model, path=draft or "", architecture="eagle3", quantization="Q8_0", size_bytes=12_000_000
+    )
+    return protocol.PairInfo(
+        target=model,
+        draft=draft_model if draft else None,
+        target_layers=(2, 15, 27),
+        n_ctx=8192,
+        n_threads=2,
+        devices=(),
+        load_ms=400.0,
+        speculation_off=speculation_off if draft else "no draft is loaded",
+    )
+
+
+class ScriptedEngine:
+    """An EngineLink without a process. `budget` is how many rounds may still be written; None
+    writes one with every drain."""
+
+    def __init__(self) -> None:
+        self.sent: list[protocol.AnyRequest] = []
+        self.budget: int | None = None
+        self.reply = REPLY
+        self.plain_ms_per_token = 12.0
+        self.plain_fork_at: int | None = None
+        self.hold_load = False
+        self.load_error: tuple[str, str] | None = None
+        self.chat_error: tuple[str, str] | None = None
+        self.start_error: str | None = None
+        self.speculation_off: str | None = None
+        self.starts = 0
+        self.closed = False
+        self.running = False
+        self._events: deque[protocol.AnyEvent | Died] = deque()
+        self._load: protocol.Load | None = None
+        self._reply: _Reply | None = None
+        self._n_past = 0
+
+    # EngineLink
+
+    def start(self) -> None:
+        if self.start_error is not None:
+            raise EngineStartError(self.start_error)
+        self.starts += 1
+        self.running = True
+        self._events.append(
+            protocol.Hello(protocol=1, eaglechat="0", llama_cpp="scripted", devices=())
+        )
+
+    def send(self, request: protocol.AnyRequest) -> bool:
+        if not self.running:
+            return False
+        self.sent.append(request)
+        if isinstance(request, protocol.Load):
+            self._load = request
+            self._events.append(protocol.Loading(id=request.id, stage="target", fraction=0.3))
+        elif isinstance(request, protocol.Chat):
+            self._begin(request)
+        elif isinstance(request, protocol.Set) and self._reply is not None:
+            self._reply.turn(request)
+        elif isinstance(request, protocol.Cancel):
+            self._cancel()
+        return True
+
+    def drain(self) -> list[protocol.AnyEvent | Died]:
+        self._work()
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def close(self, patience_s: float = 1.0) -> None:
+        self.closed = True
+        self.running = False
+
+    # The test's levers
+
+    def die(self, *log: str, exit_status: int = -6) -> None:
+        """End as a failed assertion inside llama.cpp would."""
+        self.running = False
+        self._reply = self._load = None
+        self._n_past = 0
+        self._events.append(Died(exit_status, log))
+
+    def requests(self, kind: type[protocol.Request]) -> list[protocol.AnyRequest]:
+        return [request for request in self.sent if isinstance(request, kind)]
+
+    # What happens between two drains
+
+    def _work(self) -> None:
+        if self._load is not None and not self.hold_load:
+            self._finish_load(self._load)
+            self._load = None
+        elif self._reply is not None and (self.budget is None or self.budget > 0):
+            if self.budget is not None:
+                self.budget -= 1
+            self._events.extend(self._reply.next_events())
+            self._n_past = self._reply.n_past
+            if self._reply.end is not None:
+                self._reply = None
+
+    def _finish_load(self, load: protocol.Load) -> None:
+        if self.load_error is not None:
+            code, message = self.load_error
+            self._events.append(protocol.Error(id=load.id, code=code, message=message))
+            return
+        info = pair_info(load.target, load.draft, self.speculation_off)
+        self._events.append(protocol.Loading(id=load.id, stage="context", fraction=0.9))
+        self._events.append(protocol.Loaded(id=load.id, pair=info))
+
+    def _begin(self, chat: protocol.Chat) -> None:
+        if self.chat_error is not None:
+            code, message = self.chat_error
+            self._events.append(protocol.Error(id=chat.id, code=code, message=message))
+            return
+        total = TOKENS_PER_MESSAGE * len(chat.messages)
+        reused = min(self._n_past, total - 1)
+        self._events.append(
+            protocol.PrefillProgress(id=chat.id, prefill=Prefill(reused, total, reused))
+        )
+        self._events.append(
+            protocol.PrefillProgress(id=chat.id, prefill=Prefill(total, total, reused))
+        )
+        self._reply = _Reply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
+
+    def _cancel(self) -> None:
+        if self._load is not None:
+            self._events.append(
+                protocol.Error(id=self._load.id, code="cancelled", message="the load was cancelled")
+            )
+            self._load = None
+        if self._reply is not None:
+            self._events.append(self._reply.done(FinishReason.CANCELLED))
+            self._reply = None
+
+
+class _Reply:
+    def __init__(
+        self,
+        chat: protocol.Chat,
+        engine: ScriptedEngine,
+        *,
+        n_past: int,
+        prefilled: int,
+        reused: int,
+    ) -> None:
+        self.chat = chat
+        self.engine = engine
+        self.speculation = chat.speculation
+        self.n_past = n_past
+        self.end: ReplyEnd | None = None
+        words = engine.reply.split(" ")
+        texts = [words[0], *(f" {word}" for word in words[1:])]
+        fork = engine.plain_fork_at
+        if fork is not None and not chat.speculation.enabled:
+            texts[fork:] = [" otherwise", " it", " ends."]
+        self._texts = texts[: chat.max_tokens]
+        self._cut = len(self._texts) < len(texts)
+        self._position = self._index = 0
+        self._fold = StatsFold()
+        self._times = [0.0, 0.0, 0.0]
+        self._prefilled, self._reused = prefilled, reused
+
+    def turn(self, change: protocol.Set) -> None:
+        fields = {
+            name: getattr(change, name)
+            for name in ("enabled", "n_draft_max", "n_min", "p_min")
+            if getattr(change, name) is not None
+        }
+        self.speculation = msgspec.structs.replace(self.speculation, **fields)
+
+    def next_events(self) -> list[protocol.AnyEvent]:
+        events: list[protocol.AnyEvent] = []
+        if self._position < len(self._texts):
+            events.append(protocol.RoundDone(id=self.chat.id, round=self._round()))
+        if self._position >= len(self._texts):
+            events.append(self.done(FinishReason.LENGTH if self._cut else FinishReason.STOP))
+        return events
+
+    def done(self, reason: FinishReason) -> protocol.Done:
+        total, draft, verify = self._times
+        timings = ReplyTimings(
+            prefill_ms=45.0,
+            prefill_tokens=self._prefilled,
+            reused_tokens=self._reused,
+            generation_ms=total,
+            draft_ms=draft,
+            verify_ms=verify,
+            process_ms=0.0,
+            sample_ms=0.0,
+        )
+        seed = SEED if self.chat.sampling.seed is None else self.chat.sampling.seed
+        self.end = ReplyEnd(reason, seed, self._position, "", timings)
+        return protocol.Done(id=self.chat.id, end=self.end, stats=self._fold.stats())
+
+    def _round(self) -> Round:
+        n = self.speculation.n_draft_max if self.speculation.enabled else 0
+        left = self._texts[self._position :]
+        n_drafted = min(n, len(left) - 1)
+        wanted = ACCEPTED_OF_EACH_ROUND[self._index % len(ACCEPTED_OF_EACH_ROUND)]
+        n_accepted = min(wanted, n_drafted)
+        n_tested = min(n_accepted + 1, n_drafted)
+        drafted = tuple(
+            DraftToken(i, left[i] if i < n_accepted else WRONG_GUESS, 0.8) for i in range(n_drafted)
+        )
+        if not n_drafted:
+            last = Origin.PLAIN
+        else:
+            last = Origin.BONUS if n_accepted == n_drafted else Origin.CORRECTION
+        origins = [Origin.ACCEPTED] * n_accepted + [last]
+        tokens = tuple(
+            Token(self._id(left[i], self._position + i), left[i], origin)
+            for i, origin in enumerate(origins)
+        )
+        draft_ms = 1.0 * n_drafted
+        verify_ms = self.engine.plain_ms_per_token + 2.0 * n_drafted
+        self._times[0] += draft_ms + verify_ms
+        self._times[1] += draft_ms
+        self._times[2] += verify_ms
+        self._position += len(tokens)
+        self.n_past += len(tokens)
+        round_ = Round(
+            index=self._index,
+            n_draft_max=n,
+            drafted=drafted,
+            n_tested=n_tested,
+            n_accepted=n_accepted,
+            tokens=tokens,
+            n_past=self.n_past,
+            timings=RoundTimings(draft_ms, verify_ms, 0.0, 0.0, draft_ms + verify_ms),
+        )
+        self._index += 1
+        self._fold.add(round_)
+        return round_
+
+    @staticmethod
+    def _id(text: str, position: int) -> int:
+        return 1000 * position + sum(map(ord, text)) % 1000

@@ -1,0 +1,307 @@
+"""Themes: what ships is readable by everyone; a bad file is named and never breaks the app."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from textual.app import App
+from textual.color import Color, rgb_to_lab
+from textual.constants import DIM_FACTOR
+from textual.theme import BUILTIN_THEMES
+from textual.widgets import Button, Footer, Markdown, TextArea
+
+from eaglechat.paths import builtin_themes_dir
+from eaglechat.tui.themes import (
+    REJECTED,
+    TOKEN_KINDS,
+    LoadedTheme,
+    ThemeProblem,
+    TokenStyle,
+    load_themes,
+    read_theme,
+)
+
+SHIPPED, SHIPPED_PROBLEMS = load_themes(builtin_themes_dir())
+
+# Linear-RGB simulation of full colour-vision deficiencies: Machado, Oliveira and Fernandes,
+# "A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), severity 1.
+VISIONS = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+
+GOOD = """
+name = "mine"
+primary = "#3366cc"
+[variables]
+border = "white 40%"
+text-muted = "auto 50%"
+link-style = "bold not underline"
+[tokens]
+accepted = { colour = "green", style = ["bold"] }
+correction = { colour = "#ffaa00", style = ["underline"] }
+bonus = { colour = "rgb(90,200,250)", style = ["italic"] }
+plain = { colour = "white", style = [] }
+rejected = { colour = "red", style = ["strike", "dim"] }
+"""
+
+
+def ink(loaded: LoadedTheme, kind: str) -> Color:
+    """The colour a kind of token is drawn in: Textual draws dim text nearer to the background."""
+    token = tokens_of(loaded)[kind]
+    colour = Color.parse(token.colour)
+    if "dim" in token.style:
+        return Color.parse(loaded.theme.background).blend(colour, DIM_FACTOR)
+    return colour
+
+
+def tokens_of(loaded: LoadedTheme) -> dict[str, TokenStyle]:
+    return {kind: getattr(loaded.tokens, kind) for kind in TOKEN_KINDS}
+
+
+def linear(channel: int) -> float:
+    value = channel / 255
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+def encoded(value: float) -> int:
+    value = min(1.0, max(0.0, value))
+    return round(
+        255 * (12.92 * value if value <= 0.0031308 else 1.055 * value ** (1 / 2.4) - 0.055)
+    )
+
+
+def contrast(one: Color, other: Color) -> float:
+    """WCAG 2 contrast ratio."""
+    weights = (0.2126, 0.7152, 0.0722)
+    dark, bright = sorted(
+        sum(weight * linear(channel) for weight, channel in zip(weights, colour.rgb, strict=True))
+        for colour in (one, other)
+    )
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def seen(colour: Color, vision: str) -> tuple[float, float, float]:
+    """The colour in CIELAB as that vision sees it."""
+    channels = [linear(channel) for channel in colour.rgb]
+    mixed = (
+        encoded(sum(factor * channel for factor, channel in zip(row, channels, strict=True)))
+        for row in VISIONS[vision]
+    )
+    return rgb_to_lab(Color(*mixed))[:3]
+
+
+def test_every_shipped_theme_loads() -> None:
+    assert SHIPPED_PROBLEMS == []
+    assert {loaded.theme.name: loaded.theme.dark for loaded in SHIPPED} == {
+        "eagle-dark": True,
+        "eagle-light": False,
+    }
+
+
+@pytest.mark.parametrize("loaded", SHIPPED, ids=lambda loaded: loaded.theme.name)
+class TestShippedTheme:
+    def test_text_has_readable_contrast(self, loaded: LoadedTheme) -> None:
+        theme = loaded.theme
+        grounds = [Color.parse(theme.background), Color.parse(theme.surface)]
+        inks = {kind: ink(loaded, kind) for kind in TOKEN_KINDS}
+        inks |= {
+            name: Color.parse(getattr(theme, name))
+            for name in (
+                "foreground",
+                "primary",
+                "secondary",
+                "accent",
+                "warning",
+                "error",
+                "success",
+            )
+        }
+        low = {
+            name: round(contrast(ink, ground), 2)
+            for name, ink in inks.items()
+            for ground in grounds
+            if contrast(ink, ground) < 4.5
+        }
+        assert low == {}
+
+    def test_selected_text_stays_readable(self, loaded: LoadedTheme) -> None:
+        ground = Color.parse(loaded.theme.variables["screen-selection-background"])
+        copied = [kind for kind in TOKEN_KINDS if kind != REJECTED]
+        low = {kind: c for kind in copied if (c := contrast(ink(loaded, kind), ground)) < 4.5}
+        assert low == {}
+
+    def test_kinds_of_tokens_differ_without_colour(self, loaded: LoadedTheme) -> None:
+        styles = {frozenset(token.style) for token in tokens_of(loaded).values()}
+        assert len(styles) == len(TOKEN_KINDS)
+
+    def test_rejected_reads_as_rejected_where_nothing_can_be_struck_through(
+        self, loaded: LoadedTheme
+    ) -> None:
+        others = [token.style for kind, token in tokens_of(loaded).items() if kind != "rejected"]
+        left = set(loaded.tokens.rejected.style) - {"strike"}
+        assert left
+        assert all(left != set(style) for style in others)
+
+    @pytest.mark.parametrize("vision", VISIONS)
+    def test_kinds_of_tokens_differ_for_colour_blind_eyes(
+        self, loaded: LoadedTheme, vision: str
+    ) -> None:
+        labs = {kind: seen(ink(loaded, kind), vision) for kind in TOKEN_KINDS}
+        close = {
+            (one, other): round(distance)
+            for one, other in itertools.combinations(TOKEN_KINDS, 2)
+            if (
+                distance := sum((a - b) ** 2 for a, b in zip(labs[one], labs[other], strict=True))
+                ** 0.5
+            )
+            < 20
+        }
+        assert close == {}
+
+    def test_a_file_states_every_field(self, loaded: LoadedTheme) -> None:
+        assert None not in vars(loaded.theme).values()
+
+
+def write(directory: Path, text: str, name: str = "mine.toml") -> Path:
+    directory.mkdir(exist_ok=True)
+    file = directory / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_user_theme_becomes_variables(tmp_path: Path) -> None:
+    loaded = read_theme(write(tmp_path, GOOD))
+    assert isinstance(loaded, LoadedTheme)
+    variables = loaded.theme.variables
+    assert variables["token-accepted"] == "green"
+    assert variables["token-rejected-style"] == "strike dim"
+    assert variables["token-plain-style"] == "none"
+    assert Color.parse(variables["border"]).a == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value", "reason"),
+    [
+        ("#3366cc", "#33x6cc", "primary", "#33x6cc", "not a colour"),
+        ('primary = "#3366cc"', "", "primary", None, "missing"),
+        ('"#3366cc"', "7", "primary", 7, "expected str, got int"),
+        ('"mine"', '"my own"', "name", "my own", "matching regex"),
+        ("[variables]", "colour = 1\n[variables]", "colour", 1, "not a key"),
+        ("[variables]", "text_alpha = 1.5\n[variables]", "text_alpha", 1.5, "<= 1.0"),
+        ("[variables]", "text_alpha = nan\n[variables]", "text_alpha", "nan", ">= 0.0"),
+        ('"white 40%"', '"whit 40%"', "variables.border", "whit 40%", "not a colour"),
+        ('"white 40%"', '""', "variables.border", "", "not a colour"),
+        ('"white 40%"', '"auto 40%"', "variables.border", "auto 40%", "not a colour"),
+        ('"white 40%"', "4", "variables.border", 4, "not a string"),
+        ("border =", "broder =", "variables.broder", "white 40%", "not a variable"),
+        ("bold not underline", "bold not", "variables.link-style", "bold not", "not a text style"),
+        ('["italic"]', '["slanted"]', "tokens.bonus.style.0", "slanted", "not a style"),
+        ('"green"', '"gren"', "tokens.accepted.colour", "gren", "did you mean 'green'"),
+        ("plain =", "plian =", "tokens.plian", {"colour": "white", "style": []}, "not a key"),
+        ('plain = { colour = "white", style = [] }', "", "tokens.plain", None, "missing"),
+        ("style = []", "weight = 1", "tokens.plain.weight", 1, "not a key"),
+        ('{ colour = "white", style = [] }', '"white"', "tokens.plain", "white", "expected table"),
+    ],
+)
+def test_a_bad_value_is_named_once(
+    *, tmp_path: Path, old: str, new: str, key: str, value: object, reason: str
+) -> None:
+    assert old in GOOD
+    file = write(tmp_path, GOOD.replace(old, new))
+    themes, problems = load_themes(tmp_path)
+    assert themes == []
+    [problem] = problems
+    assert (problem.file, problem.key) == (file, key)
+    assert problem.value == value or str(problem.value) == value
+    assert reason in problem.reason
+    assert str(file) in str(problem)
+    assert key in str(problem)
+
+
+@pytest.mark.parametrize("content", [b"name = ", b"name = '\xff'"])
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_bytes(content)
+    problem = read_theme(file)
+    assert isinstance(problem, ThemeProblem)
+    assert "cannot be read" in str(problem)
+
+
+def test_a_users_theme_replaces_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+    write(tmp_path, GOOD.replace('"mine"', '"eagle-dark"'))
+    themes, problems = load_themes(builtin_themes_dir(), tmp_path)
+    assert problems == []
+    dark = next(loaded for loaded in themes if loaded.theme.name == "eagle-dark")
+    assert dark.theme.primary == "#3366cc"
+    assert len(themes) == len(SHIPPED)
+
+
+def test_two_files_of_one_name_are_not_chosen_between_silently(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "a.toml")
+    write(tmp_path, GOOD, "b.toml")
+    themes, problems = load_themes(tmp_path)
+    assert [loaded.file.name for loaded in themes] == ["a.toml"]
+    assert [problem.file.name for problem in problems] == ["b.toml"]
+
+
+def test_a_directory_that_is_not_there_has_no_themes(tmp_path: Path) -> None:
+    assert load_themes(tmp_path / "none") == ([], [])
+
+
+@pytest.mark.parametrize("name", ["nord", "catppuccin-mocha", "flexoki", "rose-pine"])
+def test_variables_of_textuals_own_themes_are_accepted(tmp_path: Path, name: str) -> None:
+    given = BUILTIN_THEMES[name].variables
+    lines = "\n".join(f'{key} = "{value}"' for key, value in given.items())
+    start, end = GOOD.index("border"), GOOD.index("[tokens]")
+    loaded = read_theme(write(tmp_path, f"{GOOD[:start]}{lines}\n{GOOD[end:]}"))
+    assert isinstance(loaded, LoadedTheme), loaded
+    assert given.keys() <= loaded.theme.variables.keys()
+
+
+async def test_an_app_runs_on_whatever_the_loader_let_through(tmp_path: Path) -> None:
+    """Every variable set, in each form the loader accepts: Textual's own styles must parse it."""
+    plain = read_theme(write(tmp_path, GOOD))
+    assert isinstance(plain, LoadedTheme)
+    known = plain.theme.to_color_system().generate()
+    forms = itertools.cycle(["#abc", "red 30%", "ansi_blue", "hsl(10,50%,50%)", "transparent"])
+    lines = [
+        f'{name} = "{"bold not italic" if "style" in name else next(forms)}"'
+        for name in known
+        if not name.startswith("token-")
+    ]
+    start, end = GOOD.index("border"), GOOD.index("[tokens]")
+    text = GOOD[:start] + "\n".join(lines) + "\n" + GOOD[end:]
+    loaded = read_theme(write(tmp_path, text))
+    assert isinstance(loaded, LoadedTheme), loaded
+
+    class Themed(App[None]):
+        def compose(self):
+            yield Button("press")
+            yield TextArea("text")
+            yield Markdown("# head\n\n[link](https://example.org)")
+            yield Footer()
+
+    app = Themed()
+    app.register_theme(loaded.theme)
+    async with app.run_test() as pilot:
+        app.theme = "mine"
+        await pilot.pause()
+        assert app.current_theme is loaded.theme
+        assert "-theme-mine" in app.classes
