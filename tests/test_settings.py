@@ -124,13 +124,11 @@ def test_flags_override_the_file_and_leave_the_rest(config: Path) -> None:
     "flags",
     [
         "--n-draft-max -1", "--n-draft-max 99", "--n-draft-max three", "--p-min 2",
-        "--temperature nan", "--seed -1", "--seed 4294967296", "--max-tokens 0", "--threads 0",
+        "--temperature nan", "--seed -1", "--seed 4294967295", "--max-tokens 0", "--threads 0",
         "--ctx 99999999999", "--gpu-layers -2",
     ],
 )  # fmt: skip
-def test_a_flag_out_of_range_is_wrong_usage(
-    flags: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flag_out_of_range_is_wrong_usage(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     options.add_setting_options(parser)
 

@@ -96,7 +96,7 @@ def test_every_message_of_the_protocol_is_tried_here() -> None:
         ({"speculation": {"n_draft_max": -1}}, "n_draft_max"),
         ({"speculation": {"p_min": 1.5}}, "p_min"),
         ({"sampling": {"temperature": -0.1}}, "temperature"),
-        ({"sampling": {"seed": 2**32}}, "seed"),
+        ({"sampling": {"seed": 2**32 - 1}}, "seed"),
         ({"sampling": {"repeat_penalty": 0.0}}, "repeat_penalty"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": "hi"}, "messages"),
