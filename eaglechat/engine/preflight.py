@@ -114,9 +114,13 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"{target.path.name} has {target.n_vocab}"
         )
     deepest = max(draft.array("eagle3.target_layers") or (0,))
-    reads_final = deepest == target.n_layers and target.architecture in _EXPORTS_FINAL_STATE
-    if deepest >= target.n_layers and not reads_final:
+    if deepest > deepest_readable_layer(target):
         raise PreflightError(
-            f"the draft reads the input of layer {deepest} of its target, "
-            f"{target.path.name} ({target.architecture}) offers 0 to {target.n_layers - 1}"
+            f"the draft reads the input of layer {deepest} of its target, {target.path.name} "
+            f"({target.architecture}) offers 0 to {deepest_readable_layer(target)}"
         )
+
+
+def deepest_readable_layer(target: GGUFHeader) -> int:
+    """The last layer whose input a draft can read; the layer count stands for the final state."""
+    return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)

@@ -84,7 +84,8 @@ def _read_rows(stored: StoredTensor, multiple_of: int) -> Iterator[npt.NDArray[A
 def _interleave_halves(rows: npt.NDArray[Any], head_dim: int) -> npt.NDArray[Any]:
     """Rows of Q or K from Hugging Face's RoPE order (halves) to llama.cpp's NORM order (pairs)."""
     heads = rows.reshape(-1, 2, head_dim // 2, rows.shape[-1])
-    return heads.swapaxes(1, 2).reshape(rows.shape)
+    interleaved: npt.NDArray[Any] = heads.swapaxes(1, 2).reshape(rows.shape)
+    return interleaved
 
 
 def _quantise(

@@ -61,6 +61,6 @@ def write_tensors(
     for tensor in tensors:
         written = 0
         for chunk in tensor.chunks():
-            written += file.write(memoryview(chunk).cast("B"))
+            written += file.write(chunk.data.cast("B"))
             on_bytes(chunk.nbytes)
         file.write(b"\0" * (aligned(written) - written))
