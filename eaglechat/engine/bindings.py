@@ -219,6 +219,14 @@ def load_model(
     return pointer
 
 
+def quantise(source: str, out: str, file_type: int, max_buffer_bytes: int) -> bool:
+    """Quantise a GGUF to a file type (general.file_type); True if llama.cpp wrote it whole."""
+    params = api.llama_model_quantize_default_params()
+    params.ftype = file_type
+    params.max_buf_size = max_buffer_bytes
+    return bool(api.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0)
+
+
 def metadata(model: int, key: str) -> str | None:
     """A scalar of a model's metadata, as text."""
 

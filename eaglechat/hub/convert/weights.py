@@ -38,10 +38,10 @@ def output_tensors(draft: Draft, kind: gguf.GGMLQuantizationType) -> list[Output
     return tensors
 
 
-def stored_type(draft: Draft) -> gguf.GGMLQuantizationType:
-    """The type that keeps the checkpoint's matrices as they are."""
-    by_name = {"BF16": Type.BF16, "F16": Type.F16}
-    return by_name.get(draft.tensors["fc.weight"].dtype, Type.F32)
+def stored_type(draft: Draft) -> str:
+    """The type that keeps every matrix of the checkpoint exactly."""
+    stored = {tensor.dtype for tensor in draft.tensors.values() if len(tensor.shape) > 1}
+    return {("BF16",): "bf16", ("F16",): "f16"}.get(tuple(stored), "f32")
 
 
 def n_parameters(tensors: Sequence[OutputTensor]) -> int:
