@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from eaglechat.engine.errors import EngineError
@@ -30,11 +30,13 @@ class QuantiseError(EngineError):
     code = "quantise"
 
 
-def quantise(source: Path, out: Path, file_type: int, on_tensor: Callable[[str], None]) -> None:
+def quantise(
+    source: Path, out: Path, file_type: int, on_progress: Callable[[Sequence[str]], None]
+) -> None:
     """Write `source` to `out` quantised to `file_type` (general.file_type of GGUF).
 
-    `on_tensor` is called several times a second with the name of the tensor being quantised (""
-    before the first); what it raises kills the child and comes out of here. Raises QuantiseError.
+    `on_progress` is called several times a second with the names of the tensors that are done;
+    what it raises kills the child and comes out of here. Raises QuantiseError.
     """
     command = [sys.executable, "-m", "eaglechat.engine.quantise", str(source), str(out)]
     with subprocess.Popen(
@@ -49,7 +51,7 @@ def quantise(source: Path, out: Path, file_type: int, on_tensor: Callable[[str],
         log = _Log(child.stderr)
         try:
             while log.is_open(_POLL_S):
-                on_tensor(log.tensor)
+                on_progress(log.started[:-1])
         except BaseException:
             child.kill()
             raise
@@ -61,10 +63,10 @@ def quantise(source: Path, out: Path, file_type: int, on_tensor: Callable[[str],
 
 
 class _Log:
-    """Follows the child's log: the tensor it is at, and its last lines."""
+    """Follows the child's log: the tensors it has begun, and its last lines."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self.tensor = ""
+        self.started: list[str] = []
         self._tail: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
         self._thread = threading.Thread(target=self._follow, args=(lines,), daemon=True)
         self._thread.start()
@@ -73,7 +75,7 @@ class _Log:
         for line in lines:
             self._tail.append(line.strip())
             if match := _TENSOR_LINE.match(line):
-                self.tensor = match[1]
+                self.started.append(match[1])
 
     def is_open(self, wait_s: float) -> bool:
         self._thread.join(wait_s)

@@ -202,20 +202,16 @@ def _write_quantised(
     file_type: FileType,
     progress: Callable[[Progress], None],
 ) -> None:
-    before = {
-        tensor.name: sum(earlier.n_bytes for earlier in tensors[:index])
-        for index, tensor in enumerate(tensors)
-    }
-    total = sum(tensor.n_bytes for tensor in tensors)
+    sizes = {tensor.name: tensor.n_bytes for tensor in tensors}
+    total = sum(sizes.values())
+
+    def advance(finished: Sequence[str]) -> None:
+        progress(Progress("quantising", sum(sizes[name] for name in finished), total))
+
     whole = _unquantised(path)
     try:
         _write(whole, beginning, tensors, progress, spare=_largest_quantised(tensors))
-        quantise(
-            whole,
-            path,
-            file_type,
-            lambda name: progress(Progress("quantising", before.get(name, 0), total)),
-        )
+        quantise(whole, path, file_type, advance)
     except QuantiseError as error:
         raise ConversionError(str(error)) from error
     progress(Progress("quantising", total, total))

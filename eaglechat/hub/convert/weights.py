@@ -41,7 +41,7 @@ def output_tensors(draft: Draft, kind: gguf.GGMLQuantizationType) -> list[Output
 def stored_type(draft: Draft) -> str:
     """The type that keeps every matrix of the checkpoint exactly."""
     stored = {tensor.dtype for tensor in draft.tensors.values() if len(tensor.shape) > 1}
-    return {("BF16",): "bf16", ("F16",): "f16"}.get(tuple(stored), "f32")
+    return stored.pop().lower() if stored in ({"BF16"}, {"F16"}) else "f32"
 
 
 def n_parameters(tensors: Sequence[OutputTensor]) -> int:
