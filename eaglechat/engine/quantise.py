@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from eaglechat.engine.errors import EngineError
@@ -21,7 +21,7 @@ from eaglechat.engine.errors import EngineError
 _POLL_S = 0.1
 _LOG_TAIL_LINES = 4
 _MAX_BUFFER_BYTES = 64 << 20
-_TENSOR_LINE = re.compile(r"\[ *\d+/ *\d+\] +(\S+)")
+_TOTAL_LINE = re.compile(r"quant size\s*=\s*([\d.]+) MiB")
 
 
 class QuantiseError(EngineError):
@@ -31,12 +31,12 @@ class QuantiseError(EngineError):
 
 
 def quantise(
-    source: Path, out: Path, file_type: int, on_progress: Callable[[Sequence[str]], None]
+    source: Path, out: Path, file_type: int, on_progress: Callable[[int, int], None]
 ) -> None:
     """Write `source` to `out` quantised to `file_type` (general.file_type of GGUF).
 
-    `on_progress` is called several times a second with the names of the tensors that are done;
-    what it raises kills the child and comes out of here. Raises QuantiseError.
+    `on_progress` is called several times a second with the bytes written and their total; what it
+    raises kills the child and comes out of here. Raises QuantiseError.
     """
     command = [sys.executable, "-m", "eaglechat.engine.quantise", str(source), str(out)]
     with subprocess.Popen(
@@ -51,7 +51,11 @@ def quantise(
         log = _Log(child.stderr)
         try:
             while log.is_open(_POLL_S):
-                on_progress(log.started[:-1])
+                if log.total_bytes and out.exists():
+                    written = out.stat().st_size
+                    on_progress(min(written, log.total_bytes), log.total_bytes)
+                else:
+                    on_progress(0, 1)
         except BaseException:
             child.kill()
             raise
@@ -63,10 +67,10 @@ def quantise(
 
 
 class _Log:
-    """Follows the child's log: the tensors it has begun, and its last lines."""
+    """Follows the child's log: the size it announces, and its last lines."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self.started: list[str] = []
+        self.total_bytes = 0
         self._tail: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
         self._thread = threading.Thread(target=self._follow, args=(lines,), daemon=True)
         self._thread.start()
@@ -74,8 +78,8 @@ class _Log:
     def _follow(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._tail.append(line.strip())
-            if match := _TENSOR_LINE.match(line):
-                self.started.append(match[1])
+            if match := _TOTAL_LINE.search(line):
+                self.total_bytes = round(float(match[1]) * (1 << 20))
 
     def is_open(self, wait_s: float) -> bool:
         self._thread.join(wait_s)
@@ -91,7 +95,10 @@ def _main(source: str, out: str, file_type: str) -> int:
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     bindings.start_backend(bindings.LOG_ALL)
-    return 0 if bindings.quantise(source, out, int(file_type), _MAX_BUFFER_BYTES) else 1
+    for dry_run in (True, False):  # the first only tells the size
+        if not bindings.quantise(source, out, int(file_type), _MAX_BUFFER_BYTES, dry_run=dry_run):
+            return 1
+    return 0
 
 
 def _end_with_parent() -> None:

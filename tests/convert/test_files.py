@@ -99,6 +99,23 @@ def replace_pickle(checkpoint: Path, content: bytes) -> None:
     path.write_bytes(packed.getvalue())
 
 
+def test_damaged_bins_are_refused_or_read_but_never_crash(target: Path, tmp_path: Path) -> None:
+    checkpoint = bin_checkpoint(tmp_path / "bin")
+    path = checkpoint / "pytorch_model.bin"
+    whole = path.read_bytes()
+    refused = 0
+    # The pickle is at the beginning, the list of the zip's entries at the end.
+    for place in (*range(60, 2000, 45), *range(len(whole) - 1500, len(whole), 45)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            convert(checkpoint, target, tmp_path / "draft.gguf")
+        except ConversionError:
+            refused += 1
+    assert refused > 20
+
+
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
 def test_a_truncated_bin_is_named(kept: float, target: Path, tmp_path: Path) -> None:
     checkpoint = bin_checkpoint(tmp_path / "bin")
@@ -271,6 +288,26 @@ def test_the_hubs_cache_does_not_name_the_draft_by_a_commit(target: Path, tmp_pa
     assert header.fields["general.name"].contents() == "Qwen3 1.7B_eagle3"
     assert header.fields["general.organization"].contents() == "AngelSlim"
     assert "94441" not in str([field.contents() for field in header.fields.values()])
+
+
+@pytest.mark.parametrize(
+    "card", ["license: [unclosed", "tags: [1, 2]", "license: 7\nlanguage: {a: b}", "- a\n- list"]
+)
+def test_a_model_card_nobody_can_read_is_no_obstacle(
+    card: str, checkpoint: Path, target: Path, tmp_path: Path
+) -> None:
+    (checkpoint / "README.md").write_text(f"---\n{card}\n---\n")
+    path = convert(checkpoint, target, tmp_path / "draft.gguf").path
+    assert gguf.GGUFReader(path).fields["general.name"].contents()
+
+
+def test_the_model_card_is_carried_over(checkpoint: Path, target: Path, tmp_path: Path) -> None:
+    card = "license: mit\nbase_model: Qwen/Qwen3-1.7B\nlanguage: [en]"
+    (checkpoint / "README.md").write_text(f"---\n{card}\n---\n")
+    fields = gguf.GGUFReader(convert(checkpoint, target, tmp_path / "draft.gguf").path).fields
+    assert fields["general.license"].contents() == "mit"
+    assert fields["general.base_model.0.organization"].contents() == "Qwen"
+    assert fields["general.languages"].contents() == ["en"]
 
 
 def test_unknown_types_are_listed_away(checkpoint: Path, target: Path, tmp_path: Path) -> None:

@@ -136,9 +136,14 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "impossible llama3 scaling": (
         lambda: draft(rope_scaling={**LLAMA3_SCALING, "high_freq_factor": 1.0}), "impossible"
     ),
-    "yarn without a factor": (lambda: draft(rope_scaling={"type": "yarn"}), "cannot be used"),
+    "yarn without a factor": (lambda: draft(rope_scaling={"type": "yarn"}), "names no factor"),
     "NaN": (lambda: damaged(np.nan), "fc.weight holds NaN or infinity"),
     "too large for F16": (lambda: damaged(1e9), "too large for F16; convert to bf16"),
+    "llama3 scaling by zero": (
+        lambda: draft(rope_scaling={**LLAMA3_SCALING, "low_freq_factor": 0}), "low_freq_factor"
+    ),
+    "config with a list for a table": (lambda: draft(eagle_config=[1]), "Expected `object`"),
+    "config with an endless size": (lambda: draft(max_position_embeddings=2**70), "max_position"),
     "config without hidden_size": (lambda: draft(hidden_size=None), "hidden_size"),
     "config with a wrong type": (lambda: draft(vocab_size="many"), r"Expected `int`.*vocab_size"),
 }  # fmt: skip

@@ -202,19 +202,19 @@ def _write_quantised(
     file_type: FileType,
     progress: Callable[[Progress], None],
 ) -> None:
-    sizes = {tensor.name: tensor.n_bytes for tensor in tensors}
-    total = sum(sizes.values())
-
-    def advance(finished: Sequence[str]) -> None:
-        progress(Progress("quantising", sum(sizes[name] for name in finished), total))
-
     whole = _unquantised(path)
     try:
         _write(whole, beginning, tensors, progress, spare=_largest_quantised(tensors))
-        quantise(whole, path, file_type, advance)
+        quantise(
+            whole,
+            path,
+            file_type,
+            lambda done, total: progress(Progress("quantising", done, total)),
+        )
     except QuantiseError as error:
         raise ConversionError(str(error)) from error
-    progress(Progress("quantising", total, total))
+    size = path.stat().st_size
+    progress(Progress("quantising", size, size))
 
 
 def _unquantised(part: Path) -> Path:

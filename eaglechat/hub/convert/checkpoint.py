@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from eaglechat.hub.convert import typed_json
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.tensors import StoredTensor, read_safetensors
 from eaglechat.hub.convert.unpickle import read_bin
@@ -29,7 +30,8 @@ class _Index(msgspec.Struct):
 def open_checkpoint(path: Path) -> Checkpoint:
     """Find the weights in a directory, or take the one file that is named.
 
-    Safetensors come before `.bin` where a directory has both. Raises ConversionError, OSError.
+    Safetensors come before `.bin` where a directory has both; a file with another ending is taken
+    for one of torch.save. Raises ConversionError, OSError.
     """
     if not path.exists():
         raise ConversionError(f"the checkpoint {path} does not exist")
@@ -37,7 +39,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     files = _weight_files(path) if path.is_dir() else [path]
     tensors: dict[str, StoredTensor] = {}
     for file in files:
-        for tensor in read_bin(file) if file.suffix == ".bin" else read_safetensors(file):
+        for tensor in read_safetensors(file) if file.suffix == ".safetensors" else read_bin(file):
             if tensor.name in tensors:
                 raise ConversionError(
                     f"{tensor.name} is both in {tensors[tensor.name].path.name} and in {file.name}"
@@ -55,15 +57,13 @@ def _weight_files(directory: Path) -> list[Path]:
         if files:
             return files
     raise ConversionError(
-        f"{directory} holds no weights: neither model*.safetensors nor pytorch_model*.bin"
+        f"{directory} holds no weights: neither model*.safetensors nor pytorch_model*.bin; "
+        "if they have another name, give the file instead of the directory"
     )
 
 
 def _indexed(index: Path) -> list[Path]:
-    try:
-        names = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
-    except msgspec.MsgspecError as error:
-        raise ConversionError(f"{index} is damaged: {error}") from error
+    names = set(typed_json.decode(index.read_bytes(), _Index, str(index)).weight_map.values())
     outside = [name for name in names if Path(name).name != name]
     if outside:
         raise ConversionError(f"{index} names a file outside its directory: {outside[0]}")

@@ -7,31 +7,52 @@ The dialects: SpecForge and AngelSlim put the dimensions at the top; speculators
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from eaglechat.hub.convert import typed_json
 from eaglechat.hub.convert.errors import ConversionError
 
 EXTRACT_LAYERS = 3
+
+
+Count = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+Layer = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
+
+
+class Rope(msgspec.Struct, frozen=True, kw_only=True):
+    """Rotary embedding and its scaling, whichever of the keys for it the config uses."""
+
+    rope_type: str = "default"
+    rope_theta: Positive = 10000.0
+    factor: Positive | None = None
+    low_freq_factor: Positive = 1.0
+    high_freq_factor: Positive = 4.0
+    original_max_position_embeddings: Positive | None = None
+    extrapolation_factor: float | None = None
+    attention_factor: float | None = None
+    beta_fast: float | None = None
+    beta_slow: float | None = None
+    alpha: float | None = None
+    mrope_section: tuple[Layer, ...] = ()
 
 
 class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of a config.json that shape a draft; defaults are those of transformers' Llama."""
 
     architectures: tuple[str, ...] = ()
-    hidden_size: int
-    num_attention_heads: int
-    num_key_value_heads: int | None = None
+    hidden_size: Count
+    num_attention_heads: Count
+    num_key_value_heads: Count | None = None
     head_dim: int | None = None
     num_hidden_layers: int = 1
-    vocab_size: int
+    vocab_size: Count
     target_hidden_size: int | None = None
-    max_position_embeddings: int = 2048
-    rms_norm_eps: float = 1e-6
-    rope_theta: float | None = None
-    rope_scaling: dict[str, Any] = {}
-    rope_parameters: dict[str, Any] = {}
+    max_position_embeddings: Count = 2048
+    rms_norm_eps: Positive = 1e-6
+    rope: Rope
     hidden_act: str = "silu"
     norm_before_residual: bool = False
     norm_before_fc: bool = False
@@ -42,8 +63,8 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     speculators_model_type: str = ""
     q_lora_rank: int | None = None
     kv_lora_rank: int | None = None
-    eagle_aux_hidden_state_layer_ids: tuple[int, ...] = ()
-    aux_hidden_state_layer_ids: tuple[int, ...] = ()
+    eagle_aux_hidden_state_layer_ids: tuple[Layer, ...] = ()
+    aux_hidden_state_layer_ids: tuple[Layer, ...] = ()
 
     @property
     def n_kv_heads(self) -> int:
@@ -62,11 +83,12 @@ def read_config(directory: Path) -> DraftConfig:
     """
     path = directory / "config.json"
     try:
-        raw = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        config = msgspec.convert(_merged(raw), DraftConfig)
+        raw = typed_json.decode(path.read_bytes(), dict[str, Any], str(path))
+        merged = _merged(raw)
+        config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)
     except FileNotFoundError:
         raise ConversionError(f"{directory} has no config.json, so it is no checkpoint") from None
-    except msgspec.MsgspecError as error:
+    except msgspec.ValidationError as error:
         raise ConversionError(f"{path} cannot be used: {error}") from error
     _refuse_unsupported(config)
     return config
@@ -74,15 +96,31 @@ def read_config(directory: Path) -> DraftConfig:
 
 def _merged(raw: dict[str, Any]) -> dict[str, Any]:
     """One flat table. The nested one wins for dimensions, the top one for the draft's flags."""
-    layer = raw.get("transformer_layer_config") or {}
-    flags = raw.get("eagle_config") or {}
     merged: dict[str, Any] = {}
-    for table in (flags, raw, layer):
+    for table in (_table(raw, "eagle_config"), raw, _table(raw, "transformer_layer_config")):
         merged.update((key, value) for key, value in table.items() if value is not None)
     # A nested layer is a plain transformer: what it says of architectures is not about the draft.
     if raw.get("architectures"):
         merged["architectures"] = raw["architectures"]
     return merged
+
+
+def _rope(merged: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of RoPE in transformers 5's words, from those or older ones."""
+    given = _table(merged, "rope_parameters") or _table(merged, "rope_scaling")
+    given = _table(given, "full_attention") or given
+    renamed = {
+        "rope_theta": merged.get("rope_theta"),
+        "rope_type": given.get("type"),
+        "attention_factor": given.get("attn_factor"),
+        "original_max_position_embeddings": merged.get("original_max_position_embeddings"),
+    }
+    tables = (renamed, given)
+    return {k: v for table in tables for k, v in table.items() if v is not None}
+
+
+def _table(raw: dict[str, Any], key: str) -> dict[str, Any]:
+    return msgspec.convert(raw.get(key) or {}, dict[str, Any])
 
 
 def _refuse_unsupported(config: DraftConfig) -> None:
@@ -121,6 +159,3 @@ def _refuse_unsupported(config: DraftConfig) -> None:
             f"the draft reads {len(config.aux_layer_ids)} layers of its target, "
             f"llama.cpp's eagle3 graph reads {EXTRACT_LAYERS}"
         )
-    for key in ("hidden_size", "num_attention_heads", "n_kv_heads", "vocab_size"):
-        if getattr(config, key) < 1:
-            raise ConversionError(f"config.json says {key} is {getattr(config, key)}")

@@ -13,7 +13,7 @@ import gguf
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.convert.draft import Draft
-from eaglechat.hub.convert.rope import rope_parameters, scaling_fields
+from eaglechat.hub.convert.rope import scaling_fields
 from eaglechat.hub.convert.target import tokenizer_fields
 
 _T = gguf.GGUFValueType
@@ -47,13 +47,17 @@ def _target_fields(draft: Draft, target: GGUFHeader) -> Iterable[bytes]:
     yield _pack("eagle3.norm_before_fc", draft.config.norm_before_fc, _T.BOOL)
 
 
-def _general_fields(directory: Path, n_parameters: int) -> Iterable[bytes]:
+def _general_fields(directory: Path, n_parameters: int) -> list[bytes]:
     """Name, licence, base model and the like, from the model card and the directory's name."""
-    cached = _CACHED_REPO.match(directory.parent.parent.name)
     try:
         metadata = gguf.Metadata.load(model_path=directory, total_params=n_parameters)
-    except Exception:  # the card is the author's free text; without it the draft runs as well
-        metadata = gguf.Metadata(name=directory.name)
+        return _packed_metadata(metadata, directory, n_parameters)
+    except Exception:  # the card is its author's free text; without it the draft runs as well
+        return _packed_metadata(gguf.Metadata(), directory, n_parameters)
+
+
+def _packed_metadata(metadata: gguf.Metadata, directory: Path, n_parameters: int) -> list[bytes]:
+    cached = _CACHED_REPO.match(directory.parent.parent.name)
     if cached:
         # The Hub's cache names the directory by a commit, from which gguf reads nonsense.
         metadata.name = cached["name"].replace("-", " ")
@@ -63,13 +67,15 @@ def _general_fields(directory: Path, n_parameters: int) -> Iterable[bytes]:
     metadata.size_label = metadata.size_label or gguf.size_label(n_parameters, n_parameters, 0, 0)
     collector = gguf.GGUFWriter(None, DRAFT_ARCHITECTURE)
     metadata.set_gguf_meta_model(collector)
-    for key, field in collector.kv_data[0].items():
-        if key != "general.architecture":
-            yield _pack(key, field.value, field.type, _T.STRING)
+    return [
+        _pack(key, field.value, field.type, _T.STRING)
+        for key, field in collector.kv_data[0].items()
+        if key != "general.architecture"
+    ]
 
 
 def _model_fields(draft: Draft) -> Iterable[bytes]:
-    config, rope = draft.config, rope_parameters(draft.config)
+    config, rope = draft.config, draft.config.rope
     yield _pack("eagle3.block_count", 1, _T.UINT32)
     yield _pack("eagle3.context_length", config.max_position_embeddings, _T.UINT32)
     yield _pack("eagle3.embedding_length", config.hidden_size, _T.UINT32)
@@ -77,12 +83,12 @@ def _model_fields(draft: Draft) -> Iterable[bytes]:
     yield _pack("eagle3.attention.head_count", config.num_attention_heads, _T.UINT32)
     yield _pack("eagle3.attention.head_count_kv", config.n_kv_heads, _T.UINT32)
     types = {str: _T.STRING, int: _T.UINT32, float: _T.FLOAT32}
-    for key, value in scaling_fields(config):
+    for key, value in scaling_fields(config).items():
         yield _pack(f"eagle3.rope.scaling.{key}", value, types[type(value)])
-    if sections := rope.get("mrope_section"):
-        padded = (list(sections) + [0] * 4)[:4]
+    if rope.mrope_section:
+        padded = (*rope.mrope_section, 0, 0, 0, 0)[:4]
         yield _pack("eagle3.rope.dimension_sections", padded, _T.ARRAY, _T.INT32)
-    yield _pack("eagle3.rope.freq_base", rope["rope_theta"], _T.FLOAT32)
+    yield _pack("eagle3.rope.freq_base", rope.rope_theta, _T.FLOAT32)
     yield _pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
     yield _pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
     yield _pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)

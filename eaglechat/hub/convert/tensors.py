@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eaglechat.hub.convert import typed_json
 from eaglechat.hub.convert.errors import ConversionError
 
 _NUMPY_TYPES = {
@@ -86,15 +87,13 @@ def read_safetensors(path: Path) -> list[StoredTensor]:
         header = file.read(length)
     if len(header) < length:
         raise ConversionError(f"{path} is cut short inside its header ({size:,} bytes)")
-    try:
-        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
-        entries.pop("__metadata__", None)
-        tensors = [
-            _tensor(name, msgspec.json.decode(raw, type=_Entry), path, 8 + length)
-            for name, raw in entries.items()
-        ]
-    except msgspec.MsgspecError as error:
-        raise ConversionError(f"the header of {path} is damaged: {error}") from error
+    what = f"the header of {path}"
+    entries = typed_json.decode(header, dict[str, msgspec.Raw], what)
+    entries.pop("__metadata__", None)
+    tensors = [
+        _tensor(name, typed_json.decode(raw, _Entry, what), path, 8 + length)
+        for name, raw in entries.items()
+    ]
     check_complete(path, tensors, size)
     return tensors
 

@@ -36,12 +36,16 @@ def read_bin(path: Path) -> list[StoredTensor]:
 
     Raises ConversionError, also for a file that asks for anything but tensors, and OSError.
     """
+    file = path.open("rb")
     try:
-        archive = zipfile.ZipFile(path)
+        with file, zipfile.ZipFile(file) as archive:
+            loaded = _unpickle(path, archive)
     except zipfile.BadZipFile:
         raise ConversionError(_not_a_zip(path)) from None
-    with archive:
-        loaded = _unpickle(path, archive)
+    except ConversionError as refusal:
+        raise ConversionError(f"{path} {refusal}") from None
+    except Exception as error:  # a damaged archive or pickle can raise anything
+        raise ConversionError(f"{path} is damaged: its list of tensors cannot be read") from error
     if not isinstance(loaded, dict):
         raise ConversionError(f"{path} holds a {type(loaded).__name__}, not named tensors")
     tensors = [_named(path, name, value) for name, value in loaded.items()]
@@ -65,17 +69,12 @@ def _not_a_zip(path: Path) -> str:
 def _unpickle(path: Path, archive: zipfile.ZipFile) -> Any:
     pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
     if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE_BYTES:
-        raise ConversionError(f"{path} is a zip file, but not one of torch.save")
+        raise ConversionError("is a zip file, but not one of torch.save")
     root = pickles[0].filename[: -len("data.pkl")]
     byteorder = root + "byteorder"
     if byteorder in archive.namelist() and archive.read(byteorder) != b"little":
-        raise ConversionError(f"{path} was saved on a big-endian machine")
-    try:
-        return _TensorUnpickler(archive.read(pickles[0]), path, archive, root).load()
-    except ConversionError as refusal:
-        raise ConversionError(f"{path} {refusal}") from None
-    except Exception as error:  # a damaged pickle can raise anything
-        raise ConversionError(f"{path} is damaged: its list of tensors cannot be read") from error
+        raise ConversionError("was saved on a big-endian machine")
+    return _TensorUnpickler(archive.read(pickles[0]), path, archive, root).load()
 
 
 def _named(path: Path, name: Any, value: Any) -> StoredTensor:
