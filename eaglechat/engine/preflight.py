@@ -129,12 +129,17 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
             f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
         )
-    layers = draft.array("eagle3.target_layers") or (0,)
-    reads_final = target.architecture in _EXPORTS_FINAL_STATE
-    last = target.n_layers if reads_final else target.n_layers - 1
-    outside = [layer for layer in layers if not 0 <= layer <= last]
+    last = deepest_readable_layer(target)
+    outside = [
+        layer for layer in draft.array("eagle3.target_layers") or () if not 0 <= layer <= last
+    ]
     if outside:
         raise PreflightError(
             f"the draft reads the input of layer {outside[0]} of its target, "
             f"{target.path.name} ({target.architecture}) offers 0 to {last}"
         )
+
+
+def deepest_readable_layer(target: GGUFHeader) -> int:
+    """The last layer whose input a draft can read; the layer count stands for the final state."""
+    return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)
