@@ -25,7 +25,8 @@ from filelock import Timeout
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.cache import RECORD, RepoCache, free_bytes
-from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full, explain
+from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
+from eaglechat.hub.explain import explain
 from eaglechat.hub.hubclient import FileMetadata, Hub
 
 _READ = 1 << 20

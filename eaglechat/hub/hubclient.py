@@ -26,7 +26,8 @@ from huggingface_hub.utils import (
 )
 
 from eaglechat.engine.gguf import GGUFError, GGUFHeader, GGUFTruncatedError, parse_header
-from eaglechat.hub.errors import HubError, NotFoundError, explain
+from eaglechat.hub.errors import HubError, NotFoundError
+from eaglechat.hub.explain import explain
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
