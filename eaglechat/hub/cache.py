@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from eaglechat.hub.errors import NotFoundError
+from eaglechat.paths import write_atomically
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 PART, RECORD = ".part", ".part.json"
@@ -88,8 +89,7 @@ class RepoCache:
         pointer.parent.mkdir(parents=True, exist_ok=True)
         if revision != commit:
             reference = self.folder / "refs" / revision
-            reference.parent.mkdir(parents=True, exist_ok=True)
-            _replace_text(reference, commit)
+            write_atomically(reference, commit.encode())
         if not pointer.exists():
             _link_or_move(blob, pointer)
         return pointer
@@ -105,13 +105,7 @@ class RepoCache:
                 continue
 
     def write_record(self, etag: str, path: str, size: int) -> None:
-        _replace_text(self.record(etag), json.dumps({"path": path, "size": size}))
-
-
-def _replace_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+        write_atomically(self.record(etag), json.dumps({"path": path, "size": size}).encode())
 
 
 def _link_or_move(blob: Path, pointer: Path) -> None:

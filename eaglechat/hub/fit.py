@@ -6,9 +6,10 @@ estimate within a few megabytes of what llama.cpp reports for the built-in pair.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
@@ -157,22 +158,9 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
 
 def this_machine() -> Machine:
     """The RAM here; what the GPUs have comes from the engine, which may run elsewhere."""
-    try:
-        ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return Machine(None)
+    memory = psutil.virtual_memory()
     limit = _control_group_limit()
-    return Machine(min(ram, limit) if limit else ram, _available())
-
-
-def _available() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
+    return Machine(min(memory.total, limit) if limit else memory.total, memory.available)
 
 
 def _control_group_limit() -> int | None:
