@@ -65,15 +65,25 @@ class RepoCache:
             raise NotFoundError(f"{self.repo} names a file {path!r} that leads out of its folder.")
         return self.folder.joinpath("snapshots", commit, *parts)
 
-    def find(self, path: str, revision: str | None = None) -> Path | None:
-        """The file as the cache holds it: at a revision, or at the newest one it was fetched at."""
-        if revision is not None:
-            commit = self._commit(revision)
-            pointer = self.pointer(commit, path) if commit else None
-            return pointer if pointer and pointer.exists() else None
-        found = [p for p in self.folder.glob("snapshots/*") if self.pointer(p.name, path).exists()]
-        newest = max(found, key=lambda snapshot: snapshot.stat().st_mtime, default=None)
-        return self.pointer(newest.name, path) if newest else None
+    def find(self, path: str, revision: str = "main") -> Path | None:
+        """The file as the cache holds it at a revision."""
+        for snapshot in self.snapshots(revision):
+            pointer = self.pointer(snapshot.name, path)
+            if pointer.exists():
+                return pointer
+        return None
+
+    def snapshots(self, revision: str = "main") -> list[Path]:
+        """Folders of the commits a revision means: of a branch all that were fetched, newest first.
+
+        A branch moves on; what was fetched of it before is still what the user asked for.
+        """
+        commit = self._commit(revision)
+        if commit == revision:
+            folders = [self.folder / "snapshots" / commit]
+            return [folder for folder in folders if folder.is_dir()]
+        folders = [path for path in self.folder.glob("snapshots/*") if path.is_dir()]
+        return sorted(folders, key=lambda p: (p.name == commit, p.stat().st_mtime), reverse=True)
 
     def _commit(self, revision: str) -> str | None:
         if _COMMIT.fullmatch(revision):

@@ -128,6 +128,7 @@ class Hub:
         self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
         self.cache_dir = (cache_dir or Path(constants.HF_HUB_CACHE)).expanduser()
         self.timeouts = timeouts or Timeouts()
+        self._headers: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
     @property
@@ -208,7 +209,7 @@ class Hub:
 
         Yields an httpx response of status 200 or 206 whose body is not read yet.
         """
-        headers = self._headers(location) | {"Accept-Encoding": "identity"}
+        headers = self._request_headers(location) | {"Accept-Encoding": "identity"}
         if start or end is not None:
             headers["Range"] = f"bytes={start}-{'' if end is None else end}"
         with (
@@ -223,6 +224,12 @@ class Hub:
 
         Raises GGUFError if it is not a GGUF.
         """
+        known = self._headers.get(file)
+        if known is None:
+            known = self._headers[file] = self._peek(file)
+        return known
+
+    def _peek(self, file: RemoteFile) -> GGUFHeader:
         found = self.metadata(file.repo, file.path, file.commit)
         if found.size == 0:
             raise GGUFError(f"{file.name} is empty")
@@ -253,7 +260,7 @@ class Hub:
         session.timeout = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
         return session
 
-    def _headers(self, url: str) -> dict[str, str]:
+    def _request_headers(self, url: str) -> dict[str, str]:
         same = httpx.URL(url).origin == httpx.URL(self.endpoint).origin
         # The storage a file is redirected to is another party: the token is not for it.
         return build_hf_headers(token=None if same else False, library_name="eaglechat")

@@ -100,6 +100,12 @@ def test_goes_on_at_the_byte_where_it_was_cut(hub: Hub, fake: FakeHub, at: int) 
     assert ranges(fake) == [f"bytes={at}-"]
 
 
+def test_a_blob_that_was_not_linked_yet_is_only_linked(hub: Hub, fake: FakeHub) -> None:
+    pull(hub).unlink()
+    assert pull(hub).read_bytes() == DATA
+    assert len(ranges(fake)) == 1
+
+
 def test_a_complete_part_is_only_checked(hub: Hub, fake: FakeHub) -> None:
     interrupt(hub, fake, 1000)
     part_of(hub).write_bytes(DATA)
