@@ -108,6 +108,8 @@ def _pull_pair(
     from eaglechat.hub.errors import OfflineError
 
     cache = queue.hub.cache_dir
+    if args.draft_type and not _is_type(args.draft_type):
+        return WRONG_USAGE
     try:
         plan = install.plan(queue.hub, entry)
     except OfflineError:
@@ -121,6 +123,16 @@ def _pull_pair(
     if _download(queue, install.start(queue, plan), printer) is None:
         return FAILED
     return _finish_pair(args, plan, cache, printer)
+
+
+def _is_type(draft_type: str) -> bool:
+    """Said before the download, not after it."""
+    from eaglechat.hub.convert import TYPES
+
+    if draft_type.lower() in TYPES:
+        return True
+    complain(f"{draft_type} is not a type; known are {', '.join(TYPES)}")
+    return False
 
 
 def _finish_pair(
