@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from huggingface_hub import constants
+
 from eaglechat.hub.errors import NotFoundError
 from eaglechat.paths import write_atomically
 
@@ -97,9 +99,11 @@ class RepoCache:
         """Make a finished blob a file of a commit, and the commit what the revision means."""
         blob, pointer = self.blob(etag), self.pointer(commit, path)
         pointer.parent.mkdir(parents=True, exist_ok=True)
-        if revision != commit:
+        if revision != commit and self._commit(revision) != commit:
+            # Written in place as huggingface_hub does: a second file here would be a second branch.
             reference = self.folder / "refs" / revision
-            write_atomically(reference, commit.encode())
+            reference.parent.mkdir(parents=True, exist_ok=True)
+            reference.write_text(commit)
         if not pointer.exists():
             _link_or_move(blob, pointer)
         return pointer
@@ -119,13 +123,11 @@ class RepoCache:
 
 
 def _link_or_move(blob: Path, pointer: Path) -> None:
-    temporary = pointer.with_name(f".{pointer.name}.{os.getpid()}")
     try:
-        if os.environ.get("HF_HUB_DISABLE_SYMLINKS", "").upper() in ("1", "ON", "YES", "TRUE"):
+        if constants.HF_HUB_DISABLE_SYMLINKS:
             raise OSError("symbolic links are switched off")
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(os.path.relpath(blob, pointer.parent))
-        temporary.replace(pointer)
+        pointer.unlink(missing_ok=True)
+        pointer.symlink_to(os.path.relpath(blob, pointer.parent))
     except OSError:
         # No links here (Windows without developer mode): huggingface_hub too moves the file then.
         blob.replace(pointer)

@@ -5,6 +5,7 @@ An entry that does not fit is named with its file and key and left out; it never
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,31 @@ def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProb
     own, own_problems = _read(user_file or paths.user_catalogue())
     by_name = {entry.name: entry for entry in (*entries, *own)}
     return list(by_name.values()), problems + own_problems
+
+
+def remember(entry: Entry, user_file: Path | None = None) -> None:
+    """Append a pair to the user's catalogue, so that it is there again after a restart.
+
+    Raises OSError.
+    """
+    path = user_file or paths.user_catalogue()
+    values = msgspec.to_builtins(entry)
+    written = path.read_text(encoding="utf-8") if path.exists() else ""
+    paths.write_atomically(path, f"{written}\n[[pair]]\n{_lines(values)}".encode())
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """TOML of a flat table; inner tables in one line. What is empty is left out."""
+    given = {key: value for key, value in values.items() if value}
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in given.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{key} = {_toml(v)}" for key, v in value.items() if v)
+        return f"{{ {inner} }}"
+    # A JSON string is a TOML basic string, but for the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:

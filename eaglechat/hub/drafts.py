@@ -10,7 +10,7 @@ from typing import Any
 
 from eaglechat.engine.gguf import GGUFError, GGUFHeader
 from eaglechat.engine.preflight import DRAFT_ARCHITECTURE, PreflightError, check_headers
-from eaglechat.hub.catalogue import Entry
+from eaglechat.hub.catalogue import DraftSource, Entry, GGUFSource
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.hubclient import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.references import ModelFiles, group_models
@@ -153,6 +153,25 @@ def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -
         return replace(candidate, problem=str(error))
     warning = None if problem else _other_fine_tune(target, listing)
     return replace(candidate, fits=problem is None, problem=problem, warning=warning)
+
+
+def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
+    """A pair of a target and a draft found for it, to install like one of the catalogue."""
+    publisher = candidate.repo.partition("/")[0]
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"{model.name}-{publisher}".lower()).strip("-._")
+    draft = (
+        DraftSource(checkpoint=candidate.repo)
+        if candidate.is_checkpoint
+        else DraftSource(repo=candidate.repo, file=candidate.files[0])
+    )
+    return Entry(
+        name=name,
+        title=f"{model.name} with {candidate.repo}",
+        target=GGUFSource(repo=target.repo, file=model.first),
+        draft=draft,
+        architecture=target.header.architecture,
+        note=candidate.warning or "",
+    )
 
 
 def _judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:

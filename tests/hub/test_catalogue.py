@@ -1,9 +1,10 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat.engine.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import load
+from eaglechat.hub.catalogue import DraftSource, Entry, GGUFSource, load, remember
 
 
 def user_file(tmp_path: Path, text: str) -> Path:
@@ -71,3 +72,22 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
 def test_a_name_given_twice_is_said(tmp_path: Path) -> None:
     _, (problem,) = load(user_file(tmp_path, OWN + OWN))
     assert problem.reason == "is given twice"
+
+
+def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> None:
+    path = user_file(tmp_path, "# mine\n" + OWN)
+    found = Entry(
+        name="found",
+        title='Base "Q4" é\n\x7f',
+        target=GGUFSource(repo="a/b", file="x/y.gguf", size=7),
+        draft=DraftSource(checkpoint="c/d"),
+    )
+    remember(found, path)
+    remember(msgspec.structs.replace(found, name="second"), path)
+    entries, problems = load(path)
+    assert problems == []
+    assert [entry.name for entry in entries[-3:]] == ["mine", "found", "second"]
+    assert entries[-2] == found
+    assert path.read_text().startswith("# mine\n")
+    remember(found, tmp_path / "new" / "catalogue.toml")
+    assert load(tmp_path / "new" / "catalogue.toml")[0][-1] == found

@@ -186,8 +186,10 @@ def test_bytes_that_stay_wrong_are_named_and_never_become_a_model(hub: Hub, fake
 
 
 def test_a_body_longer_than_promised_is_not_taken(hub: Hub, fake: FakeHub) -> None:
-    fake.fail(extra=b"more")
+    fake.fail(extra=bytes(50_000_000))
     assert pull(hub).read_bytes() == DATA
+    # What does not end by itself must not fill the disk.
+    assert fake.requests("storage")[0].sent < 25_000_000
 
 
 def test_a_server_that_ignores_range_costs_a_fresh_start(hub: Hub, fake: FakeHub) -> None:
@@ -371,7 +373,7 @@ def test_stopping_interrupts_a_stalled_connection_and_keeps_what_came(
 def test_without_symbolic_links_the_file_is_moved_not_doubled(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HUB_DISABLE_SYMLINKS", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_SYMLINKS", True)
     path = pull(hub)
     assert not path.is_symlink()
     assert path.read_bytes() == DATA
