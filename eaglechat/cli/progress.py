@@ -10,7 +10,7 @@ from eaglechat.hub.download import Phase
 from eaglechat.hub.queue import FileSnapshot, QueueSnapshot, State
 from eaglechat.hub.units import format_bytes, format_seconds
 
-_BAR = 20
+_BAR = 16
 _STEP_PERCENT = 10
 
 
@@ -34,7 +34,7 @@ class ProgressPrinter:
         """A step of another kind, such as a conversion."""
         percent = 100 * done // max(total, 1)
         if self._bars:
-            self._draw([f"{text}  {_meter(done, total)}"])
+            self._draw([(text, _meter(done, total))])
         elif self._said.get(-1) != f"{text} {percent // _STEP_PERCENT}":
             self._said[-1] = f"{text} {percent // _STEP_PERCENT}"
             print(f"{text}: {percent}%", file=self._stream, flush=True)
@@ -43,10 +43,15 @@ class ProgressPrinter:
         """Leave what was drawn last; what is printed next begins below it."""
         self._drawn = 0
 
-    def _draw(self, lines: list[str]) -> None:
+    def _draw(self, lines: list[tuple[str, str]]) -> None:
+        """Draw names with what there is to say of each, over what was drawn before."""
         width = shutil.get_terminal_size().columns - 1
+        longest = max((len(name) for name, _ in lines), default=0)
+        room = min(longest, max(width - 2 - max((len(text) for _, text in lines), default=0), 12))
         up = f"\x1b[{self._drawn}A" if self._drawn else ""
-        drawn = "".join(f"\r{line[:width]}\x1b[K\n" for line in lines)
+        drawn = "".join(
+            f"\r{f'{_elided(name, room):{room}}  {text}'[:width]}\x1b[K\n" for name, text in lines
+        )
         self._stream.write(up + drawn)
         self._stream.flush()
         self._drawn = max(self._drawn, len(lines))
@@ -59,21 +64,28 @@ class ProgressPrinter:
             print(f"{file.request.path}: {text}", file=self._stream, flush=True)
 
 
-def _bar(file: FileSnapshot) -> str:
+def _elided(name: str, room: int) -> str:
+    return name if len(name) <= room else f"{name[: room - 3]}..."
+
+
+def _bar(file: FileSnapshot) -> tuple[str, str]:
     name = file.request.path.rpartition("/")[2]
     if file.state is not State.RUNNING or file.phase is not Phase.DOWNLOADING:
-        return f"{name}  {_status(file, tenths=False)}"
-    pace = f"  {format_bytes(file.speed)}/s" if file.speed is not None else ""
-    left = f"  {format_seconds(file.eta)} left" if file.eta is not None else ""
-    return f"{name}  {_meter(file.bytes_done, file.bytes_total)}{pace}{left}"
+        return name, _status(file, tenths=False)
+    meter = _meter(file.bytes_done, file.bytes_total)
+    return name, meter + _pace(file.speed, file.eta)
 
 
-def _total(snapshot: QueueSnapshot) -> list[str]:
+def _total(snapshot: QueueSnapshot) -> list[tuple[str, str]]:
     if len(snapshot.files) < 2:
         return []
-    pace = f"  {format_bytes(snapshot.speed)}/s" if snapshot.speed is not None else ""
-    left = f"  {format_seconds(snapshot.eta)} left" if snapshot.eta is not None else ""
-    return [f"total  {_meter(snapshot.bytes_done, snapshot.bytes_total)}{pace}{left}"]
+    meter = _meter(snapshot.bytes_done, snapshot.bytes_total)
+    return [("total", meter + _pace(snapshot.speed, snapshot.eta))]
+
+
+def _pace(speed: float | None, eta: float | None) -> str:
+    pace = f"  {format_bytes(speed)}/s" if speed is not None else ""
+    return pace + (f"  {format_seconds(eta)} left" if eta is not None else "")
 
 
 def _meter(done: int, total: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import signal
@@ -199,9 +200,22 @@ def test_a_terminal_gets_bars_redrawn_in_place() -> None:
         files = (a_file(done), a_file(done))
         printer.show(QueueSnapshot(files, 2 * done, 4000, 1000.0, 2.0))
     drawn = terminal.getvalue()
-    assert "model.gguf  [#####---------------]  25%  500 B of 2 kB  500 B/s  0:03 left" in drawn
-    assert "total  [##########----------]  50%  2 kB of 4 kB  1 kB/s  0:02 left" in drawn
+    assert "model.gguf  [####------------]  25%  500 B of 2 kB  500 B/s  0:03 left" in drawn
+    assert "total       [########--------]  50%  2 kB of 4 kB  1 kB/s  0:02 left" in drawn
     assert drawn.count("\x1b[3A") == 1
+
+
+def test_a_narrow_terminal_shortens_names_not_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    request = FileRequest("user/model", f"{'long-' * 12}Q4_K_M.gguf")
+    file = dataclasses.replace(a_file(500), request=request)
+    ProgressPrinter(terminal).show(QueueSnapshot((file,), 500, 2000, None, None))
+    line = terminal.getvalue().strip("\r\n")
+    assert line.startswith("long-long-")
+    assert "...  [####" in line
+    assert line.endswith("0:03 left\x1b[K")
+    assert len(line) < 80 + len("\x1b[K")
 
 
 def test_off_a_terminal_only_tenths_are_said() -> None:
