@@ -170,7 +170,7 @@ def _download(queue: Queue, jobs: list[int], printer: ProgressPrinter) -> list[P
 
 def _drop_damaged(hub: Hub, files: list[tuple[str, str]]) -> None:
     from eaglechat.hub.cache import RepoCache
-    from eaglechat.hub.download import matches_etag
+    from eaglechat.hub.integrity import matches_etag
 
     for repo, name in files:
         path = RepoCache(hub.cache_dir, repo).find(name)

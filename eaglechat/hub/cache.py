@@ -31,6 +31,7 @@ class Unfinished:
 
     repo: str
     path: str
+    revision: str
     part: Path
     bytes_done: int
     bytes_total: int
@@ -114,12 +115,15 @@ class RepoCache:
             try:
                 record = json.loads(part.with_name(part.name + ".json").read_text())
                 size = part.stat().st_size
-                yield Unfinished(self.repo, record["path"], part, size, int(record["size"]))
+                yield Unfinished(
+                    self.repo, record["path"], record["revision"], part, size, int(record["size"])
+                )
             except (OSError, ValueError, KeyError, TypeError):
                 continue
 
-    def write_record(self, etag: str, path: str, size: int) -> None:
-        write_atomically(self.record(etag), json.dumps({"path": path, "size": size}).encode())
+    def write_record(self, etag: str, path: str, revision: str, size: int) -> None:
+        record = {"path": path, "revision": revision, "size": size}
+        write_atomically(self.record(etag), json.dumps(record).encode())
 
 
 def _link_or_move(blob: Path, pointer: Path) -> None:

@@ -8,7 +8,6 @@ wait on the lock huggingface_hub uses.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import re
@@ -28,6 +27,7 @@ from eaglechat.hub.cache import RECORD, RepoCache, free_bytes
 from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
 from eaglechat.hub.explain import explain
 from eaglechat.hub.hubclient import FileMetadata, Hub
+from eaglechat.hub.integrity import Hasher
 
 _READ = 1 << 20
 _LOCK_POLL_S = 0.2
@@ -171,6 +171,7 @@ class _Download:
         self._total: int | None = None
         self._progressed = False
         self._damaged = 0
+        self._hasher: Hasher | None = None
 
     def run(self) -> Path:
         failures = 0
@@ -235,7 +236,7 @@ class _Download:
 
     def _complete(self, found: FileMetadata, part: Path) -> None:
         """Append what is missing to the part, and see that the whole is what the Hub says."""
-        self.cache.write_record(found.etag, self.request.path, found.size)
+        self.cache.write_record(found.etag, self.request.path, self.request.revision, found.size)
         with part.open("ab", buffering=0) as file:
             if file.tell() > found.size:
                 file.truncate(0)
@@ -243,8 +244,7 @@ class _Download:
             missing = found.size - self._done + self.reserved() - free_bytes(part.parent)
             if missing > 0:
                 raise disk_full(self.request.name, missing, part.parent)
-            hasher = _Hasher(found.etag, found.size)
-            self._hash_present(part, hasher)
+            hasher = self._hasher_of(found, part)
             if self._done < found.size:
                 self._receive(found, file, hasher)
             os.fsync(file.fileno())
@@ -257,16 +257,21 @@ class _Download:
         if not hasher.matches():
             self._refuse_damaged(part, hasher, found)
 
-    def _hash_present(self, part: Path, hasher: _Hasher) -> None:
-        if not self._done:
-            return
-        self._report(Phase.CHECKING, "checking what is here already")
-        with part.open("rb") as file:
-            for chunk in iter(lambda: file.read(_READ), b""):
-                self.stop.check()
-                hasher.update(chunk)
+    def _hasher_of(self, found: FileMetadata, part: Path) -> Hasher:
+        """A hasher that has seen what is here: the last attempt's, or one that reads the part."""
+        last = self._hasher
+        if last is not None and (last.etag, last.count) == (found.etag, self._done):
+            return last
+        self._hasher = hasher = Hasher(found.etag, found.size)
+        if self._done:
+            self._report(Phase.CHECKING, "checking what is here already")
+            with part.open("rb") as file:
+                for chunk in iter(lambda: file.read(_READ), b""):
+                    self.stop.check()
+                    hasher.update(chunk)
+        return hasher
 
-    def _receive(self, found: FileMetadata, file: BinaryIO, hasher: _Hasher) -> None:
+    def _receive(self, found: FileMetadata, file: BinaryIO, hasher: Hasher) -> None:
         with self.hub.stream(found.location, self.request.name, self._done) as response:
             self._accept_range(response, found, file, hasher)
             with self.stop.interrupts(response):
@@ -286,7 +291,7 @@ class _Download:
                 self.stop.check()
 
     def _accept_range(
-        self, response: Any, found: FileMetadata, file: BinaryIO, hasher: _Hasher
+        self, response: Any, found: FileMetadata, file: BinaryIO, hasher: Hasher
     ) -> None:
         """See that the body begins where the part ends; start over where it cannot."""
         if not self._done:
@@ -308,7 +313,7 @@ class _Download:
         file.truncate(0)
         self._done = 0
 
-    def _refuse_damaged(self, part: Path, hasher: _Hasher, found: FileMetadata) -> None:
+    def _refuse_damaged(self, part: Path, hasher: Hasher, found: FileMetadata) -> None:
         part.unlink()
         self._damaged += 1
         again = self._damaged < _TIMES_FETCHED
@@ -324,7 +329,8 @@ class _Download:
         """Drop what had arrived of a version of this file that the Hub has replaced."""
         for other in self.cache.unfinished():
             other_etag = other.part.name.partition(".")[0]
-            if other.path != self.request.path or other_etag == etag:
+            same_file = (other.path, other.revision) == (self.request.path, self.request.revision)
+            if not same_file or other_etag == etag:
                 continue
             try:
                 with WeakFileLock(self.cache.lock(other_etag), timeout=_LOCK_POLL_S):
@@ -356,41 +362,3 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
-
-
-def matches_etag(file: Path) -> bool:
-    """Whether a file of the cache still hashes to the etag its blob is named by.
-
-    Files that were moved out of blobs/ (no symbolic links on that disk) cannot be told: True.
-    """
-    blob = file.resolve()
-    if blob.parent.name != "blobs":
-        return True
-    hasher = _Hasher(blob.name, blob.stat().st_size)
-    with blob.open("rb") as content:
-        for chunk in iter(lambda: content.read(_READ), b""):
-            hasher.update(chunk)
-    return hasher.matches()
-
-
-class _Hasher:
-    """The hash the etag names: sha256 of an LFS file, git's blob hash of a small one."""
-
-    def __init__(self, etag: str, size: int) -> None:
-        self._etag, self._size = etag, size
-        self.reset()
-
-    def reset(self) -> None:
-        if len(self._etag) == 40:
-            self._hash = hashlib.sha1(b"blob %d\0" % self._size, usedforsecurity=False)
-        else:
-            self._hash = hashlib.sha256()
-
-    def update(self, data: bytes) -> None:
-        self._hash.update(data)
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def matches(self) -> bool:
-        return self.digest() == self._etag

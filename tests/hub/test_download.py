@@ -18,7 +18,6 @@ from eaglechat.hub.download import (
     StoppedError,
     StopSignal,
     download,
-    matches_etag,
 )
 from eaglechat.hub.errors import (
     CorruptError,
@@ -29,6 +28,7 @@ from eaglechat.hub.errors import (
     OfflineError,
 )
 from eaglechat.hub.hubclient import Hub
+from eaglechat.hub.integrity import matches_etag
 from tests.hub.fakehub import FakeHub, sha256
 
 REPO, FILE = "user/model", "model.gguf"
@@ -115,8 +115,11 @@ def test_a_complete_part_is_only_checked(hub: Hub, fake: FakeHub) -> None:
 
 def test_truncated_bodies_are_continued_within_one_call(hub: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=100_000, times=2)
-    assert pull(hub).read_bytes() == DATA
+    progress: list[Progress] = []
+    assert pull(hub, on_progress=progress.append).read_bytes() == DATA
     assert ranges(fake) == [None, "bytes=100000-", "bytes=200000-"]
+    # What this call received itself is not read again from the disk.
+    assert Phase.CHECKING not in {p.phase for p in progress}
 
 
 def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
@@ -226,6 +229,13 @@ def test_a_new_version_is_fetched_whole_and_the_old_part_dropped(hub: Hub, fake:
     assert ranges(fake) == [None]
     assert list(RepoCache(hub.cache_dir, REPO).unfinished()) == []
     assert not part_of(hub).exists()
+
+
+def test_what_came_of_another_revision_stays(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    fake.repos[REPO].files[FILE] = DATA[::-1]
+    pull(hub, FileRequest(REPO, FILE, revision=fake.repos[REPO].commit))
+    assert part_of(hub).stat().st_size == 50_000
 
 
 def test_a_version_that_changes_between_two_attempts_is_not_mixed(hub: Hub, fake: FakeHub) -> None:
@@ -367,7 +377,7 @@ def test_stopping_interrupts_a_stalled_connection_and_keeps_what_came(
     assert not thread.is_alive()
     assert len(outcome) == 1
     (left,) = RepoCache(hub.cache_dir, REPO).unfinished()
-    assert left == Unfinished(REPO, FILE, part_of(hub), 64_000, len(DATA))
+    assert left == Unfinished(REPO, FILE, "main", part_of(hub), 64_000, len(DATA))
 
 
 def test_without_symbolic_links_the_file_is_moved_not_doubled(
