@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin
 
 from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
@@ -26,7 +27,7 @@ from huggingface_hub.utils import (
 )
 
 from eaglechat.engine.gguf import GGUFError, GGUFHeader, GGUFTruncatedError, parse_header
-from eaglechat.hub.errors import HubError, NotFoundError
+from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
 from eaglechat.hub.explain import explain
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 logging.set_verbosity_error()
 
 _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_LONGEST_WAIT = 5.0
 _PEEK_FIRST = 1 << 20
 _PEEK_LIMIT = 64 << 20
 _SEARCH_FIELDS = ["downloads", "likes", "gated", "tags", "lastModified", "siblings"]
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,13 @@ class Hub:
         endpoint: str | None = None,
         cache_dir: Path | None = None,
         timeouts: Timeouts | None = None,
+        waits: tuple[float, ...] = (0.5, 1.5),
     ) -> None:
+        """`waits` are the seconds before a question is asked again that met a passing fault."""
         self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
         self.cache_dir = (cache_dir or Path(constants.HF_HUB_CACHE)).expanduser()
         self.timeouts = timeouts or Timeouts()
+        self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
@@ -138,10 +145,14 @@ class Hub:
 
     def repo(self, repo: str, revision: str | None = None) -> RemoteRepo:
         """The files of a repository with their sizes and hashes, and its card."""
-        with self._explained(repo):
-            info = self._api.model_info(
-                repo, revision=revision, files_metadata=True, timeout=self.timeouts.read
-            )
+
+        def ask() -> ModelInfo:
+            with self._explained(repo):
+                return self._api.model_info(
+                    repo, revision=revision, files_metadata=True, timeout=self.timeouts.read
+                )
+
+        info = self._insist(ask)
         commit = info.sha or ""
         files = tuple(
             RemoteFile(
@@ -165,28 +176,20 @@ class Hub:
         self, text: str = "", *, tags: tuple[str, ...] = (), limit: int = 30
     ) -> list[SearchHit]:
         """Repositories whose name has `text` and which carry all `tags`, most downloaded first."""
-        with self._explained(f"the search for {text or ', '.join(tags)}"):
-            found = self._api.list_models(
-                search=text or None,
-                filter=list(tags) or None,
-                sort="downloads",
-                limit=limit,
-                expand=_SEARCH_FIELDS,  # type: ignore[arg-type]
-            )
-            return [
-                SearchHit(
-                    repo=info.id,
-                    downloads=info.downloads or 0,
-                    likes=info.likes or 0,
-                    gated=bool(info.gated),
-                    licence=_licence(info),
-                    base_models=_base_models(info),
-                    has_gguf="gguf" in (info.tags or ())
-                    or any(file.rfilename.endswith(".gguf") for file in info.siblings or ()),
-                    tags=tuple(info.tags or ()),
+        name = f"the search for {text or ', '.join(tags)}"
+
+        def ask() -> list[ModelInfo]:
+            with self._explained(name):
+                found = self._api.list_models(
+                    search=text or None,
+                    filter=list(tags) or None,
+                    sort="downloads",
+                    limit=limit,
+                    expand=_SEARCH_FIELDS,  # type: ignore[arg-type]
                 )
-                for info in found
-            ]
+                return list(found)
+
+        return [_hit(info) for info in self._insist(ask)]
 
     def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
         """Where a file is now; one HEAD request, followed within the Hub only."""
@@ -226,7 +229,7 @@ class Hub:
         """
         known = self._headers.get(file)
         if known is None:
-            known = self._headers[file] = self._peek(file)
+            known = self._headers[file] = self._insist(lambda: self._peek(file))
         return known
 
     def _peek(self, file: RemoteFile) -> GGUFHeader:
@@ -250,9 +253,25 @@ class Hub:
         """A small file's content, such as config.json; raises HubError if it is not small."""
         if file.size > limit:
             raise HubError(f"{file.name} is larger than a file of its kind is: it was not read.")
-        found = self.metadata(file.repo, file.path, file.commit)
-        with self.stream(found.location, file.name, 0) as response:
-            return _read(response, limit)
+
+        def ask() -> bytes:
+            found = self.metadata(file.repo, file.path, file.commit)
+            with self.stream(found.location, file.name, 0) as response:
+                return _read(response, limit)
+
+        return self._insist(ask)
+
+    def _insist(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask again after a passing fault, a few times; what the Hub wants later is not awaited."""
+        for wait in self._waits:
+            try:
+                return ask()
+            except HubError as error:
+                pause = error.retry_after or wait
+                if not error.transient or isinstance(error, OfflineError) or pause > _LONGEST_WAIT:
+                    raise
+                time.sleep(pause)
+        return ask()
 
     def _session(self) -> httpx.Client:
         session = get_session()
@@ -272,6 +291,20 @@ class Hub:
             yield
         except (httpx.RequestError, OSError, HFValidationError, json.JSONDecodeError) as error:
             raise explain(error, name) from error
+
+
+def _hit(info: ModelInfo) -> SearchHit:
+    tags = tuple(info.tags or ())
+    return SearchHit(
+        repo=info.id,
+        downloads=info.downloads or 0,
+        likes=info.likes or 0,
+        gated=bool(info.gated),
+        licence=_licence(info),
+        base_models=_base_models(info),
+        has_gguf="gguf" in tags or any(f.rfilename.endswith(".gguf") for f in info.siblings or ()),
+        tags=tags,
+    )
 
 
 def _read(response: Any, count: int) -> bytes:

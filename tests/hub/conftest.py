@@ -25,4 +25,4 @@ def no_token_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.fixture
 def hub(fake: FakeHub, tmp_path: Path) -> Hub:
-    return Hub(fake.endpoint, tmp_path / "cache", Timeouts(connect=2.0, read=0.5))
+    return Hub(fake.endpoint, tmp_path / "cache", Timeouts(connect=2.0, read=0.5), (0.01, 0.01))

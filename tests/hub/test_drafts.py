@@ -188,3 +188,27 @@ def test_git_files_are_read_whole(hub: Hub, fake: FakeHub) -> None:
     file = hub.repo("org/x").file("config.json")
     assert hub.read_small(file) == b'{"a": 1}'
     assert git_hash(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+
+
+def test_a_question_that_meets_a_passing_fault_is_asked_again(
+    hub: Hub, fake: FakeHub, target: None
+) -> None:
+    fake.fail(status=502, server="hub", times=2)
+    listing = hub.repo("org/Base-GGUF")
+    fake.fail(status=500, server="hub", times=2)
+    assert hub.search("base")
+    fake.fail(close_after=10, times=2)
+    assert hub.peek(listing.file("Base-Q4_K_M.gguf")).architecture == "qwen3"
+
+
+def test_a_question_that_keeps_failing_is_given_up(hub: Hub, fake: FakeHub, target: None) -> None:
+    fake.fail(status=503, server="hub", times=99)
+    with pytest.raises(HubError, match="HTTP 503"):
+        hub.repo("org/Base-GGUF")
+    assert len(fake.requests("hub")) == 3
+    fake.faults.clear()
+    fake.fail(status=429, server="hub", headers={"Retry-After": "60"}, times=99)
+    with pytest.raises(HubError, match="fewer requests") as caught:
+        hub.repo("org/Base-GGUF")
+    assert caught.value.retry_after == 60
+    assert len(fake.requests("hub")) == 4
