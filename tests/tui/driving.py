@@ -33,7 +33,9 @@ class Driver:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Driver:
-        self.pilot = await self._stack.enter_async_context(self.app.run_test(size=self._size))
+        self.pilot = await self._stack.enter_async_context(
+            self.app.run_test(size=self._size, notifications=True)
+        )
         return self
 
     async def __aexit__(

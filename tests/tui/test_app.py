@@ -56,7 +56,7 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
         assert [m.role for m in second.messages] == ["user", "assistant", "user"]
         assert second.messages[1] == partial
         assert second.speculation.n_draft_max == 5
-        await user.sees("40 kept")
+        await user.sees("43 kept")
 
         await user.press("ctrl+r")
         await user.idle()
@@ -323,9 +323,9 @@ async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.ask("hello")
-        await user.sees(" guess")
+        await user.sees(" umbrella")
         await user.press("f6")
-        await user.until(lambda: " guess" not in user.text, "rejected tokens hidden")
+        await user.until(lambda: " umbrella" not in user.text, "rejected tokens hidden")
         await user.press("f5", "f4")
         transcript = user.chat.query_one(Transcript)
         assert not transcript.token_colours

@@ -33,7 +33,7 @@ from eaglechat.tui.widgets.transcript import Transcript
 
 NUMBERS_PER_SECOND = 8
 SAVES_PER_SECOND = 1
-PANEL_FROM = (100, 32)
+PANEL_FROM = (100, 34)
 """Width and height of the smallest terminal that shows the panel beside the chat."""
 
 
@@ -45,7 +45,8 @@ class ChatScreen(EagleScreen[None]):
     COMMANDS = {ControlCommands}
 
     def __init__(self, pair: Pair, info: protocol.PairInfo, saved: SavedChat | None = None) -> None:
-        super().__init__()
+        # Until the first resize tells, the terminal counts as small.
+        super().__init__(classes="-folded")
         self._pair = pair
         self._info = info
         self._saved = saved
