@@ -1,4 +1,4 @@
-"""A real terminal for end-to-end tests: tmux with a server of its own, read and typed like a user."""
+"""A real terminal for end-to-end tests: tmux with a server of its own, typed in like a user."""
 
 from __future__ import annotations
 
