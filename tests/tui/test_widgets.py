@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from textual import events
 from textual.app import App, ComposeResult
 
 from eaglechat.tui.widgets.meters import bar, change_marks, round_glyph
@@ -71,6 +72,18 @@ async def test_a_slider_follows_keys_click_drag_and_wheel() -> None:
         await pilot.mouse_up(Slider, offset=(13, 0))
         await pilot.hover(Slider, offset=(track_end, 0))
         assert slider.value == 0
+
+
+async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
+    app = Bench()
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.query_one(Prompt).focus()
+        await pilot.pause()
+        for key, character in (("a", "a"), ("ctrl+j", None), ("b", "b"), ("enter", "\r")):
+            app.post_message(events.Key(key, character))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.sent == ["a\nb"]
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])

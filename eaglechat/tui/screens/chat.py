@@ -260,7 +260,8 @@ class ChatScreen(EagleScreen[None]):
 
     def _done(self, event: protocol.Done) -> None:
         run = self._conversation.finish(event.end)
-        self._ended(run, wording.finish_note(event.end, self._info.n_ctx))
+        note = wording.finish_note(event.end, self._info.n_ctx, is_comparison=run.is_comparison)
+        self._ended(run, note)
         if run.is_comparison:
             result = self._conversation.comparison
             text = wording.comparison_result(result) if result else wording.NOTHING_COMPARED
