@@ -105,8 +105,8 @@ def _vocabulary_matrices() -> tuple[np.ndarray, np.ndarray]:
     following = random.permutation(EOS)
     output = 0.25 * random.standard_normal((len(TOKENS), N_EMBD))
     output[following] += 0.16 * embeddings[:EOS]
-    # Nothing ends by itself: the control tokens stay unlikely.
-    output[[BOS, EOS]] = 0.0
+    # Control tokens and halves of é stay unlikely: replies neither end nor break by themselves.
+    output[[BOS, EOS, TOKENS.index("Ã"), TOKENS.index("©")]] = 0.0
     return embeddings, output
 
 
