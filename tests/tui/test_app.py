@@ -232,8 +232,10 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
 async def test_speculation_off_says_why(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
+        await user.sees("▐X▌ Speculation")
         await user.press("f3")
         await user.sees("Off: you switched it off")
+        await user.sees("▐ ▌ Speculation")
         await user.press("f3")
         await user.press("f7", "f7", "f7")
         await user.sees("Off: n_draft_max is 0")
