@@ -7,11 +7,9 @@ estimate within a few megabytes of what llama.cpp reports for the built-in pair.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-import psutil
 
 from eaglechat.engine.gguf import GGUFHeader
+from eaglechat.engine.protocol import Memory
 from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
 from eaglechat.hub.units import format_bytes
 
@@ -156,17 +154,6 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
     return Fit(True, machine.unified, text)
 
 
-def this_machine() -> Machine:
-    """The RAM here; what the GPUs have comes from the engine, which may run elsewhere."""
-    memory = psutil.virtual_memory()
-    limit = _control_group_limit()
-    return Machine(min(memory.total, limit) if limit else memory.total, memory.available)
-
-
-def _control_group_limit() -> int | None:
-    """What a container may use, if it is limited."""
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+def machine_of(memory: Memory) -> Machine:
+    """The machine an engine says it runs on."""
+    return Machine(memory.ram, memory.ram_available, memory.gpu or None, memory.unified)

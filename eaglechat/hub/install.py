@@ -157,11 +157,11 @@ def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> fit.MemoryNeed:
     The draft of a checkpoint counts as large as the checkpoint, with the cache of one layer of
     the target.
     """
-    target = replace(hub.peek(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
+    target = replace(hub.figures(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
     draft_bytes = sum(file.size for file in plan.draft)
     n_ctx = fit.context_size(target, n_ctx)
     if not plan.converts:
-        draft = replace(hub.peek(plan.draft[0]), size_bytes=draft_bytes)
+        draft = replace(hub.figures(plan.draft[0]), size_bytes=draft_bytes)
         return fit.memory_need(target, draft, n_ctx)
     need = fit.memory_need(target, None, n_ctx)
     layer = need.target_kv // max(target.n_layers, 1)

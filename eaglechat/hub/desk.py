@@ -1,0 +1,124 @@
+"""Where an interface asks everything of the Hub and of what is on the disk.
+
+Nothing of huggingface_hub is imported before the first question: the menu is painted before that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eaglechat import paths
+from eaglechat.hub.facts import FactBook, Facts
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue import CatalogueProblem, Entry
+    from eaglechat.hub.hubclient import Hub
+    from eaglechat.hub.install import Plan
+    from eaglechat.hub.installed import Status
+    from eaglechat.hub.installs import Installs, InstallSnapshot
+    from eaglechat.hub.library import Model
+    from eaglechat.hub.removal import Removal
+
+
+class HubDesk:
+    """The methods may wait for the disk or the network: call them from a worker.
+
+    `known_facts` and `installs` answer at once.
+    """
+
+    def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
+        self._connect = connect
+        self._lock = threading.RLock()
+        self._facts = FactBook(paths.state_dir() / "hub-facts.json")
+        self._installs: Installs | None = None
+
+    @cached_property
+    def hub(self) -> Hub:
+        from eaglechat.hub.hubclient import Hub
+
+        return self._connect() if self._connect else Hub()
+
+    def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
+        """The pairs of the catalogue with what is here of them, and what was left out of it."""
+        from eaglechat.hub import catalogue, installed
+
+        entries, problems = catalogue.load()
+        return [(entry, installed.status(entry)) for entry in entries], problems
+
+    def known_facts(self, entry: Entry, n_ctx: int) -> Facts | None:
+        return self._facts.find(entry, n_ctx)
+
+    def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
+        """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
+        from eaglechat.engine.gguf import GGUFError
+        from eaglechat.hub import install
+
+        plan = self.plan(entry)
+        try:
+            memory = install.memory_of(self.hub, plan, n_ctx)
+        except GGUFError:
+            memory = None
+        facts = Facts(
+            bytes_total=plan.bytes_total,
+            gated=plan.gated,
+            licences=plan.licences,
+            memory=memory,
+        )
+        self._facts.keep(entry, n_ctx, facts)
+        return facts
+
+    def plan(self, entry: Entry) -> Plan:
+        """Exact files and sizes. Raises HubError, InvalidReferenceError."""
+        from eaglechat.hub import install
+
+        return install.plan(self.hub, entry)
+
+    def free_bytes(self) -> int:
+        """Free space where downloads go."""
+        from eaglechat.hub import cache, library
+
+        return cache.free_bytes(library.cache_dir())
+
+    def start(self, plan: Plan) -> None:
+        """Download and convert a pair in the background. Raises DiskFullError."""
+        from eaglechat.hub.installs import Installs
+        from eaglechat.hub.queue import Queue
+
+        with self._lock:
+            if self._installs is None:
+                self._installs = Installs(Queue(self.hub))
+        self._installs.start(plan)
+
+    @property
+    def installs(self) -> Installs | None:
+        """What is on its way, once something is."""
+        return self._installs
+
+    def snapshots(self) -> list[InstallSnapshot]:
+        return self._installs.snapshots() if self._installs else []
+
+    def models(self, folders: Sequence[str | Path]) -> list[Model]:
+        """Every model on this machine."""
+        from eaglechat.hub import library
+
+        return library.scan(folders)
+
+    def plan_removal(self, model: Model) -> Removal:
+        from eaglechat.hub import removal
+
+        return removal.plan([model])
+
+    def remove(self, planned: Removal) -> None:
+        """Raises OSError."""
+        from eaglechat.hub import removal
+
+        removal.execute(planned)
+
+    def close(self) -> None:
+        """Stop all downloads; what has arrived stays."""
+        if self._installs is not None:
+            self._installs.close()
