@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,13 +33,17 @@ class HubDesk:
         self._connect = connect
         self._lock = threading.RLock()
         self._facts = FactBook(paths.state_dir() / "hub-facts.json")
+        self._hub: Hub | None = None
         self._installs: Installs | None = None
 
-    @cached_property
+    @property
     def hub(self) -> Hub:
         from eaglechat.hub.hubclient import Hub
 
-        return self._connect() if self._connect else Hub()
+        with self._lock:
+            if self._hub is None:
+                self._hub = self._connect() if self._connect else Hub()
+            return self._hub
 
     def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
         """The pairs of the catalogue with what is here of them, and what was left out of it."""
@@ -56,11 +59,13 @@ class HubDesk:
         """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
         from eaglechat.engine.gguf import GGUFError
         from eaglechat.hub import install
+        from eaglechat.hub.errors import GatedError
 
         plan = self.plan(entry)
         try:
             memory = install.memory_of(self.hub, plan, n_ctx)
-        except GGUFError:
+        except (GGUFError, GatedError):
+            # The header of a gated file is behind the gate; sizes and licence are not.
             memory = None
         facts = Facts(
             bytes_total=plan.bytes_total,
@@ -68,7 +73,8 @@ class HubDesk:
             licences=plan.licences,
             memory=memory,
         )
-        self._facts.keep(entry, n_ctx, facts)
+        if memory is not None:
+            self._facts.keep(entry, n_ctx, facts)
         return facts
 
     def plan(self, entry: Entry) -> Plan:

@@ -53,7 +53,13 @@ class Fit:
 
     fits: bool | None
     on_gpu: bool
-    text: str
+    brief: str
+    note: str = ""
+    """What a list has no room for."""
+
+    @property
+    def text(self) -> str:
+        return self.brief + self.note
 
 
 def context_size(target: GGUFHeader, n_ctx: int) -> int:
@@ -146,12 +152,12 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
         short = format_bytes(need.total - machine.ram)
         text = f"needs {wanted}, {short} more than this machine's {format_bytes(machine.ram)}"
         return Fit(False, False, text)
-    text = f"{wanted} of {format_bytes(machine.ram)} RAM"
+    brief, note = f"{wanted} of {format_bytes(machine.ram)} RAM", ""
     if machine.ram_available is not None and need.total > machine.ram_available:
-        text += f", but only {format_bytes(machine.ram_available)} is free now"
+        note = f", but only {format_bytes(machine.ram_available)} is free now"
     elif machine.gpu and not machine.unified:
-        text += f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
-    return Fit(True, machine.unified, text)
+        note = f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
+    return Fit(True, machine.unified, brief, note)
 
 
 def machine_of(memory: Memory) -> Machine:

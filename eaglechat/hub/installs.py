@@ -31,7 +31,7 @@ class Stage(str, Enum):
 
 @dataclass(frozen=True)
 class InstallSnapshot:
-    """One pair: `bytes_done` of `bytes_total` are of the stage, `speed` and `eta` while it moves."""
+    """One pair; the bytes are of its stage, `speed` and `eta` are known while it moves."""
 
     entry: Entry
     stage: Stage
