@@ -10,16 +10,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from eaglechat import paths
 from eaglechat.hub.facts import FactBook, Facts
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueProblem, Entry
-    from eaglechat.hub.hubclient import Hub
+    from eaglechat.hub.drafts import Candidate, Target
+    from eaglechat.hub.hubclient import Hub, RemoteRepo
     from eaglechat.hub.install import Plan
     from eaglechat.hub.installed import Status
     from eaglechat.hub.installs import Installs, InstallSnapshot
     from eaglechat.hub.library import Model
+    from eaglechat.hub.references import ModelFiles
     from eaglechat.hub.removal import Removal
 
 
@@ -52,6 +56,19 @@ class HubDesk:
         entries, problems = catalogue.load()
         return [(entry, installed.status(entry)) for entry in entries], problems
 
+    def unfinished(self) -> list[tuple[Entry, Status]]:
+        """Pairs an earlier session left half-way; what is on its way now is not among them."""
+        from eaglechat.hub import journal
+        from eaglechat.hub.installed import State
+
+        moving = {install.entry.name for install in self.snapshots()}
+        wanted = set(journal.begun()) - moving
+        return [
+            (entry, status)
+            for entry, status in self.catalogue()[0]
+            if entry.name in wanted and status.state is not State.INSTALLED
+        ]
+
     def known_facts(self, entry: Entry, n_ctx: int) -> Facts | None:
         return self._facts.find(entry, n_ctx)
 
@@ -83,6 +100,26 @@ class HubDesk:
 
         return install.plan(self.hub, entry)
 
+    def find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> tuple[Target, list[Candidate]]:
+        """A target's header, and drafts for it. Raises HubError, GGUFError."""
+        from eaglechat.hub import drafts
+
+        target = drafts.describe_target(self.hub, repo, model)
+        entries = [entry for entry, _ in self.catalogue()[0]]
+        return target, drafts.find_drafts(self.hub, target, entries)
+
+    def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
+        """A pair to install: the catalogue's if it is that one, else under a name not taken."""
+        from eaglechat.hub import drafts
+
+        found = drafts.as_entry(target, model, candidate)
+        taken = {entry.name: entry for entry, _ in self.catalogue()[0]}
+        for entry in taken.values():
+            if (entry.target, entry.draft) == (found.target, found.draft):
+                return entry
+        names = (found.name, *(f"{found.name}-{number}" for number in range(2, len(taken) + 3)))
+        return msgspec.structs.replace(found, name=next(n for n in names if n not in taken))
+
     def free_bytes(self) -> int:
         """Free space where downloads go."""
         from eaglechat.hub import cache, library
@@ -90,7 +127,11 @@ class HubDesk:
         return cache.free_bytes(library.cache_dir())
 
     def start(self, plan: Plan) -> None:
-        """Download and convert a pair in the background. Raises DiskFullError."""
+        """Download and convert a pair in the background; a found one joins the user's catalogue.
+
+        Raises DiskFullError, OSError.
+        """
+        from eaglechat.hub import catalogue
         from eaglechat.hub.installs import Installs
         from eaglechat.hub.queue import Queue
 
@@ -98,6 +139,8 @@ class HubDesk:
             if self._installs is None:
                 self._installs = Installs(Queue(self.hub))
         self._installs.start(plan)
+        if all(entry.name != plan.entry.name for entry, _ in self.catalogue()[0]):
+            catalogue.remember(plan.entry)
 
     @property
     def installs(self) -> Installs | None:

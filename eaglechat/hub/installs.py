@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from eaglechat.hub import install, queue
+from eaglechat.hub import install, journal, queue
 from eaglechat.hub.catalogue import Entry
 from eaglechat.hub.download import StoppedError
 from eaglechat.hub.install import Plan
@@ -92,17 +92,13 @@ class Installs:
 
     def cancel(self, name: str) -> None:
         """Stop at once. What has arrived stays: a later download goes on from it."""
-        own = self._own_jobs(name)
-        wanted = self._installs[name]
-        wanted.cancelled = True
-        for job in own:
-            self._queue.cancel(job)
-        wanted.poke.set()
+        self._stop(name)
+        journal.end(name)
 
     def close(self) -> None:
-        """Stop everything, for the end of the program."""
+        """Stop everything, for the end of the program; the next one is offered to go on."""
         for name in list(self._installs):
-            self.cancel(name)
+            self._stop(name)
 
     def snapshots(self) -> list[InstallSnapshot]:
         """The pairs in the order they were started, those that were cancelled left out."""
@@ -110,6 +106,14 @@ class Installs:
         with self._lock:
             wanted = [one for one in self._installs.values() if not one.cancelled]
             return [_describe(one, [files[job] for job in one.jobs]) for one in wanted]
+
+    def _stop(self, name: str) -> None:
+        own = self._own_jobs(name)
+        wanted = self._installs[name]
+        wanted.cancelled = True
+        for job in own:
+            self._queue.cancel(job)
+        wanted.poke.set()
 
     def _go_on(self, wanted: _Install) -> None:
         wanted.error = None

@@ -18,7 +18,7 @@ from textual.theme import Theme
 
 from eaglechat.engine.client import Died, EngineLink, EngineStartError
 from eaglechat.engine.machine import memory
-from eaglechat.engine.protocol import AnyRequest, Hello, Unload
+from eaglechat.engine.protocol import PROTOCOL_VERSION, AnyRequest, Hello, Unload
 from eaglechat.history import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.fit import Machine, machine_of
@@ -168,6 +168,10 @@ class EagleApp(App[None]):
 
     def start_engine(self) -> None:
         """Start the engine unless it runs. Raises EngineStartError."""
+        if self.hello is not None and self.hello.protocol != PROTOCOL_VERSION:
+            # Another version may have been installed since.
+            self._engine.close()
+            self._engine_runs, self.hello = False, None
         if not self._engine_runs:
             self._engine.start()
             self._engine_runs = True

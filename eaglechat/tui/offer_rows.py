@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from textual.content import Content
@@ -53,7 +53,18 @@ class Known:
         return fit.judge(need, self.machine)
 
 
-def searched(known: Known) -> str:
+def matching(offers: Iterable[Known], words: Sequence[str]) -> list[Known]:
+    """Offers that have all the words, those first that have them in their name."""
+    found = [known for known in offers if all(word in _searched(known) for word in words)]
+
+    def rank(known: Known) -> int:
+        name = known.offer.name.casefold()
+        return 0 if [name] == list(words) else 1 if all(word in name for word in words) else 2
+
+    return sorted(found, key=rank)
+
+
+def _searched(known: Known) -> str:
     """The text that typing filters."""
     offer, entry = known.offer, known.offer.entry
     words = [offer.name, offer.label, offer.pair.target.name if offer.pair else ""]

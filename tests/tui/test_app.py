@@ -206,16 +206,17 @@ async def test_a_load_can_be_cancelled(drive: Drive) -> None:
 async def test_a_load_that_fails_says_why_and_can_be_tried_again(
     drive: Drive, trouble: str, said: str, advice: str
 ) -> None:
-    async with drive(size=(80, 24)) as user:
-        if trouble == "load":
-            user.engine.load_error = ("load", "llama.cpp refused the model")
-        elif trouble == "start":
-            user.engine.start_error = "cannot start the engine with “nope”"
-        elif trouble == "protocol":
-            user.engine.protocol = 99
-            user.engine.hold_load = True
-        else:
-            user.engine.hold_load = True
+    user = drive(size=(80, 24))
+    if trouble == "load":
+        user.engine.load_error = ("load", "llama.cpp refused the model")
+    elif trouble == "start":
+        user.engine.start_error = "cannot start the engine with “nope”"
+    elif trouble == "protocol":
+        user.engine.protocol = 99
+        user.engine.hold_load = True
+    else:
+        user.engine.hold_load = True
+    async with user:
         await user.sees("Q4_K_M")
         await user.press("enter")
         await user.on(LoadingScreen)
@@ -225,6 +226,7 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
         await user.sees(advice)
         user.engine.load_error = user.engine.start_error = None
         user.engine.hold_load = False
+        user.engine.protocol = protocol.PROTOCOL_VERSION
         await user.press("enter")
         await user.on(ChatScreen)
 

@@ -43,7 +43,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
     ]
 
     class Unfinished(Message):
-        """Pairs of the catalogue that an earlier session left half-way."""
+        """Pairs that an earlier session left half-way."""
 
         def __init__(self, left: list[tuple[Entry, Status]]) -> None:
             super().__init__()
@@ -79,8 +79,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
         in_background(self, self._unfinished)
 
     def _unfinished(self) -> Iterator[Message]:
-        catalogue, _ = self.eagle.desk.catalogue()
-        yield self.Unfinished([one for one in catalogue if one[1].state.value == "partly"])
+        yield self.Unfinished(self.eagle.desk.unfinished())
 
     def on_downloads_screen_unfinished(self, message: Unfinished) -> None:
         self._left = {entry.name: (entry, status) for entry, status in message.left}

@@ -72,7 +72,7 @@ class LoadingScreen(EagleModal[Loaded | None]):
             if isinstance(event, Died):
                 self._fail(wording.engine_stopped(event), "died")
             elif isinstance(event, protocol.Hello):
-                self._is_understood(event)
+                self._check(event)
             elif getattr(event, "id", None) != self._request_id:
                 continue
             elif isinstance(event, protocol.Loading):
@@ -82,15 +82,13 @@ class LoadingScreen(EagleModal[Loaded | None]):
             elif isinstance(event, protocol.Error):
                 self._fail(event.message, event.code)
 
-    def _is_understood(self, hello: protocol.Hello) -> bool:
-        if hello.protocol == protocol.PROTOCOL_VERSION:
-            return True
-        self._fail(
-            f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
-            f"{hello.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}",
-            "protocol",
-        )
-        return False
+    def _check(self, hello: protocol.Hello) -> None:
+        if hello.protocol != protocol.PROTOCOL_VERSION:
+            self._fail(
+                f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
+                f"{hello.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}",
+                "protocol",
+            )
 
     def action_leave(self) -> None:
         if self._request_id:
@@ -113,8 +111,6 @@ class LoadingScreen(EagleModal[Loaded | None]):
             self.eagle.start_engine()
         except EngineStartError as error:
             self._fail(str(error), "start")
-            return
-        if self.eagle.hello is not None and not self._is_understood(self.eagle.hello):
             return
         self._request_id = self.eagle.next_request_id()
         self.eagle.send(

@@ -57,9 +57,15 @@ class MenuScreen(EagleScreen[None]):
     class CatalogueRead(Message):
         """What the catalogue has, and what of it is here."""
 
-        def __init__(self, catalogue: list[tuple[Entry, Status]], problems: list[str]) -> None:
+        def __init__(
+            self,
+            catalogue: list[tuple[Entry, Status]],
+            problems: list[str],
+            unfinished: list[str],
+        ) -> None:
             super().__init__()
             self.catalogue, self.problems = catalogue, problems
+            self.unfinished = unfinished
 
     class FactsCame(Message):
         """The Hub answered about a pair, or why it did not."""
@@ -75,7 +81,7 @@ class MenuScreen(EagleScreen[None]):
         self._statuses: dict[tuple[str, str], PairStatus] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
-        self._problems_said = False
+        self._notices_said = False
         self._asking = 0
 
     def compose(self) -> ComposeResult:
@@ -108,18 +114,28 @@ class MenuScreen(EagleScreen[None]):
         in_background(self, self._catalogue_messages)
 
     def _catalogue_messages(self) -> Iterator[Message]:
-        catalogue, problems = self.eagle.desk.catalogue()
-        yield self.CatalogueRead(catalogue, [str(problem) for problem in problems])
+        desk = self.eagle.desk
+        catalogue, problems = desk.catalogue()
+        unfinished = [entry.name for entry, _ in desk.unfinished()]
+        yield self.CatalogueRead(catalogue, [str(problem) for problem in problems], unfinished)
 
     def on_menu_screen_catalogue_read(self, message: CatalogueRead) -> None:
         self._catalogue = message.catalogue
-        if message.problems and not self._problems_said:
-            self._problems_said = True
-            text = "\n".join(message.problems)
-            self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
+        if not self._notices_said:
+            self._notices_said = True
+            self._say_notices(message)
         self._list_anew()
         self._inspect_all([offer.pair for offer in self._offers.values() if offer.pair])
         self._ask_facts()
+
+    def _say_notices(self, message: CatalogueRead) -> None:
+        """Once a session: what was left out, and what was left half-way."""
+        if message.problems:
+            text = "\n".join(message.problems)
+            self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
+        if message.unfinished:
+            names = ", ".join(message.unfinished)
+            self.notify(f"Not finished yet: {names}. Ctrl+G goes on.", timeout=10, markup=False)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:
@@ -185,6 +201,10 @@ class MenuScreen(EagleScreen[None]):
     # The list
 
     @on(Input.Changed, "#filter")
+    def _filtered(self) -> None:
+        self._list_anew()
+        self.query_one("#pairs", OptionList).highlighted = 0
+
     def _list_anew(self) -> None:
         from eaglechat.hub.offers import offers  # noqa: PLC0415 - after the first paint
 
@@ -193,11 +213,8 @@ class MenuScreen(EagleScreen[None]):
         highlighted = options.highlighted or 0
         wanted = self.query_one(Filter).words
         self._offers = {offer.key: offer for offer in offers(self.eagle.pairs, self._catalogue)}
-        rows = []
-        for key, offer in self._offers.items():
-            known = self._known(offer)
-            if all(word in offer_rows.searched(known) for word in wanted):
-                rows.append(Option(offer_rows.row(known), id=key))
+        matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)
+        rows = [Option(offer_rows.row(known), id=known.offer.key) for known in matching]
         rows += [Option(_door(*text), id=door) for door, text in DOORS.items()]
         options.clear_options()
         options.add_options(rows)

@@ -120,6 +120,8 @@ class PlanScreen(EagleModal[bool]):
             self.eagle.desk.start(plan)
         except HubError as error:
             yield self.Failed(str(error))
+        except OSError as error:
+            yield self.Failed(f"The pair cannot be put in your catalogue: {error}.")
         else:
             yield self.Started()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ Step = Repos | Models | Drafts
 
 
 class SearchScreen(EagleModal[Entry | None]):
-    """Dismisses with a pair to install, kept in the user's catalogue; or None."""
+    """Dismisses with a pair to install, or None."""
 
     CSS_PATH = "search.tcss"
 
@@ -115,14 +115,13 @@ class SearchScreen(EagleModal[Entry | None]):
         if words:
             self._ask(f"Searching the Hub for “{words}”…", lambda: self._find_repos(words))
 
-    def _ask(self, said: str, question: object) -> None:
+    def _ask(self, said: str, question: Callable[[], Step]) -> None:
         self._number += 1
         number = self._number
         self._say(said)
         in_background(self, lambda: self._answers(number, question))
 
-    def _answers(self, number: int, question: object) -> Iterator[Message]:
-        assert callable(question)
+    def _answers(self, number: int, question: Callable[[], Step]) -> Iterator[Message]:
         try:
             yield self.Answered(number, question())
         except (HubError, GGUFError, ValueError) as error:
@@ -140,12 +139,8 @@ class SearchScreen(EagleModal[Entry | None]):
         return Models(listing, models)
 
     def _find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> Drafts:
-        from eaglechat.hub.drafts import describe_target, find_drafts  # noqa: PLC0415
-
-        desk = self.eagle.desk
-        target = describe_target(desk.hub, repo, model)
-        entries = [entry for entry, _ in desk.catalogue()[0]]
-        return Drafts(target, model, find_drafts(desk.hub, target, entries))
+        target, candidates = self.eagle.desk.find_drafts(repo, model)
+        return Drafts(target, model, candidates)
 
     # What came of it
 
@@ -204,18 +199,10 @@ class SearchScreen(EagleModal[Entry | None]):
             self._take(step, step.candidates[index])
 
     def _take(self, step: Drafts, candidate: Candidate) -> None:
-        from eaglechat.hub import catalogue, drafts  # noqa: PLC0415 - in memory by now
-
         if not candidate.fits:
             self._say(f"{candidate.repo} does not fit: {candidate.problem}.", bad=True)
             return
-        entry = drafts.as_entry(step.target, step.model, candidate)
-        try:
-            catalogue.remember(entry)
-        except OSError as error:
-            self._say(f"The pair cannot be put in your catalogue ({error}).", bad=True)
-            return
-        self.dismiss(entry)
+        self.dismiss(self.eagle.desk.pair_up(step.target, step.model, candidate))
 
     def action_back(self) -> None:
         self._number += 1
