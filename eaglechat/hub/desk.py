@@ -49,6 +49,11 @@ class HubDesk:
                 self._hub = self._connect() if self._connect else Hub()
             return self._hub
 
+    @property
+    def endpoint(self) -> str:
+        """The Hub's address, where a licence is accepted."""
+        return self.hub.endpoint
+
     def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
         """The pairs of the catalogue with what is here of them, and what was left out of it."""
         from eaglechat.hub import catalogue, installed

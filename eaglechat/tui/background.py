@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from textual.message import Message
@@ -17,13 +18,21 @@ def in_background(screen: Screen[Any], messages: Callable[[], Iterable[Message]]
     """
 
     def run() -> None:
-        for message in messages():
-            try:
+        try:
+            for message in messages():
                 if not screen.is_running:
                     return
-                screen.post_message(message)
-            except RuntimeError:
-                # The app ended between the two lines above.
-                return
+                post(screen.post_message, message)
+        except Exception as bug:
+            # It ends the app, as in Textual's workers.
+            post(screen.app.call_later, _raise, bug)
+
+    def post(call: Callable[..., object], *values: object) -> None:
+        with suppress(RuntimeError):  # the app ended meanwhile
+            call(*values)
 
     threading.Thread(target=run, name="background", daemon=True).start()
+
+
+def _raise(bug: Exception) -> None:
+    raise bug

@@ -103,9 +103,16 @@ def _takes(known: Known) -> str:
     if known.offer.pair is not None:
         if status is None or status.target is None:
             return "reading the headers…"
-        draft = f"draft {brief(status.draft)}" if status.draft else "no draft"
-        return " · ".join([f"{brief(status.target)}  +  {draft}", *memory])
+        return " · ".join([_made_of(status.target, status.draft), *memory])
     return " · ".join([_download(known), *memory, *_gated(known)])
+
+
+def _made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
+    size = wording.size(target.size_bytes)
+    made_of = f"{target.architecture} {target.quantization} {size}"
+    if draft is None:
+        return f"{made_of}, no draft"
+    return f"{made_of} + draft {draft.quantization} {wording.size(draft.size_bytes)}"
 
 
 def _download(known: Known) -> str:
@@ -120,10 +127,6 @@ def _download(known: Known) -> str:
 
 def _gated(known: Known) -> list[str]:
     return ["gated"] if known.facts is not None and known.facts.gated else []
-
-
-def brief(header: GGUFHeader) -> str:
-    return f"{header.architecture} {header.quantization} {wording.size(header.size_bytes)}"
 
 
 def details(known: Known) -> Content:

@@ -48,6 +48,8 @@ AVAILABLE = Status(State.AVAILABLE, None, None, None, None)
 class ScriptedDesk(HubDesk):
     """`answers` are facts or errors by the pair's name; what is missing there is never known."""
 
+    endpoint = "https://hub.test"
+
     def __init__(self) -> None:
         self.pairs: list[tuple[Entry, Status]] = []
         self.answers: dict[str, Facts | HubError] = {}
@@ -108,7 +110,7 @@ def _answer(given: Facts | Plan | HubError) -> Facts | Plan:
 def on_its_way(pair: Entry) -> InstallSnapshot:
     """A download in mid-air, of fixed numbers."""
 
-    def file(job: int, name: str, megabytes: float, of: int, state: JobState) -> FileSnapshot:
+    def file(job: int, name: str, megabytes: float, of: float, state: JobState) -> FileSnapshot:
         speed = 12.5 * MB if state is JobState.RUNNING else None
         done = int(megabytes * MB)
         return FileSnapshot(
@@ -117,7 +119,7 @@ def on_its_way(pair: Entry) -> InstallSnapshot:
             state=state,
             phase=Phase.DOWNLOADING,
             bytes_done=done,
-            bytes_total=of * MB,
+            bytes_total=int(of * MB),
             speed=speed,
             eta=(of * MB - done) / speed if speed else None,
             note="",
@@ -127,7 +129,7 @@ def on_its_way(pair: Entry) -> InstallSnapshot:
 
     files = (
         file(0, "Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, JobState.RUNNING),
-        file(1, "config.json", 0.001, 0, JobState.DONE),
+        file(1, "config.json", 0.306, 0.306, JobState.DONE),
         file(2, "model.safetensors", 301.5, 437, JobState.RUNNING),
     )
     return InstallSnapshot(

@@ -135,7 +135,7 @@ class MenuScreen(EagleScreen[None]):
             self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
         if message.unfinished:
             names = ", ".join(message.unfinished)
-            self.notify(f"Not finished yet: {names}. Ctrl+G goes on.", timeout=10, markup=False)
+            self.notify(f"Unfinished: {names}. Ctrl+G goes on.", timeout=10, markup=False)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:

@@ -109,7 +109,7 @@ class PlanScreen(EagleModal[bool]):
     def _questions(self) -> Iterator[Message]:
         desk, n_ctx = self.eagle.desk, self.eagle.settings.engine.n_ctx
         try:
-            yield self.Planned(desk.plan(self._entry), desk.free_bytes(), desk.hub.endpoint)
+            yield self.Planned(desk.plan(self._entry), desk.free_bytes(), desk.endpoint)
             facts = desk.known_facts(self._entry, n_ctx) or desk.ask_facts(self._entry, n_ctx)
             yield self.Weighed(facts)
         except (HubError, ValueError) as error:
