@@ -140,7 +140,7 @@ def _exit(status: int) -> str:
 
 def _log(lines: Iterable[str]) -> str:
     text = "\n".join(f"  {_shortened(line)}" for line in lines)
-    return f"The last lines of its log:\n{text}" if text else "Its log is empty."
+    return f"The last lines of the engine's log:\n{text}" if text else "The engine's log is empty."
 
 
 def _shortened(line: str) -> str:
