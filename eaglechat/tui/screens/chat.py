@@ -113,7 +113,7 @@ class ChatScreen(EagleScreen[None]):
         if saved:
             self._prompt.replace_all(saved.unsent)
         if not messages:
-            self._transcript.add_notice(_greeting(self._info))
+            self._transcript.add_notice(_greeting(self._info, self._pair.note))
         self._show_numbers()
 
     def _new_log(self) -> ChatLog:
@@ -373,12 +373,12 @@ def _subject(info: protocol.PairInfo, name: str) -> str:
     return f"{name}  {info.target.quantization}{draft}"
 
 
-def _greeting(info: protocol.PairInfo) -> str:
+def _greeting(info: protocol.PairInfo, note: str) -> str:
     where = ", ".join(info.devices) or "the processor"
     loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
     if info.speculation_off:
         return f"{loaded} Speculation is off: {info.speculation_off}."
     return (
         f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
-        "once. The colours show which guesses it accepted; the reply is the target's either way."
-    )
+        f"once. The colours show which guesses it accepted. {note}"
+    ).rstrip()

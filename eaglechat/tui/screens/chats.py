@@ -102,5 +102,5 @@ def _row(chat: SavedChat) -> Content:
     count = wording.plural(len(chat.messages), "message")
     return Content.assemble(
         (chat.title or "(empty)", "bold"), "\n",
-        (f"{when}  {chat.header.pair}  {count}", "$text-muted"),
+        (f"{when}  {chat.header.pair}  {count}", "$foreground-muted"),
     )  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
-from textual.content import Content
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -42,6 +43,8 @@ _KEY_NAMES = {
 class HelpScreen(EagleModal[None]):
     """Keys and words; any of F1, Esc and Enter closes it."""
 
+    CSS_PATH = "help.tcss"
+
     BINDINGS = [
         Binding("escape,f1,enter", "dismiss", "Close", id="help.close", tooltip="Close the help"),
     ]
@@ -54,35 +57,27 @@ class HelpScreen(EagleModal[None]):
         with VerticalScroll(classes="dialog", id="help") as dialog:
             dialog.border_title = "Help"
             dialog.border_subtitle = "Esc closes"
-            yield Static(self._keys())
-            yield Static(_words())
+            yield Static("Keys", classes="heading")
+            yield from (_row(keys, meaning) for keys, meaning in self._keys())
+            yield Static("Words", classes="heading above")
+            yield from (_row(word, meaning) for word, meaning in _WORDS)
         yield TooSmall()
 
     def on_mount(self) -> None:
         self.query_one("#help").focus()
 
-    def _keys(self) -> Content:
-        lines = [Content.styled("Keys", "bold $primary")]
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        """Keys and what they do: of the focused widget, of the screen, of the app."""
         focused = self._about.focused
-        nodes = [*([focused] if focused is not None else []), self._about, self.app]
         seen: set[str] = set()
-        for node in nodes:
-            for binding in type(node).BINDINGS:
+        for node in (focused, self._about, self.app):
+            for binding in type(node).BINDINGS if node is not None else ():
                 if isinstance(binding, tuple) or not binding.tooltip or binding.action in seen:
                     continue
                 seen.add(binding.action)
-                keys = binding.key_display or ", ".join(map(key_name, binding.key.split(",")[:2]))
-                lines.append(
-                    Content.assemble(
-                        (f"  {keys:<16}", "bold"), (str(binding.tooltip), "$text-muted")
-                    )
-                )
-        lines.append(
-            Content.assemble(
-                ("  Ctrl+P          ", "bold"), ("Every command by name", "$text-muted")
-            )
-        )
-        return Content("\n").join(lines)
+                keys = [key_name(key) for key in binding.key.split(",")[:2]]
+                yield ", ".join(keys), str(binding.tooltip)
+        yield "Ctrl+P", "Every command by its name"
 
 
 def key_name(key: str) -> str:
@@ -95,10 +90,9 @@ def key_name(key: str) -> str:
     return "+".join([*parts, name])
 
 
-def _words() -> Content:
-    lines = [Content.styled("\nWords", "bold $primary")]
-    lines += [
-        Content.assemble((f"  {word:<16}", "bold"), (meaning, "$text-muted"))
-        for word, meaning in _WORDS
-    ]
-    return Content("\n").join(lines)
+def _row(term: str, meaning: str) -> Horizontal:
+    return Horizontal(
+        Static(term, classes="help-term", markup=False),
+        Static(meaning, classes="help-meaning", markup=False),
+        classes="help-row",
+    )

@@ -138,7 +138,7 @@ class MenuScreen(EagleScreen[None]):
     def _row(self, pair: Pair) -> Content:
         status = self._status(pair)
         second = "reading the headers…"
-        mark = ("○ ", "$text-muted")
+        mark = ("○ ", "$foreground-muted")
         if status is not None and status.problem:
             mark = ("✗ ", "$text-error")
             second = f"cannot run: {status.problem}"
@@ -148,8 +148,8 @@ class MenuScreen(EagleScreen[None]):
                 f"  +  draft {_brief(status.draft)}" if status.draft else "  ·  no draft"
             )
         return Content.assemble(
-            mark, (pair.name, "bold"), (f"  {pair.source}", "$text-muted"), "\n  ",
-            (second, "$text-muted"),
+            mark, (pair.name, "bold"), (f"  {pair.source}", "$foreground-muted"), "\n  ",
+            (second, "$foreground-muted"),
         )  # fmt: skip
 
     # The pane beside it
@@ -229,7 +229,7 @@ class MenuScreen(EagleScreen[None]):
 
 
 def _entry(name: str, explanation: str) -> Content:
-    return Content.assemble("  ", (name, "bold"), "\n  ", (explanation, "$text-muted"))
+    return Content.assemble("  ", (name, "bold"), "\n  ", (explanation, "$foreground-muted"))
 
 
 def _brief(header: GGUFHeader) -> str:
@@ -253,7 +253,7 @@ def _details(pair: Pair, status: PairStatus | None) -> Content:
             if header is not None:
                 parts += _header_lines(role, header)
     if pair.note:
-        parts += ["\n\n", (pair.note, "$text-muted")]
+        parts += ["\n\n", (pair.note, "$foreground-muted")]
     return Content.assemble(*parts)
 
 
@@ -270,5 +270,5 @@ def _header_lines(role: str, header: GGUFHeader) -> list[Content | str | tuple[s
         rows.append(("trained for", f"{header.n_ctx_train:,} tokens"))
     lines: list[Content | str | tuple[str, str]] = ["\n", (role, "bold"), f"  {header.name}"]
     for label, value in rows:
-        lines += ["\n", (f"  {label:<14}", "$text-muted"), value]
+        lines += ["\n", (f"  {label:<14}", "$foreground-muted"), value]
     return [*lines, "\n"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Select, Static
 
@@ -45,36 +44,27 @@ class SettingsScreen(EagleModal[None]):
                     if doc.table != table:
                         table = doc.table
                         yield Static(_HEADINGS.get(table, table), classes="heading", markup=False)
-                    yield SettingField(doc, getattr(getattr(self.eagle.settings, table), doc.key))
+                    value = getattr(getattr(self.eagle.settings, table), doc.key)
+                    yield SettingField(doc, value, self.eagle.change_setting)
             yield Static(
                 f"Saved in {self.eagle.config_file}", classes="muted", id="where", markup=False
             )
         yield TooSmall()
 
-    def on_setting_field_taken(self, message: SettingField.Taken) -> None:
-        self.eagle.change_setting(message.table, message.key, message.value)
-
     def action_leave(self) -> None:
         for field in self.query(SettingField):
             field.apply()
-        # The fields' messages come first.
-        self.call_after_refresh(self.dismiss, None)
+        self.dismiss(None)
 
 
 class SettingField(Vertical):
     """A setting: name, control, what it means, and why a value was not taken."""
 
-    @dataclass
-    class Taken(Message):
-        """A new value that fits."""
-
-        table: str
-        key: str
-        value: Any
-
-    def __init__(self, doc: SettingDoc, value: Any) -> None:
+    def __init__(self, doc: SettingDoc, value: Any, take: Callable[[str, str, Any], None]) -> None:
+        """`take` gets table, key and each new value that fits."""
         super().__init__()
         self._doc, self._value = doc, value
+        self._take_over = take
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="setting"):
@@ -136,7 +126,7 @@ class SettingField(Vertical):
         self._complain(problems[0].reason if problems else "")
         if not problems and value != self._value:
             self._value = value
-            self.post_message(self.Taken(doc.table, doc.key, value))
+            self._take_over(doc.table, doc.key, value)
 
     def _complain(self, reason: str) -> None:
         self.query_one(".setting-problem", Static).update(reason)

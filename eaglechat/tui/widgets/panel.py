@@ -54,13 +54,17 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Static("Speculation", classes="heading", id="panel-heading", markup=False)
             yield Static("", id="off-reason", markup=False)
             yield Reading(
-                "Acceptance rate",
+                "Acceptance, last 64 rounds",
                 id="acceptance",
                 tooltip="Drafted tokens the target accepted, of those it tested, "
                 "over the last 64 rounds. Tokens after a rejected one were never tested.",
             )
             yield Bar(id="acceptance-bar")
-            yield Static("", id="acceptance-detail", markup=False)
+            yield Reading(
+                "of this reply",
+                id="reply-acceptance",
+                tooltip="The same over all of the reply on show.",
+            )
             yield Reading(
                 "Mean accepted length",
                 id="length",
@@ -72,6 +76,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 id="speed",
                 tooltip="Over the latest 64 rounds while a reply is written; "
                 "over the whole reply when it is done. Prefill is not counted.",
+            )
+            yield Reading(
+                "Speed-up, measured",
+                id="speed-up",
+                tooltip="Tokens per second of the last reply over those of the same prompt "
+                "without speculation, as Ctrl+R measured them.",
             )
             yield Static("Acceptance by draft position", classes="label above")
             yield PositionChart(id="positions")
@@ -150,17 +160,14 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#off-reason").display = numbers.off is not None
         self._reading("acceptance", wording.percent(rolling.acceptance_rate))
         self.query_one("#acceptance-bar", Bar).show(rolling.acceptance_rate)
-        self._text(
-            "#acceptance-detail",
-            "last 64 rounds · this reply "
-            + (
-                f"{wording.percent(reply.acceptance_rate)} ({reply.accepted:,}/{reply.tested:,})"
-                if reply.tested
-                else "-"
-            ),
-        )
+        counts = f" ({reply.accepted:,} of {reply.tested:,})" if reply.tested else ""
+        self._reading("reply-acceptance", wording.percent(reply.acceptance_rate) + counts)
         self._reading("length", wording.two_decimals(rolling.mean_accepted_length))
         self._reading("speed", wording.one_decimal(numbers.tokens_per_second))
+        comparison = numbers.comparison
+        self.query_one("#speed-up").display = comparison is not None
+        if comparison is not None:
+            self._reading("speed-up", f"{comparison.speed_up:.2f}x")
         self.query_one("#positions", PositionChart).show(rolling)
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading(

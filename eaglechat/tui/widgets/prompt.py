@@ -31,7 +31,6 @@ class Prompt(TextArea):
             "newline",
             "New line",
             id="prompt.newline",
-            key_display="^j",
             tooltip="Start a new line; Shift+Enter does too where the terminal tells it apart",
             show=False,
         ),
