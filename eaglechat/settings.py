@@ -16,7 +16,10 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.engine.protocol import (
+    SEED_LIMIT,
+    ContextSize,
     DraftLength,
+    GpuLayers,
     LoadOptions,
     Probability,
     Sampling,
@@ -53,7 +56,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[
         int,
         Meta(
-            ge=-1, le=2**32 - 1, description="Seed of sampling; -1 draws a new one for each reply."
+            ge=-1, le=SEED_LIMIT, description="Seed of sampling; -1 draws a new one for each reply."
         ),
     ] = -1
     max_tokens: Annotated[
@@ -84,9 +87,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the models are loaded and run."""
 
     n_ctx: Annotated[
-        int,
+        ContextSize,
         Meta(
-            ge=0,
             description="Context size in tokens; 0 takes what the target was trained for, "
             "at most 8192.",
         ),
@@ -100,7 +102,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(ge=0, le=1024, description="Threads of llama.cpp; 0 takes the physical cores it may use."),
     ] = 0
     n_gpu_layers: Annotated[
-        int, Meta(ge=-1, description="Layers of the models on the GPU; -1 means all.")
+        GpuLayers, Meta(description="Layers of the models on the GPU; -1 means all.")
     ] = -1
     command: Annotated[
         tuple[str, ...],

@@ -13,6 +13,7 @@ import msgspec
 from eaglechat import paths, settings
 from eaglechat.cli.status import complain
 from eaglechat.engine.errors import EngineError
+from eaglechat.engine.protocol import N_CTX_LIMIT, SEED_LIMIT
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.settings import Settings
 
@@ -79,7 +80,7 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
         help="randomness; 0 always takes the likeliest token",
     )
     reply.add_argument(
-        "--seed", type=_number(int, 0, 2**32 - 1), metavar="S", help="seed of the sampling"
+        "--seed", type=_number(int, 0, SEED_LIMIT), metavar="S", help="seed of the sampling"
     )
     reply.add_argument(
         "--max-tokens", type=_number(int, 1, None), metavar="N", help="longest reply, in tokens"
@@ -87,14 +88,14 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
     reply.add_argument("--system", metavar="TEXT", help="the system prompt")
     load = parser.add_argument_group("the engine")
     load.add_argument(
-        "--ctx", type=_number(int, 0, None), metavar="N", help="context size in tokens"
+        "--ctx", type=_number(int, 0, N_CTX_LIMIT), metavar="N", help="context size in tokens"
     )
     load.add_argument(
         "--threads", type=_number(int, 1, 1024), metavar="N", help="llama.cpp threads"
     )
     load.add_argument(
         "--gpu-layers",
-        type=_number(int, -1, None),
+        type=_number(int, -1, 2**31 - 1),
         metavar="N",
         help="layers on the GPU, -1 for all",
     )

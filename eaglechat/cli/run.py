@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import secrets
 import signal
 import sys
 from collections.abc import Iterator
@@ -138,7 +137,7 @@ def _generate(
         loaded.prompter.prompt(_messages(settings, prompt)),
         sampling,
         Live(speculation, sampling.temperature),
-        seed=secrets.randbelow(2**32) if sampling.seed is None else sampling.seed,
+        seed=sampling.draw_seed(),
         max_tokens=settings.generation.max_tokens or None,
         cancelled=lambda: interrupt.happened,
     ):

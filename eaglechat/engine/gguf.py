@@ -12,7 +12,7 @@ import mmap
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,17 @@ class GGUFHeader:
     data_start: int
     size_bytes: int
     """Size of the model's files on disk, all shards of a split model together."""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    """First byte and end of each field in the file, its key included: to copy it verbatim."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """A value by its full key, or with `{arch}` standing for the architecture."""
         return self.fields.get(key.replace("{arch}", self.architecture), default)
+
+    def number(self, key: str) -> int:
+        """A whole number by its key; 0 where it is missing or something else."""
+        value = self.get(key)
+        return value if isinstance(value, int) else 0
 
     def array(self, key: str) -> tuple[Any, ...] | None:
         value = self.get(key)
@@ -121,17 +128,16 @@ class GGUFHeader:
 
     @property
     def n_embd(self) -> int:
-        return int(self.get("{arch}.embedding_length", 0))
+        return self.number("{arch}.embedding_length")
 
     @property
     def n_layers(self) -> int:
         """Layers of the model proper, without its multi-token prediction layers."""
-        blocks = int(self.get("{arch}.block_count", 0))
-        return blocks - int(self.get("{arch}.nextn_predict_layers", 0))
+        return self.number("{arch}.block_count") - self.number("{arch}.nextn_predict_layers")
 
     @property
     def n_ctx_train(self) -> int:
-        return int(self.get("{arch}.context_length", 0))
+        return self.number("{arch}.context_length")
 
     @property
     def n_vocab(self) -> int:
@@ -156,6 +162,17 @@ def read_header(path: Path) -> GGUFHeader:
 
     Raises GGUFError (GGUFTruncatedError where the file is cut short) and OSError.
     """
+    header = _read_file(path)
+    paths = shard_paths(path)
+    if len(paths) == 1:
+        return header
+    _check_shards(path, paths)
+    sizes = [_read_file(other).size_bytes for other in paths[1:]]
+    return replace(header, size_bytes=header.size_bytes + sum(sizes))
+
+
+def _read_file(path: Path) -> GGUFHeader:
+    """The header of one file that is whole."""
     size = path.stat().st_size
     if path.is_dir():
         raise GGUFError(f"{path} is a directory, not a GGUF file")
@@ -164,7 +181,7 @@ def read_header(path: Path) -> GGUFHeader:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         header = parse_header(data, path, size)
     _check_complete(header, size)
-    return _with_shards(header)
+    return header
 
 
 def parse_header(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
@@ -177,7 +194,7 @@ def parse_header(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
         raise GGUFError(f"{path} is not a GGUF file: it begins with {bytes(data[:4])!r}")
     try:
         return _parse(data, path, size)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise GGUFTruncatedError(
             f"{path} is cut short inside its header ({size:,} bytes)"
         ) from error
@@ -190,13 +207,18 @@ def _parse(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
         raise GGUFError(f"{path} is a GGUF of version {version}; this program reads 2 and 3")
     n_tensors, n_fields = cursor.scalar("Q"), cursor.scalar("Q")
     fields: dict[str, Any] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for _ in range(n_fields):
+        start = cursor.position
         key = cursor.string()
         fields[key] = cursor.value(cursor.scalar("I"))
+        spans[key] = (start, cursor.position)
     tensors = tuple(cursor.tensor() for _ in range(n_tensors))
-    alignment = int(fields.get("general.alignment", _DEFAULT_ALIGNMENT)) or _DEFAULT_ALIGNMENT
+    alignment = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment <= 0:
+        raise GGUFError(f"{path} has an alignment of {alignment!r}, which is no number of bytes")
     data_start = -(-cursor.position // alignment) * alignment
-    return GGUFHeader(path, version, fields, tensors, data_start, size)
+    return GGUFHeader(path, version, fields, tensors, data_start, size, spans)
 
 
 class _Cursor:
@@ -229,15 +251,14 @@ class _Cursor:
 
     def array(self) -> Array:
         kind, length = self.scalar("I"), self.scalar("Q")
+        if kind != _STRING and kind not in _SCALARS:
+            raise GGUFError(f"the header holds an array of unknown type {kind}")
         if length <= _KEEP_ARRAY_UP_TO:
             return Array(length, tuple(self.value(kind) for _ in range(length)))
         if kind == _STRING:
             self._skip_strings(length)
-        elif kind in _SCALARS:
-            self._skip(length * struct.calcsize("<" + _SCALARS[kind]))
         else:
-            for _ in range(length):
-                self.value(kind)
+            self._skip(length * struct.calcsize("<" + _SCALARS[kind]))
         return Array(length, None)
 
     def tensor(self) -> TensorInfo:
@@ -285,16 +306,13 @@ def shard_paths(path: Path) -> list[Path]:
     return [path.with_name(f"{stem}-{i:05d}-of-{total:05d}.gguf") for i in range(1, total + 1)]
 
 
-def _with_shards(header: GGUFHeader) -> GGUFHeader:
-    paths = shard_paths(header.path)
-    missing = [path.name for path in paths if not path.exists()]
+def _check_shards(path: Path, paths: list[Path]) -> None:
+    if path != paths[0]:
+        raise GGUFError(
+            f"{path} is not the first of a model in {len(paths)} files; give {paths[0].name}"
+        )
+    missing = [other.name for other in paths if not other.exists()]
     if missing:
         raise GGUFError(
-            f"{header.path} is part of a model in {len(paths)} files; missing: {', '.join(missing)}"
+            f"{path} is part of a model in {len(paths)} files; missing: {', '.join(missing)}"
         )
-    if len(paths) == 1:
-        return header
-    size = sum(path.stat().st_size for path in paths)
-    return GGUFHeader(
-        header.path, header.version, header.fields, header.tensors, header.data_start, size
-    )

@@ -13,6 +13,7 @@ from eaglechat.engine.gguf import GGUFError, GGUFHeader, read_header
 
 DRAFT_ARCHITECTURE = "eagle3"
 EXTRACT_LAYERS = 3
+DRAFT_LAYERS = 1
 
 TARGET_ARCHITECTURES = frozenset(
     {
@@ -31,6 +32,9 @@ _EXPORTS_FINAL_STATE = frozenset(
     }
 )  # fmt: skip
 """Those whose graph also sets `t_h_nextn`: a draft may read the state after their last layer."""
+
+_SHAREABLE = ("token_embd.weight", "output.weight")
+"""What a draft takes from its target where it does not bring it."""
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
 
@@ -94,6 +98,12 @@ def _check_draft(draft: GGUFHeader) -> None:
             f"EAGLE-3 needs {EXTRACT_LAYERS}"
         )
 
+    if draft.n_layers != DRAFT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
+            f"{DRAFT_LAYERS}"
+        )
+
 
 def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
     if target.architecture not in TARGET_ARCHITECTURES:
@@ -102,7 +112,7 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"graph does not export layer inputs, so the draft {draft.path.name} cannot read it; "
             "load the target without a draft"
         )
-    wanted = int(draft.get("eagle3.target_hidden_size", 0))
+    wanted = draft.number("eagle3.target_hidden_size")
     if wanted != target.n_embd:
         raise PreflightError(
             f"the draft was made for a target with hidden size {wanted}, "
@@ -113,10 +123,23 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"the draft was made for a vocabulary of {draft.n_vocab} tokens, "
             f"{target.path.name} has {target.n_vocab}"
         )
-    deepest = max(draft.array("eagle3.target_layers") or (0,))
-    reads_final = deepest == target.n_layers and target.architecture in _EXPORTS_FINAL_STATE
-    if deepest >= target.n_layers and not reads_final:
+    own = {tensor.name for tensor in draft.tensors}
+    if draft.n_embd != target.n_embd and not own.issuperset(_SHAREABLE):
         raise PreflightError(
-            f"the draft reads the input of layer {deepest} of its target, "
-            f"{target.path.name} ({target.architecture}) offers 0 to {target.n_layers - 1}"
+            f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
+            f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
         )
+    last = deepest_readable_layer(target)
+    outside = [
+        layer for layer in draft.array("eagle3.target_layers") or () if not 0 <= layer <= last
+    ]
+    if outside:
+        raise PreflightError(
+            f"the draft reads the input of layer {outside[0]} of its target, "
+            f"{target.path.name} ({target.architecture}) offers 0 to {last}"
+        )
+
+
+def deepest_readable_layer(target: GGUFHeader) -> int:
+    """The last layer whose input a draft can read; the layer count stands for the final state."""
+    return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)

@@ -6,6 +6,7 @@ another machine: only the model paths must mean something there. docs/protocol.m
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated
 
 import msgspec
@@ -16,8 +17,15 @@ from eaglechat.engine.stats import SpeculationStats
 
 PROTOCOL_VERSION = 1
 
+N_CTX_LIMIT = 2**24
+"""Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
+SEED_LIMIT = 2**32 - 2
+"""The seed after this one means “random” to llama.cpp."""
+
 DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
+ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 
 
@@ -36,7 +44,11 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     top_p: Probability = 0.95
     min_p: Probability = 0.05
     repeat_penalty: Annotated[float, Meta(gt=0.0, le=4.0)] = 1.0
-    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
+
+    def draw_seed(self) -> int:
+        """The seed asked for, or a fresh one."""
+        return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +64,11 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the models are loaded. None leaves the choice to the engine."""
 
-    n_ctx: Annotated[int, Meta(ge=0)] = 0
+    n_ctx: ContextSize = 0
     """Context size in tokens; 0 takes the target's training context, at most 8192."""
     n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
     n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
-    n_gpu_layers: int = -1
+    n_gpu_layers: GpuLayers = -1
     """Layers on the GPU; -1 is all of them."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from eaglechat.engine.native import REPEAT_LAST_N, Context, Sampler
-from eaglechat.engine.protocol import Sampling
+from eaglechat.engine.protocol import SEED_LIMIT, Sampling
 from eaglechat.engine.records import (
     DraftToken,
     FinishReason,
@@ -63,7 +63,7 @@ class ReplyState:
             return
         self._sampling = msgspec.structs.replace(self._sampling, temperature=temperature)
         self._sampler.close()
-        self._sampler = self._make_sampler((self._seed + self._n_tokens) % 2**32)
+        self._sampler = self._make_sampler((self._seed + self._n_tokens) % (SEED_LIMIT + 1))
 
     def verify(
         self, drafted: Sequence[DraftToken], context_left: int

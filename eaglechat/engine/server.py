@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import queue
-import secrets
 import signal
 import sys
 import threading
@@ -186,7 +185,7 @@ class Server:
             prompt,
             request.sampling,
             live,
-            seed=draw_seed(request.sampling.seed),
+            seed=request.sampling.draw_seed(),
             max_tokens=request.max_tokens,
             stop=request.stop,
             cancelled=cancelled.is_set,
@@ -211,8 +210,3 @@ class Server:
             except (BrokenPipeError, ValueError):
                 # The client is gone; its end of the input closes too and ends the service.
                 self._cancel()
-
-
-def draw_seed(seed: int | None) -> int:
-    """The seed asked for, or a fresh one."""
-    return secrets.randbelow(2**32) if seed is None else seed

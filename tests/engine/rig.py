@@ -1,0 +1,164 @@
+"""A target, its draft and the loop over them, made from the engine's own classes for one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from eaglechat.engine.chat import Prompter
+from eaglechat.engine.live import Live
+from eaglechat.engine.loop import Generator, ReplyEvent
+from eaglechat.engine.native import Batch, Context, Model
+from eaglechat.engine.protocol import Message, Sampling, Speculation
+from eaglechat.engine.records import Prefill, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+
+GREEDY = Sampling(temperature=0.0)
+N_THREADS = 1
+"""llama.cpp's threads spin: on a busy machine one is the fastest, and always the same."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A finished reply, sorted by kind of event."""
+
+    events: tuple[ReplyEvent, ...]
+
+    def _of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def rounds(self) -> list[Round]:
+        return self._of(Round)
+
+    @property
+    def prefills(self) -> list[Prefill]:
+        return self._of(Prefill)
+
+    @property
+    def offs(self) -> list[SpeculationOff]:
+        return self._of(SpeculationOff)
+
+    @property
+    def end(self) -> ReplyEnd:
+        assert isinstance(self.events[-1], ReplyEnd)
+        return self.events[-1]
+
+    @property
+    def tokens(self) -> list[int]:
+        return [token.id for round_ in self.rounds for token in round_.tokens]
+
+    @property
+    def text(self) -> str:
+        return "".join(round_.text for round_ in self.rounds) + self.end.tail
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Contexts, session and loop; closed by `open_rig`."""
+
+    target: Context
+    draft: Context
+    session: Eagle3Session
+    generator: Generator
+    prompter: Prompter
+
+    def prompt(self, *turns: str, system: str | None = None) -> tuple[int, ...]:
+        """The prompt of a conversation whose turns are the user's and the assistant's by turns."""
+        messages = [Message(role="system", content=system)] if system is not None else []
+        messages += [
+            Message(role="assistant" if index % 2 else "user", content=text)
+            for index, text in enumerate(turns)
+        ]
+        return self.prompter.prompt(messages)
+
+    def stream(
+        self,
+        prompt: Sequence[int],
+        *,
+        n_draft_max: int = 3,
+        sampling: Sampling = GREEDY,
+        live: Live | None = None,
+        seed: int = 1,
+        max_tokens: int | None = 32,
+        stop: Sequence[str] = (),
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[ReplyEvent]:
+        live = live or Live(Speculation(n_draft_max=n_draft_max), sampling.temperature)
+        return self.generator.reply(
+            prompt,
+            sampling,
+            live,
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=stop,
+            cancelled=cancelled,
+        )
+
+    def reply(self, prompt: Sequence[int], **options: Any) -> Reply:
+        return Reply(tuple(self.stream(prompt, **options)))
+
+
+def plainly(temperature: float = 0.0) -> Live:
+    """Speculation off, as if there were no draft."""
+    return Live(Speculation(enabled=False), temperature)
+
+
+@contextmanager
+def open_rig(
+    target_model: Model, draft_model: Model, *, n_ctx: int = 1024, n_batch: int = 256
+) -> Iterator[Rig]:
+    with ExitStack() as stack:
+        target, draft = stack.enter_context(
+            open_contexts(target_model, draft_model, n_ctx=n_ctx, n_batch=n_batch)
+        )
+        config = Eagle3SessionConfig(n_seq=1, n_draft_max=16)
+        session = stack.enter_context(Eagle3Session(target, draft, config))
+        generator = Generator(target, session)
+        stack.callback(generator.close)
+        yield Rig(target, draft, session, generator, Prompter(target_model))
+
+
+@contextmanager
+def open_contexts(
+    target_model: Model,
+    draft_model: Model,
+    *,
+    n_ctx: int = 1024,
+    n_batch: int = 256,
+    n_seq: int = 1,
+    n_batch_draft: int | None = None,
+) -> Iterator[tuple[Context, Context]]:
+    with (
+        Context(
+            target_model, n_ctx=n_ctx, n_batch=n_batch, n_threads=N_THREADS, n_seq=n_seq
+        ) as target,
+        Context(
+            draft_model,
+            n_ctx=n_ctx,
+            n_batch=n_batch_draft or n_batch,
+            n_ubatch=128,
+            n_threads=N_THREADS,
+            n_seq=n_seq,
+            other=target,
+        ) as draft,
+    ):
+        yield target, draft
+
+
+def decode(
+    context: Context,
+    batch: Batch,
+    tokens: Sequence[int],
+    position: int,
+    *,
+    seq_id: int = 0,
+    output: bool = True,
+) -> None:
+    """One decode of `tokens` from `position` on, through a batch of the test's."""
+    batch.clear()
+    for offset, token in enumerate(tokens):
+        batch.add_token(token, position + offset, seq_id, output=output)
+    assert context.decode(batch) == 0

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from eaglechat import settings
+from eaglechat.cli import options
+from eaglechat.settings import Settings
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    path = tmp_path / "config" / "config.toml"
+    path.parent.mkdir()
+    return path
+
+
+def test_without_a_file_everything_is_default(config: Path) -> None:
+    assert settings.load(config) == (Settings(), [])
+
+
+def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
+    config.write_text(
+        '[generation]\ntemperature = "hot"\ntop_k = 7\nseed = 1\n'
+        "[speculation]\nn_draft_max = 99\np_min = 0.25\nn_drafts = 2\n"
+        "[interface]\ntoken_colours = 1\n"
+    )
+
+    loaded, problems = settings.load(config)
+
+    assert {problem.key for problem in problems} == {
+        "generation.temperature",
+        "speculation.n_draft_max",
+        "speculation.n_drafts",
+        "interface.token_colours",
+    }
+    assert all(str(config) in str(problem) and problem.key in str(problem) for problem in problems)
+    by_key = {problem.key: str(problem) for problem in problems}
+    assert "'hot'" in by_key["generation.temperature"]
+    assert "99" in by_key["speculation.n_draft_max"]
+    assert "16" in by_key["speculation.n_draft_max"]
+    assert (loaded.generation.temperature, loaded.speculation.n_draft_max) == (0.7, 3)
+    assert (loaded.generation.top_k, loaded.generation.seed) == (7, 1)
+    assert loaded.speculation.p_min == 0.25
+    assert loaded.interface.token_colours is True
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("generation = 3", "generation"),
+        ("[generations]\ntop_k = 1", "generations"),
+        ("[generation]\ntop_k = true", "generation.top_k"),
+        ("[generation]\ntop_k = 1.5", "generation.top_k"),
+        ("[generation]\ntemperature = nan", "generation.temperature"),
+        ("[generation]\ntemperature = inf", "generation.temperature"),
+        ("[engine]\nn_batch = 16", "engine.n_batch"),
+        ("[engine]\nn_ctx = 99999999999", "engine.n_ctx"),
+        ("[engine]\nn_gpu_layers = 99999999999", "engine.n_gpu_layers"),
+        ("[engine]\ncommand = 'ssh'", "engine.command"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_or_size_is_refused(config: Path, value: str, key: str) -> None:
+    config.write_text(value)
+
+    loaded, problems = settings.load(config)
+
+    assert [problem.key for problem in problems] == [key]
+    assert loaded == Settings()
+
+
+@pytest.mark.parametrize("content", [b"[generation", b"\xff\xfe", b'a = "\n'])
+def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
+    config.write_bytes(content)
+
+    loaded, (problem,) = settings.load(config)
+
+    assert loaded == Settings()
+    assert str(problem).startswith(f"{config}: cannot be read")
+
+
+def test_every_setting_is_described_with_a_default_in_its_range() -> None:
+    documented = {doc.name: doc for doc in settings.describe()}
+
+    present = {
+        f"{table}.{key}"
+        for table, values in settings.msgspec.to_builtins(Settings()).items()
+        for key in values
+    }
+    assert documented.keys() == present
+    for doc in documented.values():
+        assert doc.description.endswith("."), doc.name
+        if doc.minimum is not None:
+            assert doc.default >= doc.minimum, doc.name
+        if doc.maximum is not None:
+            assert doc.default <= doc.maximum, doc.name
+    draft_length = documented["speculation.n_draft_max"]
+    assert (draft_length.type, draft_length.minimum, draft_length.maximum) == ("int", 0, 16)
+
+
+def test_flags_override_the_file_and_leave_the_rest(config: Path) -> None:
+    config.write_text(
+        "[generation]\ntemperature = 0.3\ntop_k = 7\n[speculation]\nn_draft_max = 8\np_min = 0.5\n"
+    )
+    parser = argparse.ArgumentParser()
+    options.add_setting_options(parser)
+    flags = "--temperature 0 --n-draft-max 0 --no-speculation --seed 5 --ctx 512 --threads 1"
+
+    merged, problems = options.load_settings(parser.parse_args(flags.split()))
+
+    assert problems == []
+    assert (merged.generation.temperature, merged.generation.top_k) == (0.0, 7)
+    assert merged.generation.seed == 5
+    assert (merged.speculation.n_draft_max, merged.speculation.p_min) == (0, 0.5)
+    assert not merged.speculation.enabled
+    assert (merged.engine.n_ctx, merged.engine.n_threads) == (512, 1)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--n-draft-max -1", "--n-draft-max 99", "--n-draft-max three", "--p-min 2",
+        "--temperature nan", "--seed -1", "--seed 4294967295", "--max-tokens 0", "--threads 0",
+        "--ctx 99999999999", "--gpu-layers -2",
+    ],
+)  # fmt: skip
+def test_a_flag_out_of_range_is_wrong_usage(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    options.add_setting_options(parser)
+
+    with pytest.raises(SystemExit) as exit_:
+        parser.parse_args(flags.split())
+
+    assert exit_.value.code == 2
+    flag, value = flags.split()
+    assert re.search(rf"{flag}.*{re.escape(value)}", capsys.readouterr().err)
+
+
+def test_the_engine_gets_what_the_settings_say() -> None:
+    defaults = Settings()
+
+    assert defaults.to_sampling().seed is None
+    assert defaults.to_load_options().n_threads is None
+    assert defaults.with_n_draft_max(5).to_speculation().n_draft_max == 5

@@ -1,0 +1,154 @@
+"""A tiny random target and an EAGLE-3 draft for it: real GGUFs that llama.cpp runs in microseconds.
+
+The target's next token depends on the tokens before it, but is far from even, and the draft is
+right often enough, and wrong often enough, that every path of a round is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from gguf import GGUFWriter
+
+N_EMBD, N_LAYERS, N_HEADS, N_FF, N_CTX = 32, 4, 4, 64, 4096
+END = "<end>"
+TOKENS = [*"abcdefghijklmnopqrstuvwxyz", "Ġ", "Ã", "©", "th", "<s>", END]
+"""Letters, a space, the two bytes of é, a merge, beginning and end; one token a character."""
+BOS, EOS = len(TOKENS) - 2, len(TOKENS) - 1
+DRAFT_VOCABULARY = [*range(20), 26, 27, 28, EOS]
+TARGET_LAYERS = (1, 2, 3)
+TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] + ' ' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'x' }}{% endif %}"
+)
+
+
+def write_target(path: Path, *, template: str = TEMPLATE, **changes: Any) -> Path:
+    """A target. `changes` replace values of the header, by key."""
+    random = np.random.default_rng(7)
+    writer = GGUFWriter(path, changes.pop("general.architecture", "llama"))
+    _write_shape(writer, changes)
+    _write_vocabulary(writer, template)
+    embeddings, output = _vocabulary_matrices()
+    _tensor(writer, "token_embd.weight", embeddings)
+    _tensor(writer, "output.weight", output)
+    _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+    for layer in range(N_LAYERS):
+        _write_block(writer, f"blk.{layer}", random, n_input=N_EMBD)
+    return _close(writer, path)
+
+
+def write_draft(
+    path: Path, *, layers: Sequence[int] = TARGET_LAYERS, shared: bool = True, **changes: Any
+) -> Path:
+    """The target's draft, with a vocabulary of its own; `shared` leaves the embeddings out."""
+    random = np.random.default_rng(11)
+    writer = GGUFWriter(path, changes.pop("general.architecture", "eagle3"))
+    if layers:
+        writer.add_array("eagle3.target_layers", [int(layer) for layer in layers])
+    writer.add_uint32("eagle3.target_hidden_size", changes.pop("target_hidden_size", N_EMBD))
+    _write_shape(writer, changes)
+    _write_vocabulary(writer, TEMPLATE)
+    embeddings, output = _vocabulary_matrices()
+    if not shared:
+        _tensor(writer, "token_embd.weight", embeddings)
+    _tensor(writer, "output.weight", output[DRAFT_VOCABULARY])
+    writer.add_tensor("d2t", np.array(DRAFT_VOCABULARY, dtype=np.int64))
+    # The mean of the three layers: near the target's own state, so that the draft is often right.
+    _tensor(writer, "fc.weight", np.concatenate([np.eye(N_EMBD) / 3] * 3, axis=1))
+    _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+    _tensor(writer, "blk.0.attn_norm_2.weight", np.ones(N_EMBD))
+    _write_block(writer, "blk.0", random, n_input=2 * N_EMBD, attention=_look_at_last_token())
+    return _close(writer, path)
+
+
+def _write_shape(writer: GGUFWriter, changes: dict[str, Any]) -> None:
+    values: dict[str, Any] = {
+        "block_count": 1 if writer.arch == "eagle3" else N_LAYERS,
+        "context_length": N_CTX,
+        "embedding_length": N_EMBD,
+        "feed_forward_length": N_FF,
+        "attention.head_count": N_HEADS,
+        "attention.head_count_kv": N_HEADS,
+        "attention.key_length": N_EMBD // N_HEADS,
+        "attention.value_length": N_EMBD // N_HEADS,
+        "rope.dimension_count": N_EMBD // N_HEADS,
+        "vocab_size": len(TOKENS),
+    }
+    for key, value in {**values, **changes}.items():
+        writer.add_uint32(f"{writer.arch}.{key}", value)
+    writer.add_float32(f"{writer.arch}.attention.layer_norm_rms_epsilon", 1e-5)
+    writer.add_name("Tiny")
+
+
+def _write_vocabulary(writer: GGUFWriter, template: str) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([3 if token.startswith("<") else 1 for token in TOKENS])
+    writer.add_token_merges(["t h"])
+    writer.add_bos_token_id(BOS)
+    writer.add_eos_token_id(EOS)
+    writer.add_add_bos_token(True)
+    writer.add_chat_template(template)
+
+
+def _vocabulary_matrices() -> tuple[np.ndarray, np.ndarray]:
+    """Embeddings and output head: token t points at the likeliest token after it."""
+    random = np.random.default_rng(3)
+    embeddings = random.standard_normal((len(TOKENS), N_EMBD))
+    following = random.permutation(EOS)
+    output = 0.25 * random.standard_normal((len(TOKENS), N_EMBD))
+    output[following] += 0.16 * embeddings[:EOS]
+    # Nothing ends by itself: the control tokens stay unlikely.
+    output[[BOS, EOS]] = 0.0
+    return embeddings, output
+
+
+def _look_at_last_token() -> dict[str, np.ndarray]:
+    """Attention of the draft that passes on the embedding of its newest token."""
+    token_half = np.concatenate([np.eye(N_EMBD), np.zeros((N_EMBD, N_EMBD))], axis=1)
+    return {
+        "attn_q": 3 * token_half,
+        "attn_k": 3 * token_half,
+        "attn_v": 2 * token_half,
+        "attn_output": np.eye(N_EMBD),
+    }
+
+
+def _write_block(
+    writer: GGUFWriter,
+    name: str,
+    random: np.random.Generator,
+    *,
+    n_input: int,
+    attention: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> None:
+    def weights(rows: int, columns: int) -> np.ndarray:
+        return random.standard_normal((rows, columns)) * (0.6 / np.sqrt(columns))
+
+    _tensor(writer, f"{name}.attn_norm.weight", np.ones(N_EMBD))
+    _tensor(writer, f"{name}.ffn_norm.weight", np.ones(N_EMBD))
+    for part in ("attn_q", "attn_k", "attn_v"):
+        _tensor(writer, f"{name}.{part}.weight", attention.get(part, weights(N_EMBD, n_input)))
+    output = attention.get("attn_output", weights(N_EMBD, N_EMBD))
+    _tensor(writer, f"{name}.attn_output.weight", output)
+    _tensor(writer, f"{name}.ffn_gate.weight", weights(N_FF, N_EMBD))
+    _tensor(writer, f"{name}.ffn_up.weight", weights(N_FF, N_EMBD))
+    _tensor(writer, f"{name}.ffn_down.weight", weights(N_EMBD, N_FF))
+
+
+def _tensor(writer: GGUFWriter, name: str, values: np.ndarray) -> None:
+    writer.add_tensor(name, values.astype(np.float32))
+
+
+def _close(writer: GGUFWriter, path: Path) -> Path:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
