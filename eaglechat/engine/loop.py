@@ -189,7 +189,8 @@ class Generator:
         session = self._session if self._extracting else None
         before = session.stats() if session is not None else None
         n_past = len(self._cached)
-        drafted = self._draft(session, live.speculation, reply, n_past)
+        speculation = live.speculation
+        drafted = self._draft(session, speculation, reply, n_past)
 
         verify_started = time.perf_counter()
         verified = [reply.id_last, *(token.id for token in drafted)]
@@ -213,7 +214,7 @@ class Generator:
         return reply.note(
             Round(
                 index=reply.rounds,
-                n_draft_max=live.speculation.n_draft_max if self._extracting else 0,
+                n_draft_max=speculation.n_draft_max if self._extracting else 0,
                 drafted=tuple(drafted),
                 n_tested=n_tested,
                 n_accepted=n_accepted,
