@@ -42,7 +42,7 @@ class EagleApp(App[None]):
     COMMANDS = {ScreenCommands}
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-middling"), (34, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
     ENABLE_COMMAND_PALETTE = True
 
     BINDINGS = [

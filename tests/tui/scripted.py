@@ -28,7 +28,7 @@ REPLY = (
     "because 9 and 16 make 25."
 )
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
-WRONG_GUESS = " guess"
+WRONG_GUESS = " umbrella"
 SEED = 1234
 TOKENS_PER_MESSAGE = 20
 
