@@ -24,6 +24,7 @@ from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu import MenuScreen
 from eaglechat.tui.screens.open_files import OpenFilesScreen
 from eaglechat.tui.screens.settings import SettingsScreen
+from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.tui.widgets.slider import Slider
 from eaglechat.tui.widgets.transcript import Transcript
@@ -32,6 +33,7 @@ DOCS = Path(__file__).parent
 
 KEY_TABLES: dict[str, type[Any]] = {
     "Everywhere": EagleApp,
+    "The menu, and past chats: the list with its filter": Filter,
     "Menu": MenuScreen,
     "Open GGUF files": OpenFilesScreen,
     "While a pair is loading": LoadingScreen,

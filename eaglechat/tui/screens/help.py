@@ -37,6 +37,8 @@ _KEY_NAMES = {
     "right": "→",
     "equals_sign": "=",
     "end": "End",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
 }
 
 
