@@ -51,19 +51,26 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     Raises PreflightError.
     """
     target_header = _read(target, "target")
-    if target_header.architecture == DRAFT_ARCHITECTURE:
-        raise PreflightError(_swapped(target, draft))
-    if target_header.architecture in _NOT_CHAT_MODELS:
+    draft_header = _read(draft, "draft") if draft is not None else None
+    check_headers(target_header, draft_header)
+    return target_header, draft_header
+
+
+def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
+    """The same judgement on headers alone, such as those of files still on the Hub.
+
+    Raises PreflightError.
+    """
+    if target.architecture == DRAFT_ARCHITECTURE:
+        raise PreflightError(_swapped(target.path, draft.path if draft else None))
+    if target.architecture in _NOT_CHAT_MODELS:
         raise PreflightError(
-            f"{target} is a {target_header.architecture} model, which cannot chat; "
+            f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
-    if draft is None:
-        return target_header, None
-    draft_header = _read(draft, "draft")
-    _check_draft(draft_header)
-    _check_match(target_header, draft_header)
-    return target_header, draft_header
+    if draft is not None:
+        _check_draft(draft)
+        _check_match(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

@@ -115,6 +115,7 @@ class PairLibrary:
             RecentPair(pair.name, str(pair.target), str(pair.draft) if pair.draft else None)
             for pair in self._recent
         ]
+        self.problem = None
         try:
             write_atomically(self._file, msgspec.json.format(msgspec.json.encode(recents)))
         except OSError as error:

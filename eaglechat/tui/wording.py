@@ -141,6 +141,7 @@ _WHAT_TO_DO = {
     "need less memory; both are in the settings (F9). The engine's log says more.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings (F9).",
+    "protocol": "Install the same version of eaglechat at both ends.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
     "session_init": "Choose the draft that was made for this target, or load without one (Ctrl+O).",
 }

@@ -6,16 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.command import CommandPalette
+from textual.filter import Monochrome, NoColor
 
+from eaglechat import paths
 from eaglechat.engine import protocol
 from eaglechat.history import saved_chats
-from eaglechat.settings import Settings
+from eaglechat.hub.pairs import pair_of_files
+from eaglechat.settings import InterfaceSettings, Settings, load
+from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.transcript import Transcript
+from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY, SEED
 
@@ -194,6 +200,7 @@ async def test_a_load_can_be_cancelled(drive: Drive) -> None:
         ("load", "Llama.cpp refused the model.", "A smaller context"),
         ("start", "Cannot start the engine with “nope”.", "engine.command"),
         ("died", "The engine stopped by itself", "eaglechat doctor"),
+        ("protocol", "The engine speaks version 99", "same version"),
     ],
 )
 async def test_a_load_that_fails_says_why_and_can_be_tried_again(
@@ -204,6 +211,9 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
             user.engine.load_error = ("load", "llama.cpp refused the model")
         elif trouble == "start":
             user.engine.start_error = "cannot start the engine with “nope”"
+        elif trouble == "protocol":
+            user.engine.protocol = 99
+            user.engine.hold_load = True
         else:
             user.engine.hold_load = True
         await user.sees("Q4_K_M")
@@ -346,3 +356,115 @@ async def test_files_of_your_own(drive: Drive, models: Path) -> None:
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.sees("recent")
+
+
+async def test_the_palette_turns_controls_and_changes_the_theme(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.type("n_draft_max 12")
+        await user.sees("From the next round on")
+        await user.press("down", "enter")
+        await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
+        await user.on(ChatScreen)
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.type("theme")
+        await user.sees("Choose a theme")
+        await user.press("down", "enter")
+        await user.sees("eagle-light")
+        await user.type("eagle-light")
+        await user.until(lambda: "textual-dark" not in user.text, "the search for the theme")
+        await user.press("down", "enter")
+        await user.until(lambda: user.app.theme == "eagle-light", "the theme")
+    assert 'theme = "eagle-light"' in (tmp_path / "config.toml").read_text()
+
+
+async def test_bad_configuration_and_themes_are_told_in_one_notice(
+    drive: Drive, tmp_path: Path
+) -> None:
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "mine.toml").write_text('name = "mine"\nprimary = "no colour"\n')
+    config = tmp_path / "config.toml"
+    config.write_text("[generation]\ntop_k = -3\n")
+    settings, problems = load(config)
+    dirs = [paths.builtin_themes_dir(), tmp_path / "themes"]
+    async with drive(settings=settings, problems=problems, theme_dirs=dirs) as user:
+        await user.sees("Not everything could be used")
+        assert len(user.app.screen.query("Toast")) == 1
+        await user.sees("mine.toml")
+        await user.sees("generation.top_k")
+
+
+async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.type("copy me")
+        await user.press("ctrl+c")
+        await user.sees("ctrl+q")
+        await user.press("shift+home", "ctrl+c")
+        await user.until(lambda: user.app.clipboard == "copy me", "the copy")
+        assert isinstance(user.app.screen, ChatScreen)
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
+    make_app: Callable[..., EagleApp],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ansi: bool,
+) -> None:
+    shipped = (paths.builtin_themes_dir() / "eagle-dark.toml").read_text()
+    own = shipped.replace('"eagle-dark"', '"mine"').replace(
+        "ansi = false", f"ansi = {ansi}".lower()
+    )
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "mine.toml").write_text(own)
+    monkeypatch.setenv("NO_COLOR", "1")
+    settings = Settings(interface=InterfaceSettings(theme="mine"))
+    app = make_app(settings=settings, theme_dirs=[tmp_path / "themes"])
+    assert app.theme == "mine"
+    kinds = {type(line_filter) for line_filter in app.get_line_filters()}
+    assert (NoColor in kinds, Monochrome in kinds) == (ansi, not ansi)
+
+
+async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Path) -> None:
+    other = write_target(models / "other.gguf")
+    async with drive(start=pair_of_files(other, None)) as user:
+        await user.on(ChatScreen)
+        await user.ask("on the other models")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        await user.type("built-in")
+        await user.sees("draft eagle3")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.press("ctrl+t")
+        await user.sees("on the other models")
+        await user.press("enter")
+        await user.until(
+            lambda: len(user.engine.requests(protocol.Load)) == 3, "a load of the other models"
+        )
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert load.target == str(other)
+        assert user.chat.conversation.messages[0].content == "on the other models"
+
+
+async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.ask("hello again")
+        transcript = user.chat.query_one(Transcript)
+        await user.until(lambda: transcript.scroll_y > 0, "more than a page")
+        bottom = transcript.scroll_y
+        await user.press("pageup")
+        await user.until(lambda: transcript.scroll_y < bottom, "scrolled up")
+        assert user.prompt.has_focus

@@ -85,7 +85,7 @@ def test_a_question_without_any_answer_is_taken_back(how: str) -> None:
     if how == "cancelled":
         run: Run | None = conversation.finish(end_of(0, 0.0, FinishReason.CANCELLED))
     else:
-        run = conversation.fail() if how == "failed" else conversation.engine_died()
+        run = conversation.fail() if how == "failed" else conversation.abandon()
     assert run is not None
     assert run.taken_back == "why?"
     assert conversation.messages == []
@@ -95,7 +95,7 @@ def test_a_question_without_any_answer_is_taken_back(how: str) -> None:
 def test_a_partial_answer_stays_when_the_engine_dies() -> None:
     conversation = asked()
     conversation.add_round(round_of(1, 2))
-    conversation.engine_died()
+    conversation.abandon()
     assert conversation.messages[-1] == Message(role="assistant", content=" t1 t2")
 
 

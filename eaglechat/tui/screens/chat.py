@@ -139,7 +139,7 @@ class ChatScreen(EagleScreen[None]):
         """Put on disk what is not there yet, with what stands in the prompt unless that stays."""
         if self._conversation.running is not None:
             self.eagle.send(protocol.Cancel())
-            if run := self._conversation.engine_died():
+            if run := self._conversation.abandon():
                 self._recorder.ended(run)
         self._recorder.left("" if keep_prompt else self._prompt.text)
 
@@ -273,7 +273,7 @@ class ChatScreen(EagleScreen[None]):
 
     def _died(self, event: Died) -> None:
         self._engine_gone = True
-        if run := self._conversation.engine_died():
+        if run := self._conversation.abandon():
             self._ended(run, "the engine stopped here")
         self._transcript.add_notice(wording.died_in_chat(event), "error")
         self._show_numbers()
@@ -344,6 +344,12 @@ class ChatScreen(EagleScreen[None]):
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
         self._show_numbers()
+
+    def action_page(self, direction: int) -> None:
+        if direction < 0:
+            self._transcript.scroll_page_up()
+        else:
+            self._transcript.scroll_page_down()
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self._transcript, name, not getattr(self._transcript, name))

@@ -86,7 +86,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Static("Acceptance by draft position", classes="label above")
             yield PositionChart(id="positions")
         with Vertical(id="rounds-and-controls", classes="group"):
-            yield Static("Rounds: accepted of drafted", classes="label above")
+            yield Static("Rounds (height: share accepted)", classes="label above")
             yield RoundStrip(id="strip")
             yield Reading(
                 "Draft / verify",
@@ -167,7 +167,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         comparison = numbers.comparison
         self.query_one("#speed-up").display = comparison is not None
         if comparison is not None:
-            self._reading("speed-up", f"{comparison.speed_up:.2f}x")
+            slower = comparison.speed_up < 1
+            self.query_one("#speed-up").set_class(slower, "-slower")
+            self._reading("speed-up", f"{comparison.speed_up:.2f}x{' (slower)' if slower else ''}")
         self.query_one("#positions", PositionChart).show(rolling)
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading(
