@@ -50,7 +50,8 @@ def write_draft(
     writer = GGUFWriter(path, changes.pop("general.architecture", "eagle3"))
     if layers:
         writer.add_array("eagle3.target_layers", [int(layer) for layer in layers])
-    writer.add_uint32("eagle3.target_hidden_size", changes.pop("target_hidden_size", N_EMBD))
+    hidden = changes.pop("target_hidden_size", N_EMBD)
+    writer.add_uint32("eagle3.target_hidden_size", hidden)
     _write_shape(writer, changes)
     _write_vocabulary(writer, TEMPLATE)
     embeddings, output = _vocabulary_matrices()
@@ -59,7 +60,7 @@ def write_draft(
     _tensor(writer, "output.weight", output[DRAFT_VOCABULARY])
     writer.add_tensor("d2t", np.array(DRAFT_VOCABULARY, dtype=np.int64))
     # The mean of the three layers: near the target's own state, so that the draft is often right.
-    _tensor(writer, "fc.weight", np.concatenate([np.eye(N_EMBD) / 3] * 3, axis=1))
+    _tensor(writer, "fc.weight", np.concatenate([np.eye(N_EMBD, hidden) / 3] * 3, axis=1))
     _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
     _tensor(writer, "blk.0.attn_norm_2.weight", np.ones(N_EMBD))
     _write_block(writer, "blk.0", random, n_input=2 * N_EMBD, attention=_look_at_last_token())
@@ -104,8 +105,8 @@ def _vocabulary_matrices() -> tuple[np.ndarray, np.ndarray]:
     following = random.permutation(EOS)
     output = 0.25 * random.standard_normal((len(TOKENS), N_EMBD))
     output[following] += 0.16 * embeddings[:EOS]
-    # Nothing ends by itself: the control tokens stay unlikely.
-    output[[BOS, EOS]] = 0.0
+    # Control tokens and halves of é stay unlikely: replies neither end nor break by themselves.
+    output[[BOS, EOS, TOKENS.index("Ã"), TOKENS.index("©")]] = 0.0
     return embeddings, output
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from eaglechat.engine.errors import DecodeError, ProcessError, PromptError
+from eaglechat.engine.errors import DecodeError, EngineError, ProcessError, PromptError
 from eaglechat.engine.live import Live
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.protocol import Sampling, Speculation
@@ -30,6 +30,7 @@ from eaglechat.engine.session import Eagle3Session
 ReplyEvent = Prefill | Round | SpeculationOff | ReplyEnd
 
 _SEQ = 0
+_DRAFT_FAILS = (ProcessError, DecodeError)
 
 
 class Generator:
@@ -75,15 +76,22 @@ class Generator:
         )
         self._switch_extraction(live.speculation.enabled)
         started = time.perf_counter()
-        yield from self._prefill(prompt[:-1], reply, cancelled)
+        for progress in self._prefill(prompt[:-1], reply, cancelled):
+            reply.prefill = progress
+            yield progress
         reply.prefill_ms = ms_since(started)
         reply.started = time.perf_counter()
         while reply.finish is None:
             if cancelled():
                 reply.finish = FinishReason.CANCELLED
                 break
-            yield from self._follow(live, reply, cancelled)
-            round_ = self._round(live, reply)
+            # Read once: a change from another thread waits for the next round.
+            speculation = live.speculation
+            reply.follow_temperature(live.temperature)
+            yield from self._follow(speculation, reply, cancelled)
+            if reply.finish is not None:
+                break
+            round_ = self._round(speculation, reply)
             if reply.trouble is not None:
                 yield SpeculationOff(reply.trouble)
                 reply.trouble = None
@@ -105,7 +113,6 @@ class Generator:
     ) -> Iterator[Prefill]:
         """Bring both KV caches to exactly `tokens`, chunk by chunk."""
         reused = self._rewind(self._reusable(tokens))
-        reply.reused = max(reply.reused, reused)
         yield Prefill(reused, len(tokens), reused)
         for first in range(reused, len(tokens), self._target.n_batch):
             if cancelled():
@@ -114,10 +121,12 @@ class Generator:
             chunk = tokens[first : first + self._target.n_batch]
             self._decode(chunk, first, reply, outputs=False)
             self._cached += chunk
-            reply.prefilled += len(chunk)
             yield Prefill(first + len(chunk), len(tokens), reused)
         if self._session is not None and self._extracting:
-            self._session.begin(_SEQ, tokens)
+            try:
+                self._session.begin(_SEQ, tokens)
+            except ProcessError as error:
+                self._abandon_draft(reply, error)
 
     def _reusable(self, tokens: Sequence[int]) -> int:
         """How many positions both caches can keep: the common prefix less one token.
@@ -149,12 +158,14 @@ class Generator:
 
     def _decode(
         self, tokens: Sequence[int], position: int, reply: ReplyState, *, outputs: bool
-    ) -> None:
-        """Run the target over `tokens` and hand its features to the draft."""
+    ) -> float:
+        """Run the target over `tokens` and hand its features to the draft; the target's ms."""
         self._batch.clear()
         for offset, token in enumerate(tokens):
             self._batch.add_token(token, position + offset, _SEQ, output=outputs)
+        started = time.perf_counter()
         status = self._target.decode(self._batch)
+        decode_ms = ms_since(started)
         if status == 1:
             raise DecodeError("the KV cache has no room for the batch; load a larger context")
         if status != 0:
@@ -162,8 +173,9 @@ class Generator:
         if self._session is not None and self._extracting:
             try:
                 self._session.process(self._batch)
-            except ProcessError as error:
+            except _DRAFT_FAILS as error:
                 self._abandon_draft(reply, error)
+        return decode_ms
 
     def _switch_extraction(self, enabled: bool) -> None:
         if self._session is not None and enabled != self._extracting:
@@ -171,11 +183,10 @@ class Generator:
             self._extracting = enabled
 
     def _follow(
-        self, live: Live, reply: ReplyState, cancelled: Callable[[], bool]
+        self, speculation: Speculation, reply: ReplyState, cancelled: Callable[[], bool]
     ) -> Iterator[Prefill]:
-        """Apply what the user changed since the last round."""
-        reply.follow_temperature(live.temperature)
-        wanted = live.speculation.enabled and not reply.draft_failed
+        """Switch speculation on or off, if the user did since the last round."""
+        wanted = speculation.enabled and not reply.draft_failed
         self._switch_extraction(wanted)
         if self._session is None or not wanted:
             return
@@ -183,19 +194,16 @@ class Generator:
             # Speculation came on in mid-reply: the draft must see what it missed.
             yield from self._prefill(list(self._cached), reply, cancelled)
 
-    def _round(self, live: Live, reply: ReplyState) -> Round:
+    def _round(self, speculation: Speculation, reply: ReplyState) -> Round:
         """One pass: draft, verify, sample until the target disagrees."""
         started = time.perf_counter()
         session = self._session if self._extracting else None
         before = session.stats() if session is not None else None
         n_past = len(self._cached)
-        speculation = live.speculation
         drafted = self._draft(session, speculation, reply, n_past)
 
-        verify_started = time.perf_counter()
         verified = [reply.id_last, *(token.id for token in drafted)]
-        self._decode(verified, n_past, reply, outputs=True)
-        verify_s = time.perf_counter() - verify_started
+        verify_ms = self._decode(verified, n_past, reply, outputs=True)
 
         sample_started = time.perf_counter()
         tokens, n_tested, n_accepted = reply.verify(drafted, context_left=self._room(n_past))
@@ -214,7 +222,7 @@ class Generator:
         return reply.note(
             Round(
                 index=reply.rounds,
-                n_draft_max=speculation.n_draft_max if self._extracting else 0,
+                n_draft_max=speculation.n_draft_max if session is not None else 0,
                 drafted=tuple(drafted),
                 n_tested=n_tested,
                 n_accepted=n_accepted,
@@ -222,7 +230,7 @@ class Generator:
                 n_past=len(self._cached),
                 timings=RoundTimings(
                     draft_ms=draft_ms,
-                    verify_ms=verify_s * 1000.0,
+                    verify_ms=verify_ms,
                     process_ms=process_ms,
                     sample_ms=sample_s * 1000.0,
                     total_ms=ms_since(started),
@@ -250,7 +258,7 @@ class Generator:
         session.n_min, session.p_min = speculation.n_min, speculation.p_min
         try:
             ids = session.draft(_SEQ, n_past, reply.id_last)
-        except ProcessError as error:
+        except _DRAFT_FAILS as error:
             self._abandon_draft(reply, error)
             return []
         probabilities = session.probabilities(_SEQ)
@@ -259,7 +267,7 @@ class Generator:
             for id, probability in zip(ids, probabilities, strict=True)
         ]
 
-    def _abandon_draft(self, reply: ReplyState, error: ProcessError) -> None:
+    def _abandon_draft(self, reply: ReplyState, error: EngineError) -> None:
         """Go on without the draft; the next reply builds its KV cache anew."""
         assert self._session is not None
         self._session.rewind(_SEQ, 0)

@@ -141,7 +141,7 @@ class Batch(_Owned):
         return len(self.positions)
 
     def clear(self) -> None:
-        C.batch_clear(self._pointer)
+        C.batch_clear(self.pointer)
         self.tokens.clear()
         self.positions.clear()
         self.seq_ids.clear()
@@ -150,14 +150,14 @@ class Batch(_Owned):
         self, token: int, position: int, seq_id: int, *, output: bool, state: Floats | None = None
     ) -> None:
         """A token; `state` [n_embd] comes with it where the model takes both (EAGLE-3)."""
-        row = C.batch_add_token(self._pointer, seq_id, token)
+        row = C.batch_add_token(self.pointer, seq_id, token)
         if state is not None and row >= 0:
-            C.batch_set_embd(self._pointer, row, bindings.embedding(state))
+            C.batch_set_embd(self.pointer, row, bindings.embedding(state))
         self._place(row, token, position, seq_id, output)
 
     def add_features(self, features: Floats, position: int, seq_id: int) -> None:
         """A row of features for an encoder, whose output is read."""
-        row = C.batch_add_embd(self._pointer, seq_id, bindings.embedding(features))
+        row = C.batch_add_embd(self.pointer, seq_id, bindings.embedding(features))
         self._place(row, -1, position, seq_id, True)
 
     def _place(self, row: int, token: int, position: int, seq_id: int, output: bool) -> None:
@@ -166,9 +166,9 @@ class Batch(_Owned):
             reason = cause.get(row, f"sequence {seq_id} is out of range")
             raise DecodeError(f"cannot add a row to a batch: {reason}")
         self._cell.set(position)
-        C.batch_set_pos(self._pointer, row, self._cell.address)
+        C.batch_set_pos(self.pointer, row, self._cell.address)
         if output:
-            C.batch_set_output(self._pointer, row, True)
+            C.batch_set_output(self.pointer, row, True)
         self.tokens.append(token)
         self.positions.append(position)
         self.seq_ids.append(seq_id)
@@ -219,16 +219,20 @@ class Context(_Owned):
         self.n_ubatch: int = api.llama_n_ubatch(self._pointer)
         self.n_seq: int = n_seq
 
+    def close(self) -> None:
+        super().close()
+        self._memory = None
+
     def decode(self, batch: Batch) -> int:
         """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache)."""
-        status = int(C.process(self._pointer, 1, batch.pointer))
+        status = int(C.process(self.pointer, 1, batch.pointer))
         # A GPU backend returns early; waiting here keeps the times of a round where they belong.
-        C.synchronize(self._pointer)
+        C.synchronize(self.pointer)
         return status
 
     def encode(self, batch: Batch) -> int:
         """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
-        return int(C.process(self._pointer, 0, batch.pointer))
+        return int(C.process(self.pointer, 0, batch.pointer))
 
     def forget(self, seq_id: int, start: int) -> bool:
         """Drop a sequence's positions from `start` on; False if the memory cannot."""
@@ -240,35 +244,35 @@ class Context(_Owned):
 
     def logits(self, row: int) -> Floats:
         """A view of the logits [n_vocab] of an output row; valid until the next decode."""
-        return _view(C.logits_ith(self._pointer, row), (self.model.n_vocab,))
+        return _view(C.logits_ith(self.pointer, row), (self.model.n_vocab,))
 
     def extract_layer_inputs(self, layers: Sequence[int], enabled: bool) -> None:
         """Export the inputs of these layers with each decode; n_layers means the final state."""
         for layer in layers:
             if layer == self.model.n_layers:
-                C.set_nextn(self._pointer, enabled, False)
+                C.set_nextn(self.pointer, enabled, False)
             else:
-                C.set_layer_inputs(self._pointer, layer, enabled)
+                C.set_layer_inputs(self.pointer, layer, enabled)
 
     def layer_inputs(self, layer: int, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of a layer's inputs, one row per batch token."""
         if layer == self.model.n_layers:
-            address = C.nextn(self._pointer)
+            address = C.nextn(self.pointer)
         else:
-            address = C.layer_inputs(self._pointer, layer)
+            address = C.layer_inputs(self.pointer, layer)
         return _view(address, (n_rows, self.model.n_embd))
 
     def export_states(self) -> None:
         """Export the pre-norm state of output rows with each decode (a draft's own states)."""
-        C.set_nextn(self._pointer, True, True)
+        C.set_nextn(self.pointer, True, True)
 
     def states(self, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of the states of the last encode or decode's output rows."""
-        return _view(C.nextn(self._pointer), (n_rows, self.model.n_embd))
+        return _view(C.nextn(self.pointer), (n_rows, self.model.n_embd))
 
     def state(self, row: int) -> Floats:
         """A view [n_embd] of the state of an output row of the last decode."""
-        return _view(C.nextn_ith(self._pointer, row), (self.model.n_embd,))
+        return _view(C.nextn_ith(self.pointer, row), (self.model.n_embd,))
 
 
 def _view(address: int | None, shape: tuple[int, ...]) -> Floats:

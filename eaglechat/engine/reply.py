@@ -13,6 +13,7 @@ from eaglechat.engine.records import (
     DraftToken,
     FinishReason,
     Origin,
+    Prefill,
     ReplyEnd,
     ReplyTimings,
     Round,
@@ -38,7 +39,8 @@ class ReplyState:
         self.finish: FinishReason | None = None
         self.started = time.perf_counter()
         self.prefill_ms = 0.0
-        self.prefilled = self.reused = self.rounds = 0
+        self.prefill = Prefill(0, 0, 0)
+        self.rounds = 0
         self.draft_failed = False
         self.trouble: str | None = None
         self._target = target
@@ -102,8 +104,8 @@ class ReplyState:
             tail=self._text.flush(),
             timings=ReplyTimings(
                 prefill_ms=self.prefill_ms,
-                prefill_tokens=self.prefilled,
-                reused_tokens=self.reused,
+                prefill_tokens=self.prefill.done - self.prefill.reused,
+                reused_tokens=self.prefill.reused,
                 generation_ms=ms_since(self.started),
                 draft_ms=self._draft_ms,
                 verify_ms=self._verify_ms,

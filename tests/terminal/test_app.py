@@ -23,7 +23,7 @@ pytestmark = [
     ),
 ]
 
-LONG_PROMPT = "Write a long story about a lighthouse keeper and the sea."
+LONG_PROMPT = "Write the numbers from 1 to 500, one on each line."
 LOADING_TIMEOUT = 180.0
 
 
@@ -47,14 +47,14 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
 
     wide.type(LONG_PROMPT)
     wide.keys("Enter")
-    wide.wait_for(r"last 64 rounds · this reply \d+% \(\d+/\d+\)")
+    wide.wait_for(r"of this reply\s+\d+% \(\d+ of \d+\)")
     assert re.search(r"n_draft_max\s+\S+\s+3\b", wide.screen())
     wide.wait_for(lambda screen: positions(screen) == [1, 2, 3])
 
     for _ in range(2):
         wide.keys("F8")
     wide.wait_for(r"n_draft_max\s+\S+\s+5\b")
-    wide.wait_for(lambda screen: positions(screen) == [1, 2, 3, 4, 5])
+    wide.wait_for(lambda screen: max(positions(screen), default=0) > 3)
 
     wide.keys("Escape")
     wide.wait_for("stopped")
@@ -75,10 +75,10 @@ def test_a_comparison_shows_both_speeds_and_nothing_before_it(tmp_path: Path) ->
         terminal.type("Plan a 1 day trip to DC")
         terminal.keys("Enter")
         screen = terminal.wait_for("token limit reached")
-        assert "faster" not in screen
+        assert not re.search(r"\dx|with speculation", screen)
         terminal.keys("C-r")
-        screen = terminal.wait_for(r"(faster|slower|same speed)")
-        assert len(re.findall(r"\d+(?:\.\d+)? tok", screen)) >= 2
+        screen = terminal.wait_for(r"tok/s\s+with speculation, [\d.]+ tok/s without")
+        assert re.search(r"\d\.\d\dx\s+faster|No faster and no slower", screen)
 
 
 def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None:
