@@ -26,7 +26,7 @@ class ChatHeader(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     draft: str | None = None
 
 
-class MessageLine(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
+class MessageLine(msgspec.Struct, frozen=True, kw_only=True, tag="message", omit_defaults=True):
     """A whole message. The last three describe a reply."""
 
     role: str

@@ -21,7 +21,7 @@ def config_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Holds what the user made: the chats."""
+    """Holds what the user made: the chats, the converted drafts."""
     return _directory("data", platformdirs.user_data_path(_APP, appauthor=False))
 
 
@@ -45,6 +45,16 @@ def user_themes_dir() -> Path:
 
 def chats_dir() -> Path:
     return data_dir() / "chats"
+
+
+def user_catalogue() -> Path:
+    """The user's own pairs, added to those that are shipped."""
+    return config_dir() / "catalogue.toml"
+
+
+def drafts_dir() -> Path:
+    """Drafts converted from checkpoints, named eagle3-<pair>-<QUANTISATION>.gguf."""
+    return data_dir() / "drafts"
 
 
 def engine_log() -> Path:

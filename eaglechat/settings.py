@@ -113,6 +113,18 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
 
 
+class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where models are looked for."""
+
+    folders: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Folders with GGUF files, searched besides the Hugging Face cache, "
+            "LM Studio's and llama.cpp's folders."
+        ),
+    ] = ()
+
+
 class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the app looks."""
 
@@ -132,6 +144,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     generation: GenerationSettings = GenerationSettings()
     speculation: SpeculationSettings = SpeculationSettings()
     engine: EngineSettings = EngineSettings()
+    library: LibrarySettings = LibrarySettings()
     interface: InterfaceSettings = InterfaceSettings()
 
     def with_n_draft_max(self, n_draft_max: int) -> Settings:

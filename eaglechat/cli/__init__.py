@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
-from eaglechat.cli import doctor, engine, run, start
+from eaglechat.cli import convert, doctor, engine, models, pull, remove, run, start
 
 
 class Command(Protocol):
@@ -20,7 +20,15 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace, /) -> int: ...
 
 
-_COMMANDS: dict[str, Command] = {"run": run, "engine": engine, "doctor": doctor}
+_COMMANDS: dict[str, Command] = {
+    "run": run,
+    "pull": pull,
+    "models": models,
+    "remove": remove,
+    "convert": convert,
+    "doctor": doctor,
+    "engine": engine,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -219,6 +219,20 @@ def load_model(
     return pointer
 
 
+def quantise(
+    source: str, out: str, file_type: int, max_buffer_bytes: int, *, dry_run: bool
+) -> bool:
+    """Quantise a GGUF to a file type (general.file_type); True if llama.cpp wrote it whole.
+
+    A dry run writes nothing, and logs the size the result would have.
+    """
+    params = api.llama_model_quantize_default_params()
+    params.ftype = file_type
+    params.max_buf_size = max_buffer_bytes
+    params.dry_run = dry_run
+    return bool(api.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0)
+
+
 def metadata(model: int, key: str) -> str | None:
     """A scalar of a model's metadata, as text."""
 

@@ -102,6 +102,8 @@ class GGUFHeader:
     data_start: int
     size_bytes: int
     """Size of the model's files on disk, all shards of a split model together."""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    """First byte and end of each field in the file, its key included: to copy it verbatim."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """A value by its full key, or with `{arch}` standing for the architecture."""
@@ -205,15 +207,18 @@ def _parse(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
         raise GGUFError(f"{path} is a GGUF of version {version}; this program reads 2 and 3")
     n_tensors, n_fields = cursor.scalar("Q"), cursor.scalar("Q")
     fields: dict[str, Any] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for _ in range(n_fields):
+        start = cursor.position
         key = cursor.string()
         fields[key] = cursor.value(cursor.scalar("I"))
+        spans[key] = (start, cursor.position)
     tensors = tuple(cursor.tensor() for _ in range(n_tensors))
     alignment = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment <= 0:
         raise GGUFError(f"{path} has an alignment of {alignment!r}, which is no number of bytes")
     data_start = -(-cursor.position // alignment) * alignment
-    return GGUFHeader(path, version, fields, tensors, data_start, size)
+    return GGUFHeader(path, version, fields, tensors, data_start, size, spans)
 
 
 class _Cursor:

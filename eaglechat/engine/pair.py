@@ -15,10 +15,9 @@ from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.loop import Generator
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import LoadOptions, ModelInfo, PairInfo
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
 
-N_CTX_DEFAULT_LIMIT = 8192
 _DRAFT_UBATCH = 128
 """Bounds the draft's logits buffer, which grows with its vocabulary times this."""
 

@@ -51,19 +51,26 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     Raises PreflightError.
     """
     target_header = _read(target, "target")
-    if target_header.architecture == DRAFT_ARCHITECTURE:
-        raise PreflightError(_swapped(target, draft))
-    if target_header.architecture in _NOT_CHAT_MODELS:
+    draft_header = _read(draft, "draft") if draft is not None else None
+    check_headers(target_header, draft_header)
+    return target_header, draft_header
+
+
+def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
+    """The same judgement on headers alone, such as those of files still on the Hub.
+
+    Raises PreflightError.
+    """
+    if target.architecture == DRAFT_ARCHITECTURE:
+        raise PreflightError(_swapped(target.path, draft.path if draft else None))
+    if target.architecture in _NOT_CHAT_MODELS:
         raise PreflightError(
-            f"{target} is a {target_header.architecture} model, which cannot chat; "
+            f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
-    if draft is None:
-        return target_header, None
-    draft_header = _read(draft, "draft")
-    _check_draft(draft_header)
-    _check_match(target_header, draft_header)
-    return target_header, draft_header
+    if draft is not None:
+        _check_draft(draft)
+        _check_match(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:
@@ -129,12 +136,17 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
             f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
         )
-    layers = draft.array("eagle3.target_layers") or (0,)
-    reads_final = target.architecture in _EXPORTS_FINAL_STATE
-    last = target.n_layers if reads_final else target.n_layers - 1
-    outside = [layer for layer in layers if not 0 <= layer <= last]
+    last = deepest_readable_layer(target)
+    outside = [
+        layer for layer in draft.array("eagle3.target_layers") or () if not 0 <= layer <= last
+    ]
     if outside:
         raise PreflightError(
             f"the draft reads the input of layer {outside[0]} of its target, "
             f"{target.path.name} ({target.architecture}) offers 0 to {last}"
         )
+
+
+def deepest_readable_layer(target: GGUFHeader) -> int:
+    """The last layer whose input a draft can read; the layer count stands for the final state."""
+    return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 N_DRAFT_MAX_LIMIT = 16
 """The longest draft a round may ask for; contexts are sized for it once."""
 
+N_CTX_DEFAULT_LIMIT = 8192
+"""Tokens of context where the user sets none, for models trained for more."""
+
 
 class Origin(str, enum.Enum):
     """Where an emitted token came from."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
@@ -39,10 +39,10 @@ class EagleApp(App[None]):
     TITLE = "eaglechat"
     # The menu is the default screen, whose own CSS_PATH Textual does not read.
     CSS_PATH = ["app.tcss", "screens/menu.tcss"]
-    COMMANDS = {ScreenCommands}
+    COMMANDS = App.COMMANDS | {ScreenCommands}
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-middling"), (34, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
     ENABLE_COMMAND_PALETTE = True
 
     BINDINGS = [
@@ -104,6 +104,11 @@ class EagleApp(App[None]):
 
         return MenuScreen()
 
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        # Textual's other commands are among the keys already.
+        yield SystemCommand("Theme", "Choose a theme", self.action_change_theme)
+        yield SystemCommand("Picture", "Save the screen as an SVG file", self.deliver_screenshot)
+
     def on_mount(self) -> None:
         self.set_interval(1 / FRAMES_PER_SECOND, self._drain_engine)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
@@ -159,10 +164,15 @@ class EagleApp(App[None]):
             from eaglechat.tui.screens.chat import ChatScreen
 
             if result is not None:
-                self.pairs.remember(pair)
+                self._remember(pair)
                 self.push_screen(ChatScreen(pair, result.info, saved))
 
         self.push_screen(LoadingScreen(pair), loaded)
+
+    def _remember(self, pair: Pair) -> None:
+        self.pairs.remember(pair)
+        if self.pairs.problem:
+            self.notify(self.pairs.problem, severity="warning", markup=False)
 
     def go_on(self, chat: SavedChat) -> None:
         """Go on with a saved chat, on the pair it ran on."""

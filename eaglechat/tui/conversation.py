@@ -100,7 +100,7 @@ class Conversation:
     """The messages of a chat and the state of its replies.
 
     A run is started with `ask` or `compare`, fed with `add_round`, and ended with `finish`,
-    `fail` or `engine_died`.
+    `fail` or `abandon`.
     """
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
@@ -201,8 +201,8 @@ class Conversation:
         """The running request failed; what was written stays."""
         return self._close(self._must_run(), answered=False)
 
-    def engine_died(self) -> Run | None:
-        """The engine is gone: what it wrote stays, its KV cache is lost."""
+    def abandon(self) -> Run | None:
+        """Nothing more will come: the engine died, or the chat is left. What was written stays."""
         self.n_past = 0
         return self._close(self.running, answered=False) if self.running else None
 

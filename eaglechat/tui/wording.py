@@ -44,11 +44,13 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
-def finish_note(end: ReplyEnd, n_ctx: int) -> str:
+def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> str:
     """What is said under a finished reply, beside why it ended."""
     speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
     if end.finish_reason is FinishReason.CONTEXT:
         return f"all {n_ctx:,} tokens; Ctrl+N starts a new chat, F9 has engine.n_ctx · {speed}"
+    if end.finish_reason is FinishReason.LENGTH and is_comparison:
+        return f"as long as the reply was · {speed}"
     if end.finish_reason is FinishReason.LENGTH:
         return f"generation.max_tokens in F9 · {speed}"
     return speed
@@ -139,6 +141,7 @@ _WHAT_TO_DO = {
     "need less memory; both are in the settings (F9). The engine's log says more.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings (F9).",
+    "protocol": "Install the same version of eaglechat at both ends.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
     "session_init": "Choose the draft that was made for this target, or load without one (Ctrl+O).",
 }

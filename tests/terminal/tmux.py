@@ -19,8 +19,10 @@ class Terminal:
     ) -> None:
         self._socket = f"eaglechat-{uuid.uuid4().hex[:8]}"
         assignments = [f"{name}={value}" for name, value in env.items()]
+        # A test runner's COLUMNS and LINES would lie about this terminal's size.
+        environment = ["env", "-u", "COLUMNS", "-u", "LINES", *assignments]
         # The shell stays after the command, so that its exit status and last words can be read.
-        line = f"{shlex.join(['env', *assignments, *command])}; echo exit status $?; exec cat"
+        line = f"{shlex.join([*environment, *command])}; echo exit status $?; exec cat"
         self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), line)
 
     def __enter__(self) -> Terminal:

@@ -28,7 +28,7 @@ REPLY = (
     "because 9 and 16 make 25."
 )
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
-WRONG_GUESS = " guess"
+WRONG_GUESS = " umbrella"
 SEED = 1234
 TOKENS_PER_MESSAGE = 20
 
@@ -75,6 +75,7 @@ class ScriptedEngine:
         self.chat_error: tuple[str, str] | None = None
         self.start_error: str | None = None
         self.speculation_off: str | None = None
+        self.protocol = protocol.PROTOCOL_VERSION
         self.starts = 0
         self.closed = False
         self.running = False
@@ -91,7 +92,7 @@ class ScriptedEngine:
         self.starts += 1
         self.running = True
         self._events.append(
-            protocol.Hello(protocol=1, eaglechat="0", llama_cpp="scripted", devices=())
+            protocol.Hello(protocol=self.protocol, eaglechat="0", llama_cpp="scripted", devices=())
         )
 
     def send(self, request: protocol.AnyRequest) -> bool:

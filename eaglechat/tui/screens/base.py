@@ -19,7 +19,7 @@ class TooSmall(Static):
     """Covers a screen in a terminal it does not fit into; what lies beneath stays as it was."""
 
     def __init__(self) -> None:
-        super().__init__("Terminal too small.\nMake it 44x12 or larger.")
+        super().__init__("Terminal\ntoo small\n\nneeds 44x12")
 
 
 class TitleBar(Widget):

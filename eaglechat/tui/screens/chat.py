@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer
@@ -33,6 +33,8 @@ from eaglechat.tui.widgets.transcript import Transcript
 
 NUMBERS_PER_SECOND = 8
 SAVES_PER_SECOND = 1
+PANEL_FROM = (100, 34)
+"""Width and height of the smallest terminal that shows the panel beside the chat."""
 
 
 class ChatScreen(EagleScreen[None]):
@@ -43,7 +45,8 @@ class ChatScreen(EagleScreen[None]):
     COMMANDS = {ControlCommands}
 
     def __init__(self, pair: Pair, info: protocol.PairInfo, saved: SavedChat | None = None) -> None:
-        super().__init__()
+        # Until the first resize tells, the terminal counts as small.
+        super().__init__(classes="-folded")
         self._pair = pair
         self._info = info
         self._saved = saved
@@ -76,6 +79,10 @@ class ChatScreen(EagleScreen[None]):
         self.set_interval(1 / NUMBERS_PER_SECOND, self._show_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self._save_partial)
         self._prompt.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        width, height = event.size
+        self.set_class(width < PANEL_FROM[0] or height < PANEL_FROM[1], "-folded")
 
     @property
     def conversation(self) -> Conversation:
@@ -132,7 +139,7 @@ class ChatScreen(EagleScreen[None]):
         """Put on disk what is not there yet, with what stands in the prompt unless that stays."""
         if self._conversation.running is not None:
             self.eagle.send(protocol.Cancel())
-            if run := self._conversation.engine_died():
+            if run := self._conversation.abandon():
                 self._recorder.ended(run)
         self._recorder.left("" if keep_prompt else self._prompt.text)
 
@@ -253,7 +260,8 @@ class ChatScreen(EagleScreen[None]):
 
     def _done(self, event: protocol.Done) -> None:
         run = self._conversation.finish(event.end)
-        self._ended(run, wording.finish_note(event.end, self._info.n_ctx))
+        note = wording.finish_note(event.end, self._info.n_ctx, is_comparison=run.is_comparison)
+        self._ended(run, note)
         if run.is_comparison:
             result = self._conversation.comparison
             text = wording.comparison_result(result) if result else wording.NOTHING_COMPARED
@@ -265,7 +273,7 @@ class ChatScreen(EagleScreen[None]):
 
     def _died(self, event: Died) -> None:
         self._engine_gone = True
-        if run := self._conversation.engine_died():
+        if run := self._conversation.abandon():
             self._ended(run, "the engine stopped here")
         self._transcript.add_notice(wording.died_in_chat(event), "error")
         self._show_numbers()
@@ -334,11 +342,14 @@ class ChatScreen(EagleScreen[None]):
     # Views
 
     def action_toggle_panel(self) -> None:
-        # Where there is room the panel stands beside the chat unless hidden, elsewhere it lies
-        # over the chat when asked for.
-        roomy = self.has_class("-wide") and self.has_class("-high")
-        self.toggle_class("-panel-hidden" if roomy else "-panel-open")
+        self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
         self._show_numbers()
+
+    def action_page(self, direction: int) -> None:
+        if direction < 0:
+            self._transcript.scroll_page_up()
+        else:
+            self._transcript.scroll_page_down()
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self._transcript, name, not getattr(self._transcript, name))

@@ -52,6 +52,8 @@ CHAT_BINDINGS: list[BindingType] = [
     _key(
         "ctrl+l", "load_again", "Load again", "load", "Load the models again after the engine died"
     ),
+    _key("pageup", "page(-1)", "Scroll up", "page_up", "Scroll up through the chat"),
+    _key("pagedown", "page(1)", "Scroll down", "page_down", "Scroll down through the chat"),
     # While the prompt has the focus these are text.
     Binding("minus", "draft_length(-1)", "Draft less", show=False, id="chat.minus"),
     Binding("plus", "draft_length(1)", "Draft more", show=False, id="chat.plus"),

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.history import SavedChat, saved_chats
 from eaglechat.tui import wording
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.filter import Filter
 
 
 class ChatsScreen(EagleModal[SavedChat | None]):
@@ -24,10 +25,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     CSS_PATH = "chats.tcss"
 
     BINDINGS = [
-        Binding("enter", "choose", "Go on", id="chats.choose", tooltip="Go on", priority=True),
-        Binding("up", "move(-1)", "Up", show=False, id="chats.up", priority=True),
-        Binding("down", "move(1)", "Down", show=False, id="chats.down", priority=True),
-        Binding("escape", "dismiss", "Back", id="chats.back", tooltip="Back", priority=True),
+        Binding("escape", "dismiss", "Back", id="chats.back", tooltip="Back"),
     ]
 
     class Read(Message):
@@ -45,14 +43,14 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         with Vertical(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
             dialog.border_subtitle = "Enter goes on, Esc back"
-            yield Input(placeholder="type to filter", id="filter", compact=True)
+            chats = OptionList(id="list", compact=True)
+            yield Filter(chats, id="filter")
             yield Static("Reading the chats…", id="none", classes="muted", markup=False)
-            yield OptionList(id="list", compact=True)
+            yield chats
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self.query_one("#list").can_focus = False
-        self.query_one("#filter").focus()
+        self.query_one(Filter).focus()
         self._read(self.eagle.chats_dir)
 
     @work(thread=True)
@@ -69,7 +67,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             return
         options = self.query_one("#list", OptionList)
         options.clear_options()
-        wanted = self.query_one("#filter", Input).value.casefold().split()
+        wanted = self.query_one(Filter).words
         for index, chat in enumerate(self._chats):
             text = f"{chat.title} {chat.header.pair} {chat.header.created}".casefold()
             if all(word in text for word in wanted):
@@ -83,18 +81,12 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             else f"No chats yet. They will be kept in {self.eagle.chats_dir}."
         )
 
+    @on(Input.Submitted)
     @on(OptionList.OptionSelected)
-    def action_choose(self) -> None:
+    def _choose(self) -> None:
         option = self.query_one("#list", OptionList).highlighted_option
         if option is not None and option.id is not None and self._chats is not None:
             self.dismiss(self._chats[int(option.id)])
-
-    def action_move(self, step: int) -> None:
-        options = self.query_one("#list", OptionList)
-        if step < 0:
-            options.action_cursor_up()
-        else:
-            options.action_cursor_down()
 
 
 def _row(chat: SavedChat) -> Content:

@@ -71,6 +71,8 @@ class LoadingScreen(EagleModal[Loaded | None]):
         for event in message.events:
             if isinstance(event, Died):
                 self._fail(wording.engine_stopped(event), "died")
+            elif isinstance(event, protocol.Hello):
+                self._check(event)
             elif getattr(event, "id", None) != self._request_id:
                 continue
             elif isinstance(event, protocol.Loading):
@@ -80,9 +82,19 @@ class LoadingScreen(EagleModal[Loaded | None]):
             elif isinstance(event, protocol.Error):
                 self._fail(event.message, event.code)
 
+    def _check(self, hello: protocol.Hello) -> None:
+        if hello.protocol != protocol.PROTOCOL_VERSION:
+            self._fail(
+                f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
+                f"{hello.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}",
+                "protocol",
+            )
+
     def action_leave(self) -> None:
         if self._request_id:
             self.eagle.send(protocol.Cancel())
+            # In case the load was done before the cancel came.
+            self.eagle.send(protocol.Unload())
         self.dismiss(None)
 
     @on(Button.Pressed, "#cancel")

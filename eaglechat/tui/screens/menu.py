@@ -21,6 +21,7 @@ from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chats import ChatsScreen
 from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.screens.open_files import OpenFilesScreen
+from eaglechat.tui.widgets.filter import Filter
 
 OPEN_FILES = "open-files"
 PAST_CHATS = "past-chats"
@@ -30,11 +31,6 @@ class MenuScreen(EagleScreen[None]):
     """Pairs, filtered by typing. The filter keeps the focus; arrows move through the list."""
 
     BINDINGS = [
-        Binding(
-            "enter", "choose", "Chat", id="menu.choose", tooltip="Load the pair", priority=True
-        ),
-        Binding("up", "move(-1)", "Up", show=False, id="menu.up", priority=True),
-        Binding("down", "move(1)", "Down", show=False, id="menu.down", priority=True),
         Binding(
             "ctrl+o",
             "open_files",
@@ -60,9 +56,6 @@ class MenuScreen(EagleScreen[None]):
             priority=True,
             show=False,
         ),
-        Binding(
-            "escape", "clear_filter", "Clear filter", id="menu.clear", show=False, priority=True
-        ),
     ]
 
     class Inspected(Message):
@@ -79,18 +72,18 @@ class MenuScreen(EagleScreen[None]):
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
         yield Static("Which models do you want to chat with?", id="question")
-        yield Input(placeholder="type to filter", id="filter", compact=True)
+        pairs = OptionList(id="pairs", compact=True)
+        yield Filter(pairs, id="filter")
         with Horizontal(id="choice"):
-            yield OptionList(id="pairs", compact=True)
+            yield pairs
             with VerticalScroll(id="details-scroll", can_focus=False):
                 yield Static("", id="details")
         yield Footer(show_command_palette=False)
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self.query_one("#pairs").can_focus = False
         self._refresh_list()
-        self.query_one("#filter", Input).focus()
+        self.query_one(Filter).focus()
 
     def on_screen_resume(self) -> None:
         if self.is_mounted:
@@ -103,7 +96,7 @@ class MenuScreen(EagleScreen[None]):
     def _refresh_list(self) -> None:
         options = self.query_one("#pairs", OptionList)
         highlighted = options.highlighted or 0
-        wanted = self.query_one("#filter", Input).value.casefold().split()
+        wanted = self.query_one(Filter).words
         options.clear_options()
         for index, pair in enumerate(self.eagle.pairs.pairs()):
             if all(word in self._searched(pair) for word in wanted):
@@ -172,11 +165,9 @@ class MenuScreen(EagleScreen[None]):
 
     # What the keys do
 
+    @on(Input.Submitted, "#filter")
     @on(OptionList.OptionSelected)
-    def _selected(self) -> None:
-        self.action_choose()
-
-    def action_choose(self) -> None:
+    def _choose(self) -> None:
         option = self.query_one("#pairs", OptionList).highlighted_option
         pair = self._highlighted_pair()
         if option is not None and option.id == OPEN_FILES:
@@ -194,16 +185,6 @@ class MenuScreen(EagleScreen[None]):
             )
         else:
             self.eagle.open_chat(pair)
-
-    def action_move(self, step: int) -> None:
-        options = self.query_one("#pairs", OptionList)
-        if step < 0:
-            options.action_cursor_up()
-        else:
-            options.action_cursor_down()
-
-    def action_clear_filter(self) -> None:
-        self.query_one("#filter", Input).value = ""
 
     def action_open_files(self) -> None:
         def opened(pair: Pair | None) -> None:

@@ -23,6 +23,11 @@ _ASK = "Type a path, or choose a file below."
 class GGUFTree(DirectoryTree):
     """Directories, and the GGUF files in them."""
 
+    # Textual's emoji are of a width that terminals disagree about.
+    ICON_NODE = "▸ "
+    ICON_NODE_EXPANDED = "▾ "
+    ICON_FILE = "  "
+
     def filter_paths(self, paths: Iterable[Path]) -> Iterable[Path]:
         return [
             p for p in paths if not p.name.startswith(".") and (p.suffix == ".gguf" or p.is_dir())

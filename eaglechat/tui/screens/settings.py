@@ -16,6 +16,7 @@ from textual.widgets import Checkbox, Input, Select, Static
 
 from eaglechat.settings import SettingDoc, describe, from_mapping
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.tick import Tick
 
 _HEADINGS = {
     "generation": "Generation",
@@ -76,7 +77,7 @@ class SettingField(Vertical):
     def _control(self) -> Widget:
         doc = self._doc
         if doc.type == "bool":
-            return Checkbox("", self._value, compact=True, name=doc.name)
+            return Tick("", self._value)
         if doc.name == "interface.theme":
             names = sorted(self.app.available_themes)
             chosen = self._value if self._value in names else self.app.theme

@@ -144,20 +144,17 @@ class RoundStrip(Widget):
 
 def change_marks(rounds: Sequence[Round], width: int) -> str:
     """A line with an arrow and the new n_draft_max under each of the last `width` rounds that
-    was the first with it. Where two changes lie too close, the later keeps only its arrow."""
+    was the first with it; the arrow alone where the next change is too close for the number."""
     first = max(0, len(rounds) - width)
+    changes = [
+        (index - first, rounds[index - 1].n_draft_max, rounds[index].n_draft_max)
+        for index in range(max(first, 1), len(rounds))
+        if rounds[index].n_draft_max != rounds[index - 1].n_draft_max
+    ]
     line = [" "] * width
-    free_from = 0
-    for index in range(max(first, 1), len(rounds)):
-        before, now = rounds[index - 1].n_draft_max, rounds[index].n_draft_max
-        column = index - first
-        if before == now or column < free_from:
-            continue
+    ends = [column for column, _before, _now in changes[1:]] + [width]
+    for (column, before, now), end in zip(changes, ends, strict=False):
         mark = f"{'↑' if now > before else '↓'}{now}"
-        # At the right edge the label goes to the left of its round.
-        start = min(column, width - len(mark))
-        if start < free_from:
-            mark, start = mark[0], column
-        line[start : start + len(mark)] = mark
-        free_from = start + len(mark)
+        mark = mark if column + len(mark) <= end else mark[0]
+        line[column : column + len(mark)] = mark
     return "".join(line).rstrip()

@@ -16,6 +16,7 @@ from eaglechat.tui.conversation import Controls
 from eaglechat.tui.numbers import Numbers
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.slider import Slider
+from eaglechat.tui.widgets.tick import Tick
 
 MOST_TEMPERATURE = 2.0
 
@@ -86,7 +87,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Static("Acceptance by draft position", classes="label above")
             yield PositionChart(id="positions")
         with Vertical(id="rounds-and-controls", classes="group"):
-            yield Static("Rounds: accepted of drafted", classes="label above")
+            yield Static("Rounds (height: share accepted)", classes="label above")
             yield RoundStrip(id="strip")
             yield Reading(
                 "Draft / verify",
@@ -105,10 +106,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             )
             yield Bar(id="context-bar")
             yield Static("Controls", classes="heading above")
-            yield Checkbox(
+            yield Tick(
                 "Speculation (F3)",
                 self._controls.enabled,
-                compact=True,
                 id="enabled",
                 tooltip="Off: the draft is left out altogether, as if none were loaded.",
             )
@@ -147,7 +147,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """Move the controls without posting anything."""
         self._controls = controls
         with self.prevent(Checkbox.Changed, Slider.Changed):
-            self.query_one("#enabled", Checkbox).value = controls.enabled
+            self.query_one("#enabled", Tick).value = controls.enabled
             self.query_one("#n_draft_max", Slider).value = controls.n_draft_max
             self.query_one("#p_min", Slider).value = controls.p_min
             self.query_one("#temperature", Slider).value = controls.temperature
@@ -167,7 +167,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         comparison = numbers.comparison
         self.query_one("#speed-up").display = comparison is not None
         if comparison is not None:
-            self._reading("speed-up", f"{comparison.speed_up:.2f}x")
+            slower = comparison.speed_up < 1
+            self.query_one("#speed-up").set_class(slower, "-slower")
+            self._reading("speed-up", f"{comparison.speed_up:.2f}x{' (slower)' if slower else ''}")
         self.query_one("#positions", PositionChart).show(rolling)
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading(

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from textual import events
 from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
 # Shift+Enter reaches the app under different names: Kitty's protocol, xterm's modifyOtherKeys.
-NEWLINE_KEYS = "ctrl+j,shift+enter,ctrl+enter,alt+enter,shift+\\r"
+NEWLINE_KEYS = ("ctrl+j", "shift+enter", "ctrl+enter", "alt+enter", "shift+\\r")
 
 
 class Prompt(TextArea):
     """A multi-line prompt that grows with its text (its style sheet caps the height)."""
 
     BINDINGS = [
-        # Priority, for TextArea itself would make a line break of it.
+        Binding("enter", "send", "Send", id="prompt.send", tooltip="Send the prompt", show=False),
         Binding(
-            "enter",
-            "send",
-            "Send",
-            id="prompt.send",
-            tooltip="Send the prompt",
-            show=False,
-            priority=True,
-        ),
-        Binding(
-            NEWLINE_KEYS,
+            ",".join(NEWLINE_KEYS),
             "newline",
             "New line",
             id="prompt.newline",
@@ -90,6 +82,15 @@ class Prompt(TextArea):
     def action_cursor_down(self, select: bool = False) -> None:
         if select or not self._on_last_row or not self._walk(1):
             super().action_cursor_down(select)
+
+    async def _on_key(self, event: events.Key) -> None:
+        # Not left to the bindings: those run after keys that were typed behind them.
+        if event.key == "enter":
+            event.prevent_default().stop()
+            self.action_send()
+        elif event.key in NEWLINE_KEYS:
+            event.prevent_default().stop()
+            self.action_newline()
 
     @property
     def _on_first_row(self) -> bool:

@@ -55,6 +55,6 @@ class StatusLine(Widget):
             first,
             Content.assemble((wording.one_decimal(numbers.tokens_per_second), value), " tok/s"),
             Content.assemble("length ", (length, value)),
-            Content.assemble("n ", (str(numbers.controls.n_draft_max), value)),
+            Content.assemble("draft ≤", (str(numbers.controls.n_draft_max), value)),
             Content.assemble("context ", (f"{numbers.n_past:,}/{numbers.n_ctx:,}", value)),
         ]

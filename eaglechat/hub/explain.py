@@ -1,0 +1,121 @@
+"""Errors of huggingface_hub, its transport and the disk, each as one sentence with what to do."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+from huggingface_hub import errors as hub
+from huggingface_hub.utils import httpx
+
+from eaglechat.hub.errors import (
+    DiskFullError,
+    GatedError,
+    HubError,
+    NotFoundError,
+    OfflineError,
+)
+
+_LOGIN = "log in with `hf auth login` (or set HF_TOKEN)"
+
+
+def explain(error: Exception, name: str) -> HubError:
+    """Turn an error of huggingface_hub, of its transport or of the disk into one sentence.
+
+    `name` is what was asked for, as the user knows it. Anything else is raised again: it is a bug.
+    """
+    if isinstance(error, hub.HfHubHTTPError):
+        return _explain_response(error, name)
+    if isinstance(error, httpx.RequestError):
+        return _explain_transport(error, name)
+    if isinstance(error, hub.OfflineModeIsEnabled):
+        return OfflineError(
+            f"{name} is not on this machine, and HF_HUB_OFFLINE forbids asking the Hub: unset it "
+            "to download."
+        )
+    if isinstance(error, OSError):
+        return _explain_disk(error, name)
+    if isinstance(error, hub.HFValidationError):
+        return NotFoundError(f"{name} is not a name the Hub allows.")
+    if isinstance(error, json.JSONDecodeError):
+        return HubError(
+            f"What answers for {name} is not a Hugging Face Hub: check HF_ENDPOINT and the proxy, "
+            "or log in to the network you are on."
+        )
+    raise error
+
+
+def _explain_transport(error: httpx.RequestError, name: str) -> HubError:
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+        return OfflineError(
+            f"The Hub cannot be reached for {name}: check the network (or HF_ENDPOINT and the "
+            "proxy settings).",
+            transient=True,
+        )
+    if isinstance(error, httpx.TimeoutException):
+        return HubError(
+            f"The Hub stopped answering while it sent {name}: check the connection, then try again "
+            "to go on from there.",
+            transient=True,
+        )
+    return HubError(
+        f"The connection broke while {name} was on its way: try again to go on from there.",
+        transient=True,
+    )
+
+
+def _explain_disk(error: OSError, name: str) -> HubError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(
+            f"The disk is full: {name} is kept as far as it came; free some space and try again."
+        )
+    return HubError(f"{name} cannot be written: {error.strerror or error} ({error.filename}).")
+
+
+def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
+    address = error.response.request.url
+    if isinstance(error, hub.GatedRepoError):
+        repo = error.repo_id or name
+        page = f"{address.scheme}://{address.netloc.decode()}/{repo}"
+        return GatedError(
+            f"{repo} is gated: accept its licence at {page}, then {_LOGIN}, and try again."
+        )
+    if isinstance(error, hub.RevisionNotFoundError):
+        return NotFoundError(f"{name} has no such revision on the Hub.")
+    if isinstance(error, hub.RemoteEntryNotFoundError):
+        return NotFoundError(f"{name} is not in its repository on the Hub.")
+    if isinstance(error, hub.RepositoryNotFoundError):
+        return NotFoundError(
+            f"{name} is not on the Hub, or it is private: check the spelling; if it is private, "
+            f"{_LOGIN}."
+        )
+    return _explain_status(error.response, name)
+
+
+def _explain_status(response: httpx.Response, name: str) -> HubError:
+    status = response.status_code
+    pause = response.headers.get("Retry-After", "")
+    retry_after = float(pause) if pause.isdigit() else None
+    if status == 401:
+        return GatedError(f"The Hub does not accept the token it was given for {name}: {_LOGIN}.")
+    if status == 403:
+        # A signed address of the storage runs out within the hour; asking again gives a new one.
+        signed = response.request.method == "GET"
+        return GatedError(f"The Hub refuses to give {name} to this account.", transient=signed)
+    if status == 404:
+        return NotFoundError(f"{name} is not where the Hub says it is.")
+    if status == 429:
+        return HubError(
+            f"The Hub asks for fewer requests: wait a while, then try {name} again "
+            f"({_LOGIN} for a higher limit).",
+            transient=True,
+            retry_after=retry_after,
+        )
+    if status >= 500 or status in (408, 416):
+        return HubError(
+            f"The Hub has trouble (HTTP {status}) giving {name}: try again later to go on from "
+            "there.",
+            transient=True,
+            retry_after=retry_after,
+        )
+    return HubError(f"The Hub answered HTTP {status} to the request for {name}.")

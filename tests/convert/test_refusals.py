@@ -1,0 +1,191 @@
+"""What llama.cpp cannot run is refused before anything is written, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoints import (
+    DRAFT_VOCAB,
+    HIDDEN,
+    LLAMA3_SCALING,
+    VOCAB,
+    Variant,
+    draft,
+    draft_tokens,
+    nested,
+    write_target,
+)
+
+from eaglechat.hub.convert import ConversionError, convert
+
+
+def with_tensor(name: str, *shape: int, dtype: str = "BF16", **config: Any) -> Variant:
+    variant = draft(**config)
+    variant.put(name, *shape, dtype=dtype)
+    return variant
+
+
+def without(name: str) -> Variant:
+    variant = draft()
+    del variant.tensors[name]
+    return variant
+
+
+def gated_q() -> Variant:
+    return with_tensor("midlayer.self_attn.q_proj.weight", 2 * HIDDEN, 2 * HIDDEN)
+
+
+def d2t(*changes: tuple[int, int]) -> Variant:
+    variant, ids = draft(), draft_tokens()
+    for place, token in changes:
+        ids[place] = token
+    variant.tensors["d2t"] = ("I64", ids - np.arange(DRAFT_VOCAB))
+    return variant
+
+
+def damaged(value: float, dtype: str = "BF16") -> Variant:
+    variant = draft(dtype=dtype)
+    _, values = variant.tensors["fc.weight"]
+    values[3, 5] = value
+    return variant
+
+
+REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
+    "gated Q": (gated_q, r"Q projection is gated \(it has 64 rows for 32 attention outputs"),
+    "MLA by name": (
+        lambda: draft(architectures=["Eagle3DeepseekV2ForCausalLM"]), "DeepSeek's multi-head latent"
+    ),
+    "MLA by config": (lambda: draft(kv_lora_rank=512), "DeepSeek's multi-head latent"),
+    "MLA by tensor": (
+        lambda: with_tensor("midlayer.self_attn.kv_a_proj_with_mqa.weight", 8, 64),
+        r"\(MLA\).*kv_a_proj_with_mqa",
+    ),
+    "EAGLE-3.1 by config": (lambda: draft(fc_norm=True), r"EAGLE-3.1 draft \(fc_norm is set\)"),
+    "EAGLE-3.1 output norm": (
+        lambda: draft(eagle_config={"norm_output": True}), r"3.1 draft \(norm_output is set\)"
+    ),
+    "EAGLE-3.1 by tensor": (
+        lambda: with_tensor("fc_norm.0.weight", HIDDEN), "norm for each hidden state"
+    ),
+    "P-EAGLE by config": (lambda: draft(parallel_drafting=True), "P-EAGLE"),
+    "P-EAGLE by model type": (
+        lambda: Variant(
+            {**nested(draft(), "PEagleDraftModel").config, "speculators_model_type": "peagle"}
+        ),
+        "P-EAGLE",
+    ),
+    "P-EAGLE by tensor": (lambda: with_tensor("mask_hidden", 1, 3 * HIDDEN), "P-EAGLE"),
+    "two layers by config": (lambda: draft(num_hidden_layers=2), "has 2 layers.*drafts of 1"),
+    "two layers by tensor": (
+        lambda: with_tensor("layers.1.input_layernorm.weight", HIDDEN), "more than one layer"
+    ),
+    "Q bias": (
+        lambda: with_tensor("midlayer.self_attn.q_proj.bias", HIDDEN), "no biases.*q_proj.bias"
+    ),
+    "experts": (
+        lambda: with_tensor("midlayer.mlp.experts.0.up_proj.weight", 8, HIDDEN), "mixture of expert"
+    ),
+    "quantised weights": (
+        lambda: with_tensor("midlayer.mlp.up_proj.weight_scale", 64, 1), "already quantised"
+    ),
+    "F8 weights": (
+        lambda: with_tensor("fc.weight", HIDDEN, 3 * HIDDEN, dtype="F8_E4M3"), "stored as F8_E4M3"
+    ),
+    "unknown tensor": (
+        lambda: with_tensor("midlayer.self_attn.q_norm.weight", 8), "no place for.*q_norm"
+    ),
+    "one hidden state by config": (
+        lambda: draft(eagle_config={"use_aux_hidden_state": False}), "reads one hidden state"
+    ),
+    "one hidden state by tensor": (
+        lambda: with_tensor("fc.weight", HIDDEN, HIDDEN), "one hidden state.*takes 32 values"
+    ),
+    "four layers of the target": (
+        lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 4, 6, 8]), "reads 4 layers"
+    ),
+    "layers the target lacks": (
+        lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]),
+        r"layers 2, 6, 12 of its target, target.gguf offers 0 to 11",
+    ),
+    "EAGLE-2": (lambda: without("midlayer.hidden_norm.weight"), "EAGLE or EAGLE-2"),
+    "a plain model": (lambda: without("fc.weight"), "not an EAGLE-3 draft: it has no fc.weight"),
+    "missing tensors": (lambda: without("midlayer.mlp.up_proj.weight"), "lacks.*up_proj"),
+    "missing lm_head": (lambda: without("lm_head.weight"), "has d2t, but lacks lm_head"),
+    "missing input_norm": (lambda: draft(norm_before_fc=True), "lacks input_norm.weight"),
+    "unannounced input_norm": (
+        lambda: with_tensor("input_norm.weight", 3 * HIDDEN), "does not set norm_before_fc"
+    ),
+    "d2t out of range": (lambda: d2t((63, VOCAB)), "names token 320, target.gguf has tokens 0 to"),
+    "d2t negative": (lambda: d2t((0, -1)), "names token -1"),
+    "d2t duplicated": (lambda: d2t((5, 3)), "names token 3 twice"),
+    "d2t as floats": (
+        lambda: with_tensor("d2t", DRAFT_VOCAB, dtype="F32"), "d2t is stored as F32"
+    ),
+    "another shape": (
+        lambda: with_tensor("lm_head.weight", 60, HIDDEN), r"shape \[60, 32\].*needs \[64, 32\]"
+    ),
+    "heads that do not divide": (lambda: draft(num_attention_heads=5), "do not divide"),
+    "another activation": (lambda: draft(hidden_act="gelu"), "activation is gelu"),
+    "longrope": (
+        lambda: draft(rope_scaling={"type": "longrope"}), "RoPE by the type longrope"
+    ),
+    "impossible llama3 scaling": (
+        lambda: draft(rope_scaling={**LLAMA3_SCALING, "high_freq_factor": 1.0}), "impossible"
+    ),
+    "yarn without a factor": (lambda: draft(rope_scaling={"type": "yarn"}), "names no factor"),
+    "NaN": (lambda: damaged(np.nan), "fc.weight holds NaN or infinity"),
+    "too large for F16": (lambda: damaged(1e9), "too large for F16; convert to bf16"),
+    "llama3 scaling by zero": (
+        lambda: draft(rope_scaling={**LLAMA3_SCALING, "low_freq_factor": 0}), "low_freq_factor"
+    ),
+    "config with a list for a table": (lambda: draft(eagle_config=[1]), "Expected `object`"),
+    "config with an endless size": (lambda: draft(max_position_embeddings=2**70), "max_position"),
+    "config without hidden_size": (lambda: draft(hidden_size=None), "hidden_size"),
+    "config with a wrong type": (lambda: draft(vocab_size="many"), r"Expected `int`.*vocab_size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str, tmp_path: Path) -> None:
+    make, reason = REFUSED[case]
+    checkpoint = make().save(tmp_path / "draft")
+    target = write_target(tmp_path / "target.gguf")
+    out = tmp_path / "out" / "draft.gguf"
+    out.parent.mkdir()
+    with pytest.raises(ConversionError, match=reason):
+        convert(checkpoint, target, out, "f16")
+    assert list(out.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"hidden": 48}, "target with hidden size 32, target.gguf has 48"),
+        ({"vocab": 300}, "vocabulary of 320 tokens, target.gguf has 300"),
+        ({"architecture": "phi3"}, "has the architecture phi3, whose llama.cpp graph"),
+        ({"architecture": "eagle3"}, "is itself an EAGLE-3 draft"),
+    ],
+)
+def test_a_target_that_does_not_fit(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    variant = draft()
+    if changes.get("vocab"):
+        # Tokens beyond the smaller vocabulary would be refused first.
+        variant.tensors["d2t"] = ("I64", np.zeros(DRAFT_VOCAB, np.int64))
+    target = write_target(tmp_path / "target.gguf", **changes)
+    with pytest.raises(ConversionError, match=reason):
+        convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf")
+
+
+def test_a_narrow_draft_needs_its_own_embeddings(tmp_path: Path) -> None:
+    target = write_target(tmp_path / "target.gguf", hidden=2 * HIDDEN)
+    variant = draft(target_hidden_size=2 * HIDDEN)
+    variant.put("fc.weight", HIDDEN, 3 * 2 * HIDDEN)
+    with pytest.raises(ConversionError, match=r"no token_embd.weight of its own.*is 32, .* is 64"):
+        convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf")
+    variant.put("embed_tokens.weight", VOCAB, HIDDEN)
+    report = convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf")
+    assert report.path.exists()

@@ -1,0 +1,126 @@
+"""Every dialect of checkpoint becomes exactly what llama.cpp's own converter makes of it.
+
+golden.json was written by make_golden.py with llama.cpp's convert_hf_to_gguf classes (the sources
+in llama-cpp-python 0.3.36), torch 2.13 and transformers 5.23.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from checkpoints import N_LAYERS, Variant, draft, draft_tokens, variants, write_target
+
+from eaglechat.engine.preflight import check_pair
+from eaglechat.hub.convert import TYPES, convert
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden.json").read_text())
+UPSTREAM_TYPES = ("f32", "f16", "bf16", "q8_0")
+
+
+def fields(path: Path) -> dict[str, Any]:
+    return {
+        key: ["/".join(kind.name for kind in field.types), field.contents()]
+        for key, field in gguf.GGUFReader(path).fields.items()
+        if not key.startswith("GGUF.")
+    }
+
+
+def tensors(path: Path) -> dict[str, Any]:
+    return {
+        tensor.name: [
+            tensor.tensor_type.name,
+            [int(extent) for extent in tensor.shape],
+            hashlib.sha256(tensor.data.tobytes()).hexdigest()[:16],
+        ]
+        for tensor in gguf.GGUFReader(path).tensors
+    }
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write_target(tmp_path / "target.gguf")
+
+
+def converted(variant: Variant, target: Path, kind: str = "f32", name: str = "draft") -> Path:
+    checkpoint = variant.save(target.parent / name)
+    return convert(checkpoint, target, target.parent / f"{name}-{kind}.gguf", kind).path
+
+
+@pytest.mark.parametrize("kind", UPSTREAM_TYPES)
+@pytest.mark.parametrize("name", variants())
+def test_the_result_is_what_llama_cpp_writes(name: str, kind: str, target: Path) -> None:
+    path = converted(variants()[name], target, kind, name)
+    expected = GOLDEN[f"{name}-{kind}"]
+    assert tensors(path) == expected["tensors"]
+    written = {k: v for k, v in fields(path).items() if not k.startswith("tokenizer.")}
+    head_dim = expected["fields"]["eagle3.rope.dimension_count"]
+    # Upstream leaves these out where config.json does; llama.cpp then assumes the same values.
+    for key in ("eagle3.attention.key_length", "eagle3.attention.value_length"):
+        expected["fields"].setdefault(key, head_dim)
+    assert written == expected["fields"]
+
+
+def test_the_tokenizer_is_the_targets(target: Path) -> None:
+    path = converted(draft(), target)
+    expected = {k: v for k, v in fields(target).items() if k.startswith("tokenizer.")}
+    assert "tokenizer.chat_template" in expected
+    assert {k: v for k, v in fields(path).items() if k.startswith("tokenizer.")} == expected
+
+
+@pytest.mark.parametrize("name", variants())
+def test_the_engine_accepts_the_pair(name: str, target: Path) -> None:
+    path = converted(variants()[name], target, name=name)
+    _, header = check_pair(target, path)
+    assert header is not None
+    assert header.array("eagle3.target_layers") == (2, N_LAYERS // 2, N_LAYERS - 3)
+
+
+def test_tokens_of_a_reduced_vocabulary_are_written_as_the_targets_ids(target: Path) -> None:
+    path = converted(draft(), target)
+    (d2t,) = (t for t in gguf.GGUFReader(path).tensors if t.name == "d2t")
+    assert np.array_equal(d2t.data, draft_tokens())
+
+
+@pytest.mark.parametrize("place", ["top", "eagle_config"])
+@pytest.mark.parametrize(
+    ("ids", "layers"), [([2, 5, 8], [2, 5, 8]), ([1, 5, 8], [2, 6, 9]), ([0, 5, 8], [0, 5, 8])]
+)
+def test_layer_ids_are_read_in_both_conventions(
+    place: str, ids: list[int], layers: list[int], target: Path, tmp_path: Path
+) -> None:
+    flags = {"eagle_aux_hidden_state_layer_ids": ids}
+    variant = draft(**flags) if place == "top" else draft(eagle_config=flags)
+    report = convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf", "f32")
+    assert list(report.target_layers) == layers
+    assert fields(report.path)["eagle3.target_layers"] == ["ARRAY/INT32", layers]
+    assert any("count outputs" in note for note in report.notes) == (ids[0] == 1)
+
+
+def test_the_tensors_decide_the_head_size(target: Path, tmp_path: Path) -> None:
+    checkpoint = draft(head_dim=16).save(tmp_path / "right")
+    wrong = draft(head_dim=16)
+    wrong.config["head_dim"] = 8
+    right_path = convert(checkpoint, target, tmp_path / "right.gguf", "f32").path
+    report = convert(wrong.save(tmp_path / "wrong"), target, tmp_path / "wrong.gguf", "f32")
+    assert tensors(report.path) == tensors(right_path)
+    assert fields(report.path)["eagle3.attention.key_length"] == ["UINT32", 16]
+    assert report.notes == ("config.json says head_dim 8, the tensors have 16",)
+
+
+def test_tensors_larger_than_one_piece_are_the_same(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = converted(draft(embeddings=True, head_dim=16), target, "q8_0", "whole")
+    monkeypatch.setattr("eaglechat.hub.convert.weights._CHUNK_VALUES", 100)
+    pieces = converted(draft(embeddings=True, head_dim=16), target, "q8_0", "pieces")
+    assert tensors(pieces) == tensors(whole)
+
+
+def test_every_direct_type_has_a_golden_result() -> None:
+    assert set(UPSTREAM_TYPES) <= set(TYPES)

@@ -1,0 +1,227 @@
+"""pull, models and remove as a user runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from eaglechat.cli.progress import ProgressPrinter
+from eaglechat.hub.download import FileRequest, Phase
+from eaglechat.hub.queue import FileSnapshot, QueueSnapshot, State
+from tests.hub import ggufs
+from tests.hub.commands import ROOT, Commands
+from tests.hub.fakehub import FakeHub
+
+TARGET, DRAFT = ggufs.target(), ggufs.draft()
+CATALOGUE = """
+[[pair]]
+name = "tiny"
+target = { repo = "org/tiny-GGUF", quantization = "Q4_K_M" }
+draft = { repo = "org/tiny-GGUF", file = "eagle3-tiny-Q8_0.gguf" }
+licence = "mit"
+
+[[pair]]
+name = "tiny-other"
+target = { repo = "org/tiny-GGUF", quantization = "Q4_K_M" }
+draft = { repo = "lab/draft", file = "d.gguf" }
+"""
+
+
+@pytest.fixture
+def commands(fake: FakeHub, tmp_path: Path) -> Commands:
+    fake.add("org/tiny-GGUF", {"tiny-Q4_K_M.gguf": TARGET, "eagle3-tiny-Q8_0.gguf": DRAFT})
+    fake.add("lab/draft", {"d.gguf": DRAFT + b"\0"})
+    config = tmp_path / "eaglechat" / "config"
+    config.mkdir(parents=True)
+    (config / "catalogue.toml").write_text(CATALOGUE)
+    return Commands(tmp_path, fake.endpoint)
+
+
+def listed(commands: Commands) -> tuple[dict[str, str], dict[str, str]]:
+    document = json.loads(commands.run("models", "--json").stdout)
+    models = {model["name"]: model["kind"] for model in document["models"]}
+    pairs = {pair["name"]: pair["state"] for pair in document["pairs"]}
+    return models, {name: pairs[name] for name in ("tiny", "tiny-other")}
+
+
+def test_a_model_is_pulled_with_plain_lines_off_a_terminal(commands: Commands) -> None:
+    result = commands.run("pull", "org/tiny-GGUF")
+    assert result.returncode == 0
+    path = Path(result.stdout.strip())
+    assert path.read_bytes() == TARGET
+    assert path.is_relative_to(commands.cache)
+    assert result.stderr.splitlines()[-1].startswith("tiny-Q4_K_M.gguf: done, ")
+    assert "\x1b" not in result.stderr
+
+
+def test_a_pair_is_pulled_listed_and_removed(commands: Commands, fake: FakeHub) -> None:
+    assert listed(commands) == ({}, {"tiny": "available", "tiny-other": "available"})
+    result = commands.run("pull", "tiny")
+    assert result.returncode == 0, result.stderr
+    target, draft = map(Path, result.stdout.splitlines())
+    assert (target.read_bytes(), draft.read_bytes()) == (TARGET, DRAFT)
+    assert listed(commands) == (
+        {
+            "org/tiny-GGUF/tiny-Q4_K_M.gguf": "target",
+            "org/tiny-GGUF/eagle3-tiny-Q8_0.gguf": "draft",
+        },
+        {"tiny": "installed", "tiny-other": "partly"},
+    )
+    fake.seen.clear()
+    offline = commands.run("pull", "tiny", HF_HUB_OFFLINE="1")
+    assert offline.stdout == result.stdout
+    assert fake.seen == []
+    removed = commands.run("remove", "tiny")
+    assert removed.returncode == 0
+    assert "freed" in removed.stdout
+    assert listed(commands)[0] == {}
+
+
+def test_removing_a_pair_keeps_what_another_one_needs(commands: Commands) -> None:
+    for name in ("tiny", "tiny-other"):
+        assert commands.run("pull", name).returncode == 0
+    result = commands.run("remove", "tiny-other")
+    assert "another installed pair uses it" in result.stderr
+    assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
+
+
+def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands) -> None:
+    path = Path(commands.run("pull", "org/tiny-GGUF").stdout.strip())
+    path.resolve().write_bytes(TARGET[:-1] + b"!")
+    result = commands.run("pull", "--check", "org/tiny-GGUF")
+    assert "tiny-Q4_K_M.gguf is damaged; fetching it again" in result.stderr
+    assert path.read_bytes() == TARGET
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "reason"),
+    [
+        (("pull", "org/none"), 1, "org/none is not on the Hub"),
+        (("pull", "org/tiny-GGUF:Q2_K"), 2, "has no Q2_K; it has"),
+        (("pull", "tinny"), 2, "names no model"),
+        (("pull", "./m.gguf"), 2, "nothing to download"),
+        (("remove", "nothing"), 1, "is not on this machine"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_a_status(
+    commands: Commands, words: tuple[str, ...], status: int, reason: str
+) -> None:
+    result = commands.run(*words)
+    assert result.returncode == status
+    assert reason in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_full_disk_is_said_before_anything_is_fetched(commands: Commands, fake: FakeHub) -> None:
+    script = (
+        "import eaglechat.hub.install as i; i.free_bytes = lambda folder: 10\n"
+        "import argparse, sys; from eaglechat.cli import pull\n"
+        "p = argparse.ArgumentParser(); pull.add_arguments(p)\n"
+        "sys.exit(pull.run(p.parse_args(['tiny'])))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env=commands.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "more are needed" in result.stderr
+    assert fake.requests("storage") == []
+
+
+def test_an_interrupt_keeps_what_came_and_says_so(commands: Commands, fake: FakeHub) -> None:
+    fake.fail(stall_after=100)
+    process = commands.start("pull", "org/tiny-GGUF")
+    deadline = time.monotonic() + 30
+    parts: list[Path] = []
+    while not any(part.stat().st_size == 100 for part in parts):
+        assert time.monotonic() < deadline
+        parts = list(commands.cache.glob("models--*/blobs/*.part"))
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "what has arrived is kept" in err
+    assert "Traceback" not in err
+    assert commands.run("pull", "org/tiny-GGUF").returncode == 0
+    assert fake.requests("storage")[-1].range == "bytes=100-"
+
+
+def test_two_processes_share_one_download(commands: Commands, fake: FakeHub) -> None:
+    def slowly(*_: object) -> None:
+        time.sleep(0.3)
+
+    fake.pace = slowly
+    first, second = (commands.start("pull", "org/tiny-GGUF") for _ in range(2))
+    outputs = [process.communicate(timeout=60)[0] for process in (first, second)]
+    assert outputs[0] == outputs[1]
+    assert Path(outputs[0].strip()).read_bytes() == TARGET
+    assert len(fake.requests("storage")) == 1
+
+
+def test_the_commands_load_nothing_heavy_before_they_run() -> None:
+    script = (
+        "import sys; from eaglechat.cli import pull, models, remove; "
+        "print([m for m in ('textual', 'llama_cpp', 'huggingface_hub') if m in sys.modules])"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def a_file(done: int, state: State = State.RUNNING) -> FileSnapshot:
+    request = FileRequest("user/model", "sub/model.gguf")
+    return FileSnapshot(
+        0, request, state, Phase.DOWNLOADING, done, 2000, 500.0, 3.0, "", None, None
+    )
+
+
+def test_a_terminal_gets_bars_redrawn_in_place() -> None:
+    terminal = Terminal()
+    printer = ProgressPrinter(terminal)
+    for done in (500, 1000):
+        files = (a_file(done), a_file(done))
+        printer.show(QueueSnapshot(files, 2 * done, 4000, 1000.0, 2.0))
+    drawn = terminal.getvalue()
+    assert "model.gguf  [####------------]  25%  500 B of 2 kB  500 B/s  0:03 left" in drawn
+    assert "total       [########--------]  50%  2 kB of 4 kB  1 kB/s  0:02 left" in drawn
+    assert drawn.count("\x1b[3A") == 1
+
+
+def test_a_narrow_terminal_shortens_names_not_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    request = FileRequest("user/model", f"{'long-' * 12}Q4_K_M.gguf")
+    file = dataclasses.replace(a_file(500), request=request)
+    ProgressPrinter(terminal).show(QueueSnapshot((file,), 500, 2000, None, None))
+    line = terminal.getvalue().strip("\r\n")
+    assert line.startswith("long-long-")
+    assert "...  [####" in line
+    assert line.endswith("0:03 left\x1b[K")
+    assert len(line) < 80 + len("\x1b[K")
+
+
+def test_off_a_terminal_only_tenths_are_said() -> None:
+    stream = io.StringIO()
+    printer = ProgressPrinter(stream)
+    for done in range(0, 2001, 20):
+        printer.show(QueueSnapshot((a_file(done),), done, 2000, None, None))
+    lines = stream.getvalue().splitlines()
+    assert lines == [f"sub/model.gguf: {10 * tenth}% of 2 kB" for tenth in range(11)]

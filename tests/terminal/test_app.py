@@ -1,0 +1,106 @@
+"""The app with the real built-in pair, driven in a real terminal as its user would."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.hub import pairs
+from tests.terminal.tmux import Terminal
+
+pytestmark = [
+    pytest.mark.terminal,
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+    pytest.mark.skipif(
+        pairs.inspect(pairs.builtin_pair()).problem is not None,
+        reason="the demo extra is not installed",
+    ),
+]
+
+LONG_PROMPT = "Write the numbers from 1 to 500, one on each line."
+LOADING_TIMEOUT = 180.0
+
+
+def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Terminal:
+    command = [sys.executable, "-m", "eaglechat", *arguments]
+    env = {"EAGLECHAT_HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2])}
+    return Terminal(command, width=width, height=height, env=env)
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Iterator[Terminal]:
+    with open_terminal(tmp_path, "--temperature", "0", width=200, height=50) as terminal:
+        yield terminal
+
+
+def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
+    wide.wait_for(r"smollm2-135m\s+built-in")
+    wide.wait_for("llama Q4_1 98 MB")
+    wide.keys("Enter")
+    wide.wait_for("Ask something", LOADING_TIMEOUT)
+
+    wide.type(LONG_PROMPT)
+    wide.keys("Enter")
+    wide.wait_for(r"of this reply\s+\d+% \(\d+ of \d+\)")
+    assert re.search(r"n_draft_max\s+\S+\s+3\b", wide.screen())
+    wide.wait_for(lambda screen: positions(screen) == [1, 2, 3])
+
+    for _ in range(2):
+        wide.keys("F8")
+    wide.wait_for(r"n_draft_max\s+\S+\s+5\b")
+    wide.wait_for(lambda screen: max(positions(screen), default=0) > 3)
+
+    wide.keys("Escape")
+    wide.wait_for("stopped")
+    wide.type("Say it in one word.")
+    wide.keys("Enter")
+    # The second turn finds the first in the KV cache.
+    kept = wide.wait_for(r"Prefill\s+\d+ of \d+, [1-9]\d+ kept")
+    assert re.search(r"> Say it in one word\.", kept)
+
+    wide.keys("C-q")
+    wide.wait_for(r"exit status 0", 20)
+
+
+def test_a_comparison_shows_both_speeds_and_nothing_before_it(tmp_path: Path) -> None:
+    arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "40")
+    with open_terminal(tmp_path, *arguments, width=80, height=24) as terminal:
+        terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.type("Plan a 1 day trip to DC")
+        terminal.keys("Enter")
+        screen = terminal.wait_for("token limit reached")
+        assert not re.search(r"\dx|with speculation", screen)
+        terminal.keys("C-r")
+        screen = terminal.wait_for(r"tok/s\s+with speculation, [\d.]+ tok/s without")
+        assert re.search(r"\d\.\d\dx\s+faster|No faster and no slower", screen)
+
+
+def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None:
+    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+        terminal.wait_for("Loading smollm2-135m", LOADING_TIMEOUT)
+        terminal.keys("C-q")
+        terminal.wait_for(r"exit status 0", 20)
+    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+        terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.type(LONG_PROMPT)
+        terminal.keys("Enter")
+        terminal.wait_for(r"accepted\s+\S*\s*\d+%")
+        terminal.keys("C-q")
+        terminal.wait_for(r"exit status 0", 20)
+
+
+def positions(screen: str) -> list[int]:
+    """The draft positions that the panel's bars stand over."""
+    lines = screen.splitlines()
+    bars = next((i for i, line in enumerate(lines) if "Acceptance by draft position" in line), None)
+    if bars is None:
+        return []
+    left = lines[bars].index("Acceptance by draft position")
+    numbered = (line[left:].split() for line in lines[bars : bars + 9])
+    return next(([int(n) for n in row] for row in numbered if row and "".join(row).isdigit()), [])

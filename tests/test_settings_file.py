@@ -1,0 +1,41 @@
+"""Writing one setting leaves the rest of the file alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eaglechat import settings
+from eaglechat.settings_file import SettingsFileError, save_setting
+
+
+def test_comments_and_other_values_survive(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    before = "# hello\n[generation] # how\ntop_k = 20 # few\n\n[other]\nx = 1\n"
+    file.write_text(before)
+    save_setting(file, "generation", "temperature", 0.25)
+    save_setting(file, "engine", "command", ("ssh", "box"))
+    text = file.read_text()
+    assert "# hello" in text
+    assert "top_k = 20 # few" in text
+    loaded, _problems = settings.load(file)
+    assert loaded.generation.temperature == 0.25
+    assert loaded.generation.top_k == 20
+    assert loaded.engine.command == ("ssh", "box")
+
+
+def test_a_missing_file_is_made_with_its_directory(tmp_path: Path) -> None:
+    save_setting(tmp_path / "new" / "config.toml", "interface", "theme", "eagle-light")
+    loaded, problems = settings.load(tmp_path / "new" / "config.toml")
+    assert loaded.interface.theme == "eagle-light"
+    assert not problems
+
+
+@pytest.mark.parametrize("content", ["not = = toml", "generation = 3\n"])
+def test_a_file_that_cannot_be_changed_is_left_and_named(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(content)
+    with pytest.raises(SettingsFileError, match=r"config\.toml was not changed"):
+        save_setting(file, "generation", "top_k", 3)
+    assert file.read_text() == content

@@ -1,0 +1,64 @@
+"""The app on a scripted engine, with tiny model files and every path in a temporary directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat import paths
+from eaglechat.hub import pairs
+from eaglechat.hub.pairs import PairLibrary
+from eaglechat.settings import Settings
+from eaglechat.tui.app import EagleApp
+from tests.tiny_gguf import write_draft, write_target
+from tests.tui.driving import Driver
+from tests.tui.scripted import ScriptedEngine
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine()
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a target and a draft, which are the built-in pair's too."""
+    directory = tmp_path / "models"
+    target = write_target(directory / "target.gguf")
+    draft = write_draft(directory / "draft.gguf")
+    builtin = pairs.Pair(pairs.BUILTIN_NAME, target, draft, "built-in", n_draft_max=3)
+    monkeypatch.setattr(pairs, "builtin_pair", lambda: builtin)
+    return directory
+
+
+@pytest.fixture
+def make_app(tmp_path: Path, engine: ScriptedEngine, models: Path) -> Callable[..., EagleApp]:
+    def make(**changes: Any) -> EagleApp:
+        app = EagleApp(
+            **{
+                "settings": Settings(),
+                "engine": engine,
+                "pairs": PairLibrary(tmp_path / "state"),
+                "config_file": tmp_path / "config.toml",
+                "chats_dir": tmp_path / "chats",
+                "theme_dirs": [paths.builtin_themes_dir()],
+                **changes,
+            }
+        )
+        app.animation_level = "none"
+        return app
+
+    return make
+
+
+@pytest.fixture
+def drive(make_app: Callable[..., EagleApp], engine: ScriptedEngine) -> Callable[..., Driver]:
+    """`async with drive(size=(80, 24)) as app:` runs the app."""
+
+    def run(size: tuple[int, int] = (120, 40), **changes: Any) -> Driver:
+        return Driver(make_app(**changes), engine, size)
+
+    return run

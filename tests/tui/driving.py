@@ -1,0 +1,130 @@
+"""Drives the app as a user would: keys in, what is on the screen out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any
+
+from textual.geometry import Region
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from eaglechat.tui.app import EagleApp
+from eaglechat.tui.screens.chat import ChatScreen
+from eaglechat.tui.screens.menu import MenuScreen
+from eaglechat.tui.widgets.prompt import Prompt
+from tests.tui.scripted import ScriptedEngine
+
+PATIENCE = 600
+"""Frames waited for a condition before a test fails."""
+
+
+class Driver:
+    """The running app. `until` waits for a condition, never for a time."""
+
+    pilot: Pilot[None]
+
+    def __init__(self, app: EagleApp, engine: ScriptedEngine, size: tuple[int, int]) -> None:
+        self.app, self.engine = app, engine
+        self._size = size
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Driver:
+        self.pilot = await self._stack.enter_async_context(
+            self.app.run_test(size=self._size, notifications=True)
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        for _ in range(PATIENCE):
+            if condition():
+                return
+            await self.pilot.pause(0.01)
+        raise AssertionError(f"never happened: {what}\n{self.text}")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        names = {" ": "space", "/": "slash", ".": "full_stop", "-": "minus", "_": "underscore"}
+        await self.pilot.press(*(names.get(char, char) for char in text))
+
+    async def sees(self, text: str) -> None:
+        await self.until(lambda: text in self.text, f"“{text}” on the screen")
+
+    async def on(self, kind: type[Screen[Any]]) -> None:
+        await self.until(lambda: isinstance(self.app.screen, kind), kind.__name__)
+        await self.pilot.pause()
+
+    @property
+    def text(self) -> str:
+        """What the screen shows, line by line."""
+        width, height = self.app.size
+        lines = self.app.screen._compositor.render_strips()
+        return "\n".join(line.crop(0, width).text for line in lines[:height])
+
+    @property
+    def chat(self) -> ChatScreen:
+        screens = [screen for screen in self.app.screen_stack if isinstance(screen, ChatScreen)]
+        return screens[-1]
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.chat.query_one(Prompt)
+
+    async def open_chat(self) -> None:
+        """From the menu into a chat with the first pair."""
+        await self.on(MenuScreen)
+        await self.sees("Q4_K_M")
+        await self.press("enter")
+        await self.on(ChatScreen)
+
+    async def ask(self, text: str, rounds: int | None = None) -> None:
+        """Send a prompt; let the engine write that many rounds, or the whole reply."""
+        self.engine.budget = rounds
+        self.prompt.load_text(text)
+        await self.press("enter")
+        if rounds is None:
+            await self.idle()
+        else:
+            await self.rounds(rounds)
+
+    async def more_rounds(self, count: int) -> None:
+        running = self.chat.conversation.running
+        assert running is not None
+        wanted = len(running.rounds) + count
+        self.engine.budget = count
+        await self.rounds(wanted)
+
+    async def rounds(self, count: int) -> None:
+        def written() -> bool:
+            run = self.chat.conversation.shown
+            return run is not None and len(run.rounds) >= count
+
+        await self.until(written, f"{count} rounds")
+
+    async def idle(self) -> None:
+        await self.until(lambda: self.chat.conversation.running is None, "the end of the reply")
+        await self.pilot.pause()
+
+    def inside(self, region: Region) -> bool:
+        """Whether a region lies on the screen as a whole."""
+        return region.area > 0 and self.app.screen.region.contains_region(region)
+
+    async def until_closed(self) -> None:
+        """After the app: its thread has closed the engine."""
+        for thread in threading.enumerate():
+            if thread.name == "engine-close":
+                thread.join(5)
+        assert self.engine.closed

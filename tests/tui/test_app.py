@@ -1,0 +1,472 @@
+"""The app from the menu to quitting, on a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.command import CommandPalette
+from textual.filter import Monochrome, NoColor
+
+from eaglechat import paths
+from eaglechat.engine import protocol
+from eaglechat.history import saved_chats
+from eaglechat.hub.pairs import pair_of_files
+from eaglechat.settings import InterfaceSettings, Settings, load
+from eaglechat.tui.app import EagleApp
+from eaglechat.tui.screens.chat import ChatScreen
+from eaglechat.tui.screens.loading import LoadingScreen
+from eaglechat.tui.screens.menu import MenuScreen
+from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.widgets.meters import RoundStrip
+from eaglechat.tui.widgets.transcript import Transcript
+from tests.tiny_gguf import write_target
+from tests.tui.driving import Driver
+from tests.tui.scripted import REPLY, SEED
+
+Drive = Callable[..., Driver]
+
+
+async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        (load,) = user.engine.requests(protocol.Load)
+        assert isinstance(load, protocol.Load)
+        assert (Path(load.target).name, Path(load.draft or "").name) == (
+            "target.gguf",
+            "draft.gguf",
+        )
+
+        await user.ask("Explain the Pythagorean theorem", rounds=4)
+        await user.press("f8", "f8")
+        assert user.engine.requests(protocol.Set) == [
+            protocol.Set(n_draft_max=4),
+            protocol.Set(n_draft_max=5),
+        ]
+        await user.more_rounds(4)
+        await user.until(
+            lambda: "↑5" in user.chat.query_one(RoundStrip).render().plain, "the mark of the change"
+        )
+
+        await user.press("escape")
+        await user.idle()
+        partial = user.chat.conversation.messages[-1]
+        assert partial.role == "assistant"
+        assert REPLY.startswith(partial.content)
+        await user.sees("stopped")
+
+        await user.ask("And for three dimensions?")
+        second = user.engine.requests(protocol.Chat)[-1]
+        assert isinstance(second, protocol.Chat)
+        assert [m.role for m in second.messages] == ["user", "assistant", "user"]
+        assert second.messages[1] == partial
+        assert second.speculation.n_draft_max == 5
+        await user.sees("43 kept")
+
+        await user.press("ctrl+r")
+        await user.idle()
+        plain = user.engine.requests(protocol.Chat)[-1]
+        assert isinstance(plain, protocol.Chat)
+        assert not plain.speculation.enabled
+        assert plain.sampling.seed == SEED
+        assert plain.messages == second.messages
+        await user.sees("faster with speculation")
+        assert len(user.chat.conversation.messages) == 4
+
+        await user.press("ctrl+n")
+        assert user.chat.conversation.messages == []
+        await user.press("ctrl+q")
+    await user.until_closed()
+
+
+async def test_no_speed_up_is_shown_before_it_was_measured(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello")
+        assert "Speed-up" not in user.text
+        user.engine.plain_ms_per_token = 4.0
+        user.engine.plain_fork_at = 10
+        await user.press("ctrl+r")
+        await user.idle()
+        await user.sees("Speed-up, measured")
+        # The reply was written at 12 ms a token and 3 ms a guess, plain decoding at 4 ms.
+        await user.sees("Slower with speculation: plain decoding was")
+        await user.sees("First difference at token 11")
+        await user.ask("again")
+        assert "Speed-up" not in user.text
+
+
+async def test_what_is_typed_during_a_reply_stays(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("first", rounds=2)
+        await user.type("second")
+        await user.press("enter")
+        assert user.prompt.text == "second"
+        assert len(user.engine.requests(protocol.Chat)) == 1
+        user.engine.budget = None
+        await user.idle()
+        await user.press("enter")
+        await user.until(lambda: len(user.engine.requests(protocol.Chat)) == 2, "a second request")
+        assert user.prompt.text == ""
+
+
+async def test_an_empty_prompt_is_not_sent(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("space", "enter")
+        await user.sees("Write something first")
+        assert not user.engine.requests(protocol.Chat)
+
+
+async def test_escape_stops_and_does_nothing_else(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("escape", "escape")
+        assert isinstance(user.app.screen, ChatScreen)
+        assert not user.engine.requests(protocol.Cancel)
+        await user.ask("hello", rounds=2)
+        await user.type("mine")
+        await user.press("escape", "escape")
+        await user.idle()
+        assert len(user.engine.requests(protocol.Cancel)) == 1
+        assert user.prompt.text == "mine"
+
+
+async def test_a_question_stopped_before_its_answer_comes_back(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("too hasty", rounds=0)
+        await user.press("escape")
+        await user.idle()
+        assert user.prompt.text == "too hasty"
+        assert user.chat.conversation.messages == []
+
+
+async def test_a_prompt_the_engine_refuses_comes_back(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.engine.chat_error = ("prompt", "the prompt has 9,000 tokens, the context holds 8,192")
+        await user.ask("a very long one")
+        await user.sees("The prompt has 9,000 tokens")
+        assert user.prompt.text == "a very long one"
+        assert user.chat.conversation.messages == []
+
+
+async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=3)
+        user.engine.die("GGML_ASSERT(false) failed", "ggml.c:42")
+        await user.sees("The engine stopped by itself (signal 6)")
+        await user.sees("GGML_ASSERT(false) failed")
+        written = user.chat.conversation.messages[-1]
+        assert written.role == "assistant"
+        assert written.content
+
+        await user.type("still here")
+        await user.press("enter")
+        assert user.prompt.text == "still here"
+
+        await user.press("ctrl+l")
+        await user.sees("The models are loaded again")
+        assert user.engine.starts == 2
+        user.engine.budget = None
+        await user.press("enter")
+        await user.idle()
+        chat = user.engine.requests(protocol.Chat)[-1]
+        assert isinstance(chat, protocol.Chat)
+        assert [m.content for m in chat.messages[:2]] == ["hello", written.content]
+
+
+async def test_a_load_can_be_cancelled(drive: Drive) -> None:
+    async with drive() as user:
+        user.engine.hold_load = True
+        await user.sees("Q4_K_M")
+        await user.press("enter")
+        await user.on(LoadingScreen)
+        await user.sees("Loading the target")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        assert user.engine.requests(protocol.Cancel)
+        user.engine.hold_load = False
+        await user.open_chat()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said", "advice"),
+    [
+        ("load", "Llama.cpp refused the model.", "A smaller context"),
+        ("start", "Cannot start the engine with “nope”.", "engine.command"),
+        ("died", "The engine stopped by itself", "eaglechat doctor"),
+        ("protocol", "The engine speaks version 99", "same version"),
+    ],
+)
+async def test_a_load_that_fails_says_why_and_can_be_tried_again(
+    drive: Drive, trouble: str, said: str, advice: str
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        if trouble == "load":
+            user.engine.load_error = ("load", "llama.cpp refused the model")
+        elif trouble == "start":
+            user.engine.start_error = "cannot start the engine with “nope”"
+        elif trouble == "protocol":
+            user.engine.protocol = 99
+            user.engine.hold_load = True
+        else:
+            user.engine.hold_load = True
+        await user.sees("Q4_K_M")
+        await user.press("enter")
+        await user.on(LoadingScreen)
+        if trouble == "died":
+            user.engine.die("no such device")
+        await user.sees(said)
+        await user.sees(advice)
+        user.engine.load_error = user.engine.start_error = None
+        user.engine.hold_load = False
+        await user.press("enter")
+        await user.on(ChatScreen)
+
+
+async def test_speculation_off_says_why(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.sees("▐X▌ Speculation")
+        await user.press("f3")
+        await user.sees("Off: you switched it off")
+        await user.sees("▐ ▌ Speculation")
+        await user.press("f3")
+        await user.press("f7", "f7", "f7")
+        await user.sees("Off: n_draft_max is 0")
+        await user.press("f7")
+        assert user.chat.controls.n_draft_max == 0
+
+
+async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
+    async with drive() as user:
+        user.engine.speculation_off = "the target's architecture does not export layer inputs"
+        await user.open_chat()
+        await user.sees("does not export layer inputs")
+        await user.ask("hello")
+        await user.press("ctrl+r")
+        await user.sees("hello")
+
+
+async def test_a_bad_pair_in_the_menu_says_why_and_is_not_loaded(
+    drive: Drive, models: Path
+) -> None:
+    (models / "draft.gguf").write_text("not a model")
+    async with drive(size=(80, 24)) as user:
+        await user.sees("cannot run")
+        await user.press("enter")
+        await user.on(MessageDialog)
+        await user.sees("not a GGUF file")
+        assert not user.engine.sent
+        await user.press("escape")
+        await user.on(MenuScreen)
+
+
+async def test_history_is_written_as_the_chat_goes_and_reopened(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Explain the Pythagorean theorem")
+        await user.type("half a thought")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+    (saved,) = saved_chats(tmp_path / "chats")
+    assert [line.content for line in saved.messages] == ["Explain the Pythagorean theorem", REPLY]
+    assert saved.messages[1].finish == "stop"
+
+    async with drive() as user:
+        await user.press("ctrl+t")
+        await user.sees("Explain the Pythagorean theorem")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        assert user.prompt.text == "half a thought"
+        assert [m.content for m in user.chat.conversation.messages] == [
+            line.content for line in saved.messages
+        ]
+        await user.press("enter")
+        await user.idle()
+        chat = user.engine.requests(protocol.Chat)[-1]
+        assert isinstance(chat, protocol.Chat)
+        assert len(chat.messages) == 3
+    (reopened,) = saved_chats(tmp_path / "chats")
+    assert len(reopened.messages) == 4
+
+
+async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("# mine\n[generation]\ntop_k = 20  # few\n")
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        await user.press("0", ".", "2", "enter")
+        await user.press("escape")
+        await user.on(ChatScreen)
+        assert user.chat.controls.temperature == pytest.approx(0.2)
+    text = config.read_text()
+    assert "temperature = 0.2" in text
+    assert "# mine" in text
+    assert "top_k = 20  # few" in text
+
+
+async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        await user.press("9", "enter")
+        await user.sees("does not fit")
+        await user.press("a", "enter")
+        await user.sees("not a number")
+        await user.press("escape")
+        await user.on(MenuScreen)
+    assert not (tmp_path / "config.toml").exists()
+    assert user.app.settings == Settings()
+
+
+async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.sees(" umbrella")
+        await user.press("f6")
+        await user.until(lambda: " umbrella" not in user.text, "rejected tokens hidden")
+        await user.press("f5", "f4")
+        transcript = user.chat.query_one(Transcript)
+        assert not transcript.token_colours
+        assert transcript.reading
+
+
+async def test_files_of_your_own(drive: Drive, models: Path) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.press("ctrl+o")
+        await user.sees("Open GGUF files")
+        await user.type(str(models / "draft.gguf"))
+        await user.sees("an EAGLE-3 draft")
+        await user.press("ctrl+u")
+        await user.type(str(models / "target.gguf"))
+        await user.sees("Can run here: llama Q4_K_M")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        await user.sees("recent")
+
+
+async def test_the_palette_turns_controls_and_changes_the_theme(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.type("n_draft_max 12")
+        await user.sees("From the next round on")
+        await user.press("down", "enter")
+        await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
+        await user.on(ChatScreen)
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.type("theme")
+        await user.sees("Choose a theme")
+        await user.press("down", "enter")
+        await user.sees("eagle-light")
+        await user.type("eagle-light")
+        await user.until(lambda: "textual-dark" not in user.text, "the search for the theme")
+        await user.press("down", "enter")
+        await user.until(lambda: user.app.theme == "eagle-light", "the theme")
+    assert 'theme = "eagle-light"' in (tmp_path / "config.toml").read_text()
+
+
+async def test_bad_configuration_and_themes_are_told_in_one_notice(
+    drive: Drive, tmp_path: Path
+) -> None:
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "mine.toml").write_text('name = "mine"\nprimary = "no colour"\n')
+    config = tmp_path / "config.toml"
+    config.write_text("[generation]\ntop_k = -3\n")
+    settings, problems = load(config)
+    dirs = [paths.builtin_themes_dir(), tmp_path / "themes"]
+    async with drive(settings=settings, problems=problems, theme_dirs=dirs) as user:
+        await user.sees("Not everything could be used")
+        assert len(user.app.screen.query("Toast")) == 1
+        await user.sees("mine.toml")
+        await user.sees("generation.top_k")
+
+
+async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.type("copy me")
+        await user.press("ctrl+c")
+        await user.sees("ctrl+q")
+        await user.press("shift+home", "ctrl+c")
+        await user.until(lambda: user.app.clipboard == "copy me", "the copy")
+        assert isinstance(user.app.screen, ChatScreen)
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
+    make_app: Callable[..., EagleApp],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ansi: bool,
+) -> None:
+    shipped = (paths.builtin_themes_dir() / "eagle-dark.toml").read_text()
+    own = shipped.replace('"eagle-dark"', '"mine"').replace(
+        "ansi = false", f"ansi = {ansi}".lower()
+    )
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "mine.toml").write_text(own)
+    monkeypatch.setenv("NO_COLOR", "1")
+    settings = Settings(interface=InterfaceSettings(theme="mine"))
+    app = make_app(settings=settings, theme_dirs=[tmp_path / "themes"])
+    assert app.theme == "mine"
+    kinds = {type(line_filter) for line_filter in app.get_line_filters()}
+    assert (NoColor in kinds, Monochrome in kinds) == (ansi, not ansi)
+
+
+async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Path) -> None:
+    other = write_target(models / "other.gguf")
+    async with drive(start=pair_of_files(other, None)) as user:
+        await user.on(ChatScreen)
+        await user.ask("on the other models")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        await user.type("built-in")
+        await user.sees("draft eagle3")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.press("ctrl+t")
+        await user.sees("on the other models")
+        await user.press("enter")
+        await user.until(
+            lambda: len(user.engine.requests(protocol.Load)) == 3, "a load of the other models"
+        )
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert load.target == str(other)
+        assert user.chat.conversation.messages[0].content == "on the other models"
+
+
+async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.ask("hello again")
+        transcript = user.chat.query_one(Transcript)
+        await user.until(lambda: transcript.scroll_y > 0, "more than a page")
+        bottom = transcript.scroll_y
+        await user.press("pageup")
+        await user.until(lambda: transcript.scroll_y < bottom, "scrolled up")
+        assert user.prompt.has_focus
