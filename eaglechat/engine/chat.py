@@ -54,7 +54,7 @@ class ChatTemplate:
                 bos_token=self._bos,
                 eos_token=self._eos,
             )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
+        except Exception as error:  # a template is a program out of a file: it may raise anything
             raise PromptError(
                 f"the model's chat template refuses this conversation: {error}"
             ) from error
