@@ -10,6 +10,7 @@ from eaglechat.engine.records import FinishReason, ReplyEnd
 from eaglechat.tui.conversation import Comparison, Controls, Fork
 
 _FORK_EXCERPT = 24
+_LOG_LINE = 160
 
 
 def size(n_bytes: int) -> str:
@@ -116,14 +117,21 @@ def _quoted(text: str | None) -> str:
 
 
 def engine_stopped(event: Died) -> str:
-    """That the engine process is gone, with what it said last."""
-    how = "" if event.exit_status is None else f" ({_exit(event.exit_status)})"
-    return f"The engine stopped by itself{how}.{_log(event.log_tail)}"
+    """That the engine process is gone, and what it said last."""
+    return f"{_stopped(event)} {_log(event.log_tail)}"
 
 
 def died_in_chat(event: Died) -> str:
-    """What a chat says when the engine process is gone."""
-    return f"{engine_stopped(event)}\nYour chat is kept. Ctrl+L loads the models again."
+    """The same in a chat, where the last line is the one in sight."""
+    return (
+        f"{_log(event.log_tail)}\n{_stopped(event)} "
+        "Your chat is kept. Ctrl+L loads the models again."
+    )
+
+
+def _stopped(event: Died) -> str:
+    how = "" if event.exit_status is None else f" ({_exit(event.exit_status)})"
+    return f"The engine stopped by itself{how}."
 
 
 def _exit(status: int) -> str:
@@ -131,8 +139,12 @@ def _exit(status: int) -> str:
 
 
 def _log(lines: Iterable[str]) -> str:
-    text = "\n".join(f"  {line}" for line in lines)
-    return f" The last lines of its log:\n{text}" if text else " Its log is empty."
+    text = "\n".join(f"  {_shortened(line)}" for line in lines)
+    return f"The last lines of the engine's log:\n{text}" if text else "The engine's log is empty."
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LOG_LINE else f"{line[: _LOG_LINE - 1]}…"
 
 
 _WHAT_TO_DO = {

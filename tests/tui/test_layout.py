@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.command import CommandPalette
 from textual.widgets import OptionList
 
 from eaglechat.hub.pairs import PairLibrary, pair_of_files
@@ -103,6 +104,16 @@ async def test_every_screen_opens_in_a_terminal_of_20x5(
         await user.press(*keys)
         await user.sees("too small")
         assert user.app.screen.query_one(TooSmall).display
+
+
+async def test_the_palette_survives_a_terminal_of_20x5(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.pilot.resize_terminal(20, 5)
+        await user.type("help")
+        await user.press("escape")
+        await user.on(MenuScreen)
 
 
 async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(

@@ -86,6 +86,20 @@ async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
         assert app.sent == ["a\nb"]
 
 
+async def test_a_slider_shows_a_value_between_its_steps_and_beyond_its_end() -> None:
+    app = Bench()
+    async with app.run_test(size=(40, 10)) as pilot:
+        slider = app.query_one(Slider)
+        for value in (3.5, 20.0):
+            slider.value = value
+            await pilot.pause()
+            assert slider.render().plain.endswith(f" {value:.0f}")
+        assert app.values == []
+        slider.focus()
+        await pilot.press("left")
+        assert slider.value == 16
+
+
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])
 async def test_enter_sends_and_other_enters_begin_a_line(key: str) -> None:
     app = Bench()

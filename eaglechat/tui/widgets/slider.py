@@ -16,7 +16,8 @@ from textual.widget import Widget
 class Slider(Widget, can_focus=True):
     """`label  ━━━●────  value` on one line.
 
-    The value always is `minimum` plus a whole number of `step`s.
+    The user moves it in whole `step`s between `minimum` and `maximum`; a value set by the program
+    is shown as it is, even outside of them.
     """
 
     COMPONENT_CLASSES = {"slider--label", "slider--filled", "slider--track", "slider--value"}
@@ -70,13 +71,10 @@ class Slider(Widget, can_focus=True):
         self.tooltip = tooltip
         self.set_reactive(Slider.value, value)
 
-    def validate_value(self, value: float) -> float:
-        steps = round((min(max(value, self.minimum), self.maximum) - self.minimum) / self.step)
-        return round(self.minimum + steps * self.step, 6)
-
     def render(self) -> Content:
         width = self._track_width
-        knob = round((self.value - self.minimum) / (self.maximum - self.minimum) * (width - 1))
+        share = (self.value - self.minimum) / (self.maximum - self.minimum)
+        knob = round(min(max(share, 0.0), 1.0) * (width - 1))
         filled = self.get_visual_style("slider--filled")
         return Content.assemble(
             (self._label, self.get_visual_style("slider--label")),
@@ -122,7 +120,8 @@ class Slider(Widget, can_focus=True):
         self._set(self.minimum + share * (self.maximum - self.minimum))
 
     def _set(self, value: float) -> None:
-        before = self.value
-        self.value = value
-        if self.value != before:
-            self.post_message(self.Changed(self, self.value))
+        steps = round((min(max(value, self.minimum), self.maximum) - self.minimum) / self.step)
+        value = round(self.minimum + steps * self.step, 6)
+        if value != self.value:
+            self.value = value
+            self.post_message(self.Changed(self, value))
