@@ -98,7 +98,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=32,
             le=8192,
-            description="Prompt tokens decoded at once; a cancel waits for the batch to end.",
+            description="Prompt tokens decoded at once; a cancel waits for them.",
         ),
     ] = 512
     n_threads: Annotated[

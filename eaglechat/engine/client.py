@@ -65,22 +65,27 @@ class EngineProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._events: deque[AnyEvent | Died] = deque()
         self._write_lock = threading.Lock()
-        self._closing = False
 
     def start(self) -> None:
         """Start the process. Raises EngineStartError."""
-        self._closing = False
-        self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with self._log.open("wb") as log:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._log.write_bytes(b"")
+            # Appending, because the reader below writes to the log too.
+            with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
                 )
         except OSError as error:
             command = " ".join(self._command)
             raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
+        # A queue of its own: what an engine closed before still says is nobody's news.
+        self._events = deque()
         reader = threading.Thread(
-            target=self._read, args=(self._process,), name="engine-reader", daemon=True
+            target=self._read,
+            args=(self._process, self._events),
+            name="engine-reader",
+            daemon=True,
         )
         reader.start()
 
@@ -97,16 +102,15 @@ class EngineProcess:
         return True
 
     def drain(self) -> list[AnyEvent | Died]:
-        events = []
-        while self._events:
-            events.append(self._events.popleft())
+        waiting, events = self._events, []
+        while waiting:
+            events.append(waiting.popleft())
         return events
 
     def close(self, patience_s: float = 1.0) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        self._closing = True
         with contextlib.suppress(OSError, ValueError):
             if process.stdin is not None:
                 process.stdin.write(encode(Shutdown()))
@@ -117,19 +121,19 @@ class EngineProcess:
             process.kill()
             process.wait()
 
-    def _read(self, process: subprocess.Popen[bytes]) -> None:
+    def _read(self, process: subprocess.Popen[bytes], events: deque[AnyEvent | Died]) -> None:
         stdout = process.stdout
         assert stdout is not None
         for line in stdout:
             try:
-                self._events.append(decode_event(line))
+                events.append(decode_event(line))
             except ProtocolError:
                 # A remote shell's greeting, say; the log keeps it for whoever looks.
                 with self._log.open("ab") as log:
                     log.write(b"not an engine message: " + line)
         exit_status = process.wait()
-        if not self._closing:
-            self._events.append(Died(exit_status, self.log_tail()))
+        if process is self._process:
+            events.append(Died(exit_status, self.log_tail()))
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of the engine's log."""
