@@ -93,9 +93,7 @@ def _bindings(owner: type[Any]) -> Iterator[list[str]]:
     meanings: dict[str, tuple[list[str], str]] = {}
     for binding in owner.BINDINGS:
         assert isinstance(binding, Binding)
-        names, _ = meanings.setdefault(
-            binding.action, ([], binding.tooltip or binding.description)
-        )
+        names, _ = meanings.setdefault(binding.action, ([], binding.tooltip or binding.description))
         names += [key_name(key) for key in binding.key.split(",") if "\\" not in key]
     if issubclass(owner, App):
         meanings["command_palette"] = ([key_name(owner.COMMAND_PALETTE_BINDING)], "Commands")

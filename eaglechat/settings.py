@@ -95,11 +95,19 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     n_batch: Annotated[
         int,
-        Meta(ge=32, le=8192, description="Prompt tokens decoded at once; a cancel waits for the batch to end."),
+        Meta(
+            ge=32,
+            le=8192,
+            description="Prompt tokens decoded at once; a cancel waits for them.",
+        ),
     ] = 512
     n_threads: Annotated[
         int,
-        Meta(ge=0, le=1024, description="Threads of llama.cpp; 0 takes the physical cores it may use."),
+        Meta(
+            ge=0,
+            le=1024,
+            description="Threads of llama.cpp; 0 takes the physical cores it may use.",
+        ),
     ] = 0
     n_gpu_layers: Annotated[
         GpuLayers, Meta(description="Layers of the models on the GPU; -1 means all.")

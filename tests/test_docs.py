@@ -65,9 +65,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_name_only_flags_that_exist(page: Path) -> None:
     for block in re.findall(r"`[^`\n]*eaglechat [^`\n]*`|^[^|\n]*eaglechat .*$", _text(page), re.M):
-        if "pip install" in block:
-            block = block.split("&&")[-1]
-        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", block)) <= _flags(), block
+        command = block.split("&&")[-1] if "pip install" in block else block
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command)) <= _flags(), block
 
 
 def test_headless_explains_every_flag_of_run() -> None:
@@ -153,7 +152,9 @@ def _documented_fields(section: str) -> list[str]:
 def _anchors(page: Path) -> list[str]:
     """What GitHub calls the page's headings; a repeated one gets a number."""
     anchors: list[str] = []
-    for heading in re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", _text(page), flags=re.S), re.M):
+    for heading in re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", _text(page), flags=re.S), re.M
+    ):
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         again = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", one) is not None for one in anchors)
         anchors.append(f"{name}-{again}" if again else name)
