@@ -1,12 +1,13 @@
 """The client's end of the engine process: starts it, writes requests, collects events.
 
-Nothing here blocks the caller for long: a thread reads the pipe into a queue that the user
-interface drains at its own rate.
+Nothing here blocks the caller for long: one thread reads the pipe into a queue that the user
+interface drains at its own rate, another writes what the interface asks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import queue
 import subprocess
 import threading
 from collections import deque
@@ -64,7 +65,7 @@ class EngineProcess:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._events: deque[AnyEvent | Died] = deque()
-        self._write_lock = threading.Lock()
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Start the process. Raises EngineStartError."""
@@ -79,26 +80,17 @@ class EngineProcess:
         except OSError as error:
             command = " ".join(self._command)
             raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
-        # A queue of its own: what an engine closed before still says is nobody's news.
-        self._events = deque()
-        reader = threading.Thread(
-            target=self._read,
-            args=(self._process, self._events),
-            name="engine-reader",
-            daemon=True,
-        )
-        reader.start()
+        # Queues of its own: what an engine closed before still says is nobody's news.
+        self._lines.put(None)
+        self._events, self._lines = deque(), queue.SimpleQueue()
+        for work, waiting in ((self._read, self._events), (self._write, self._lines)):
+            arguments = (self._process, waiting)
+            threading.Thread(target=work, args=arguments, name="engine-pipe", daemon=True).start()
 
     def send(self, request: AnyRequest) -> bool:
-        process = self._process
-        if process is None or process.stdin is None:
+        if self._process is None or self._process.poll() is not None:
             return False
-        with self._write_lock:
-            try:
-                process.stdin.write(encode(request))
-                process.stdin.flush()
-            except (OSError, ValueError):
-                return False
+        self._lines.put(encode(request))
         return True
 
     def drain(self) -> list[AnyEvent | Died]:
@@ -111,10 +103,8 @@ class EngineProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(OSError, ValueError):
-            if process.stdin is not None:
-                process.stdin.write(encode(Shutdown()))
-                process.stdin.close()
+        self._lines.put(encode(Shutdown()))
+        self._lines.put(None)
         try:
             process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -134,6 +124,15 @@ class EngineProcess:
         exit_status = process.wait()
         if process is self._process:
             events.append(Died(exit_status, self.log_tail()))
+
+    @staticmethod
+    def _write(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+        """Write what waits, up to a None; an engine that does not read holds up nobody else."""
+        assert process.stdin is not None
+        with contextlib.suppress(OSError, ValueError), process.stdin as stdin:
+            while (line := lines.get()) is not None:
+                stdin.write(line)
+                stdin.flush()
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of the engine's log."""

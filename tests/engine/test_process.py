@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -276,6 +277,27 @@ def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path
     assert isinstance(last, p.Done)
     assert last.end.finish_reason is FinishReason.CANCELLED
     assert "llama" in (tmp_path / "log").read_text()
+
+
+def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
+    """More is sent than a pipe holds to a process that sleeps."""
+    client = start(["sleep", "3600"])
+    process = process_of(client)
+    long_chat = p.Chat(id=1, messages=(p.Message(role="user", content="x" * 2_000_000),))
+    done: list[bool] = []
+
+    def send_and_close() -> None:
+        done.append(client.engine.send(long_chat))
+        client.engine.close(patience_s=0.1)
+        done.append(process.poll() is not None)
+
+    thread = threading.Thread(target=send_and_close, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+
+    assert done == [True, True]
 
 
 def test_native_output_does_not_reach_the_pipe(
