@@ -183,7 +183,7 @@ def test_other_draft_lengths_are_accepted_as_often_as_by_llama_cpp(
 def test_the_reference_itself_counts_the_same(
     run: Run, real_files: tuple[Path, Path], real_models: tuple[Model, Model]
 ) -> None:
-    text = "".join(real_models[0].control_text(token) for token in run.prompt)
+    text = b"".join(real_models[0].spelled(token) for token in run.prompt).decode()
     target, draft = map(str, real_files)
     command = [
         os.environ[REFERENCE], "-m", target, "-md", draft, "--spec-type", "draft-eagle3",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -41,9 +42,9 @@ def test_a_model_without_a_template_gets_chatml() -> None:
 def test_the_built_in_target_s_own_template_is_used(real_models: tuple[Model, Model]) -> None:
     prompter = Prompter(real_models[0])
 
-    text = "".join(real_models[0].control_text(token) for token in prompter.prompt((USER,)))
+    text = b"".join(real_models[0].spelled(token) for token in prompter.prompt((USER,)))
 
-    assert text == (
+    assert text.decode() == (
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
         "<|im_end|>\n<|im_start|>user\nhi there<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -63,6 +64,11 @@ def test_templates_have_what_their_authors_count_on() -> None:
     assert render(source, TURNS[0], Message(role="user", content=" é<\n ")).strip() == (
         '<s>"é<"4</s>'
     )
+
+
+def test_the_marks_that_training_puts_around_replies_change_nothing() -> None:
+    source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    assert render(source) == "hi there"
 
 
 def test_a_template_may_refuse_a_conversation_in_its_own_words() -> None:
@@ -115,7 +121,7 @@ def prompter(tiny_models: tuple[Model, Model]) -> Prompter:
 
 
 def spelled(model: Model, tokens: tuple[int, ...]) -> str:
-    return "".join(model.control_text(token) for token in tokens)
+    return b"".join(model.spelled(token) for token in tokens).decode()
 
 
 def test_the_sampled_tokens_stand_for_the_text_of_a_reply(
@@ -179,3 +185,33 @@ def test_many_turns_find_each_other(prompter: Prompter) -> None:
         prompter.note_reply(prompt, reply)
         known = (*prompt, *reply)
         messages.append(Message(role="assistant", content="xth"))
+
+
+class SpacePuttingModel:
+    """Tokens are characters, and a space comes before every text, as SentencePiece has it."""
+
+    bos = eos = -1
+    adds_bos = False
+
+    def metadata(self, _key: str) -> str | None:
+        return None
+
+    def tokenize(self, text: str, *, bos: bool, special: bool) -> list[int]:
+        return [ord(character) for character in f" {text}"]
+
+    def spelled(self, token: int) -> bytes:
+        return chr(token).encode()
+
+    piece = spelled
+
+    def is_end(self, _token: int) -> bool:
+        return False
+
+
+def test_no_space_slips_in_where_a_prompt_goes_on_from_a_known_one() -> None:
+    prompter = Prompter(cast(Model, SpacePuttingModel()))
+    prompter.prompt((USER,))
+
+    longer = prompter.prompt(TURNS[1:])
+
+    assert longer == tuple(map(ord, " " + render(None, *TURNS[1:])))

@@ -346,5 +346,7 @@ async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
 
 
 def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(models: Path) -> None:
-    screen = ChatScreen(pair_of_files(models / "target.gguf", None), pair_info("target.gguf", None, None))
+    screen = ChatScreen(
+        pair_of_files(models / "target.gguf", None), pair_info("target.gguf", None, None)
+    )
     screen.leave()
