@@ -95,11 +95,19 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     n_batch: Annotated[
         int,
-        Meta(ge=32, le=8192, description="Prompt tokens decoded at once; a cancel waits for one."),
+        Meta(
+            ge=32,
+            le=8192,
+            description="Prompt tokens decoded at once; a cancel waits for them.",
+        ),
     ] = 512
     n_threads: Annotated[
         int,
-        Meta(ge=0, le=1024, description="llama.cpp threads; 0 takes the processor's free cores."),
+        Meta(
+            ge=0,
+            le=1024,
+            description="Threads of llama.cpp; 0 takes the physical cores it may use.",
+        ),
     ] = 0
     n_gpu_layers: Annotated[
         GpuLayers, Meta(description="Layers of the models on the GPU; -1 means all.")
@@ -194,10 +202,22 @@ class SettingDoc:
     description: str
     minimum: float | None
     maximum: float | None
+    above_minimum: bool = False
+    """The minimum itself does not fit."""
 
     @property
     def name(self) -> str:
         return f"{self.table}.{self.key}"
+
+    @property
+    def span(self) -> str:
+        """The range in words; empty where any value of the type fits."""
+        if self.minimum is None:
+            return ""
+        least = f"{'above ' if self.above_minimum else ''}{_number(self.minimum)}"
+        if self.maximum is None:
+            return least if self.above_minimum else f"{least} or more"
+        return f"{least} to {_number(self.maximum)}"
 
 
 @dataclass(frozen=True)
@@ -284,6 +304,7 @@ def describe() -> Iterator[SettingDoc]:
                 description=next(m.description for m in reversed(metas) if m.description),
                 minimum=next((v for m in metas for v in (m.ge, m.gt) if v is not None), None),
                 maximum=next((v for m in metas for v in (m.le, m.lt) if v is not None), None),
+                above_minimum=any(m.gt is not None for m in metas),
             )
 
 
@@ -292,6 +313,10 @@ def _metas(hint: Any) -> Iterator[Meta]:
         inner, *metas = get_args(hint)
         yield from _metas(inner)
         yield from (meta for meta in metas if isinstance(meta, Meta))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def _type_name(hint: Any) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
 from eaglechat.cli import convert, doctor, engine, models, pull, remove, run, start
+from eaglechat.cli.status import INTERRUPTED
 
 
 class Command(Protocol):
@@ -33,9 +35,17 @@ _COMMANDS: dict[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
-    args = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    parser = _parser()
+    args = parser.parse_args(given)
+    if args.command and given[0].startswith("-"):
+        # argparse would drop them without a word.
+        parser.error(f"options of {args.command} stand after it: eaglechat {args.command} ...")
     command: Command = _COMMANDS.get(args.command, start)
-    return command.run(args)
+    try:
+        return command.run(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

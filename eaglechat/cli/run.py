@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -40,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    # Standard input may be anything; bytes that are no text become surrogates, as in arguments.
+    raw = sys.stdin.buffer.read() if args.prompt == "-" else None
+    prompt = args.prompt if raw is None else raw.decode("utf-8", errors="surrogateescape")
     problem = _wrong_usage(args, prompt)
     if problem:
         complain(problem)
@@ -63,7 +66,14 @@ def run(args: argparse.Namespace) -> int:
 def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:
     if not prompt.strip():
         return "the prompt is empty"
+    if not _is_text(prompt) or not _is_text(args.system or ""):
+        return "the prompt is not text in UTF-8"
     return options.wrong_pair_usage(args)
+
+
+def _is_text(text: str) -> bool:
+    """False for a string with surrogates, which stand for bytes that are no UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _reply(
@@ -81,7 +91,7 @@ def _reply(
     try:
         if loaded.info.speculation_off and settings.speculation.enabled:
             complain(f"speculation is off: {loaded.info.speculation_off}")
-        written = None if args.json else sys.stdout
+        written = None if args.json else _tolerant(sys.stdout)
         outcome = _generate(
             loaded, settings, prompt, interrupt=interrupt, trace=trace, written=written
         )
@@ -89,11 +99,18 @@ def _reply(
     finally:
         loaded.close()
     if args.json:
-        print(msgspec.json.encode(outcome.report(pair.name, load_ms)).decode())
+        sys.stdout.buffer.write(msgspec.json.encode(outcome.report(pair.name, load_ms)) + b"\n")
     else:
         print()
         complain(outcome.summary())
     return INTERRUPTED if outcome.end.finish_reason is FinishReason.CANCELLED else OK
+
+
+def _tolerant(stream: TextIO) -> TextIO:
+    """The stream, with a question mark for what its encoding lacks instead of an error."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
+    return stream
 
 
 def _choose_pair(args: argparse.Namespace) -> Pair:
@@ -155,7 +172,8 @@ def _generate(
         if text and written is not None:
             print(text, end="", file=written, flush=True)
     assert end is not None
-    n_draft_max = speculation.n_draft_max if speculation.enabled else 0
+    off = loaded.info.speculation_off is not None or not speculation.enabled
+    n_draft_max = 0 if off else speculation.n_draft_max
     return _Outcome(n_draft_max, "".join(texts), end, fold.stats())
 
 
@@ -220,7 +238,8 @@ def _trace_file(path: Path | None) -> Iterator[TextIO | None]:
     if path is None:
         yield None
         return
-    with path.open("w", encoding="utf-8") as file:
+    # A line at a time, so that what ends the program by force leaves whole rounds.
+    with path.open("w", encoding="utf-8", buffering=1) as file:
         yield file
 
 

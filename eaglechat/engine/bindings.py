@@ -135,14 +135,14 @@ C: Any = _bind(api._lib)
 __all__ = ["C", "Floats", "api"]
 
 
-LOG_ALL, LOG_ERRORS = 0, 4
+LOG_INFO, LOG_ERRORS = 2, 4
 _log_callback: Any = None
 
 
 def start_backend(log_level: int) -> None:
     """Initialise llama.cpp; its log from `log_level` on goes to standard error."""
     global _log_callback  # noqa: PLW0603 - llama.cpp keeps the pointer for the process' life
-    last_level = LOG_ALL
+    last_level = LOG_INFO
 
     def write(level: int, text: bytes, _data: Any) -> None:
         nonlocal last_level

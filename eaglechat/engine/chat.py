@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from eaglechat.engine.errors import PromptError
@@ -28,12 +31,24 @@ CHATML = (
 _REMEMBERED = 8
 
 
+class _GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's words for training; to a chat it means nothing."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class ChatTemplate:
     """The chat template of a model. Raises PromptError for one that is no valid Jinja."""
 
     def __init__(self, source: str | None, *, bos: str, eos: str) -> None:
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols", _GenerationTag],
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise
@@ -54,7 +69,7 @@ class ChatTemplate:
                 bos_token=self._bos,
                 eos_token=self._eos,
             )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
+        except Exception as error:  # a template is a program out of a file: it may raise anything
             raise PromptError(
                 f"the model's chat template refuses this conversation: {error}"
             ) from error
@@ -69,9 +84,9 @@ class Prompter:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._bos = model.control_text(model.bos)
+        self._bos = _control_text(model, model.bos)
         source = model.metadata("tokenizer.chat_template")
-        self._template = ChatTemplate(source, bos=self._bos, eos=model.control_text(model.eos))
+        self._template = ChatTemplate(source, bos=self._bos, eos=_control_text(model, model.eos))
         self._known: list[tuple[str, tuple[int, ...]]] = []
 
     def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -80,18 +95,23 @@ class Prompter:
         if self._model.adds_bos:
             # Tokenising adds it; some templates write it too.
             text = text.removeprefix(self._bos)
-        known = max(
-            (entry for entry in self._known if text.startswith(entry[0])),
-            key=lambda entry: len(entry[0]),
-            default=None,
-        )
-        if known is None:
-            tokens = tuple(self._model.tokenize(text, bos=True, special=True))
-        else:
-            rest = text[len(known[0]) :]
-            tokens = known[1] + tuple(self._model.tokenize(rest, bos=False, special=True))
+        tokens = self._continued(text) or self._tokenize(text, bos=True)
         self._remember(text, tokens)
         return tokens
+
+    def _continued(self, text: str) -> tuple[int, ...] | None:
+        """The tokens of a text that goes on from the longest known one, if it can."""
+        known = [entry for entry in self._known if text.startswith(entry[0])]
+        if not known:
+            return None
+        start, tokens = max(known, key=lambda entry: len(entry[0]))
+        rest = self._tokenize(text[len(start) :], bos=False)
+        # SentencePiece vocabularies put a space before text that stands alone: not the same prompt.
+        spelled = b"".join(self._model.spelled(token) for token in rest)
+        return tokens + rest if spelled == text[len(start) :].encode() else None
+
+    def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
+        return tuple(self._model.tokenize(text, bos=bos, special=True))
 
     def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
         """Remember the sampled tokens of a reply to a prompt this object made."""
@@ -108,6 +128,11 @@ class Prompter:
     def _remember(self, text: str, tokens: tuple[int, ...]) -> None:
         self._known = [entry for entry in self._known if entry[0] != text]
         self._known = [*self._known[1 - _REMEMBERED :], (text, tokens)]
+
+
+def _control_text(model: Model, token: int) -> str:
+    """A control token spelled out; empty where the model has none (-1)."""
+    return "" if token < 0 else model.spelled(token).decode(errors="replace")
 
 
 def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:

@@ -1,12 +1,13 @@
 """The client's end of the engine process: starts it, writes requests, collects events.
 
-Nothing here blocks the caller for long: a thread reads the pipe into a queue that the user
-interface drains at its own rate.
+Nothing here blocks the caller for long: one thread reads the pipe into a queue that the user
+interface drains at its own rate, another writes what the interface asks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import queue
 import subprocess
 import threading
 from collections import deque
@@ -64,72 +65,74 @@ class EngineProcess:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._events: deque[AnyEvent | Died] = deque()
-        self._write_lock = threading.Lock()
-        self._closing = False
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Start the process. Raises EngineStartError."""
-        self._closing = False
-        self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with self._log.open("wb") as log:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._log.write_bytes(b"")
+            # Appending, because the reader below writes to the log too.
+            with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
                 )
         except OSError as error:
             command = " ".join(self._command)
             raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
-        reader = threading.Thread(
-            target=self._read, args=(self._process,), name="engine-reader", daemon=True
-        )
-        reader.start()
+        # Queues of its own: what an engine closed before still says is nobody's news.
+        self._lines.put(None)
+        self._events, self._lines = deque(), queue.SimpleQueue()
+        for work, waiting in ((self._read, self._events), (self._write, self._lines)):
+            arguments = (self._process, waiting)
+            threading.Thread(target=work, args=arguments, name="engine-pipe", daemon=True).start()
 
     def send(self, request: AnyRequest) -> bool:
-        process = self._process
-        if process is None or process.stdin is None:
+        if self._process is None or self._process.poll() is not None:
             return False
-        with self._write_lock:
-            try:
-                process.stdin.write(encode(request))
-                process.stdin.flush()
-            except (OSError, ValueError):
-                return False
+        self._lines.put(encode(request))
         return True
 
     def drain(self) -> list[AnyEvent | Died]:
-        events = []
-        while self._events:
-            events.append(self._events.popleft())
+        waiting, events = self._events, []
+        while waiting:
+            events.append(waiting.popleft())
         return events
 
     def close(self, patience_s: float = 1.0) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        self._closing = True
-        with contextlib.suppress(OSError, ValueError):
-            if process.stdin is not None:
-                process.stdin.write(encode(Shutdown()))
-                process.stdin.close()
+        self._lines.put(encode(Shutdown()))
+        self._lines.put(None)
         try:
             process.wait(patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
-    def _read(self, process: subprocess.Popen[bytes]) -> None:
+    def _read(self, process: subprocess.Popen[bytes], events: deque[AnyEvent | Died]) -> None:
         stdout = process.stdout
         assert stdout is not None
         for line in stdout:
             try:
-                self._events.append(decode_event(line))
+                events.append(decode_event(line))
             except ProtocolError:
                 # A remote shell's greeting, say; the log keeps it for whoever looks.
                 with self._log.open("ab") as log:
                     log.write(b"not an engine message: " + line)
         exit_status = process.wait()
-        if not self._closing:
-            self._events.append(Died(exit_status, self.log_tail()))
+        if process is self._process:
+            events.append(Died(exit_status, self.log_tail()))
+
+    @staticmethod
+    def _write(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+        """Write what waits, up to a None; an engine that does not read holds up nobody else."""
+        assert process.stdin is not None
+        with contextlib.suppress(OSError, ValueError), process.stdin as stdin:
+            while (line := lines.get()) is not None:
+                stdin.write(line)
+                stdin.flush()
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of the engine's log."""

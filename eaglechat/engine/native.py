@@ -102,11 +102,9 @@ class Model(_Owned):
             piece = self._pieces[token] = bindings.token_bytes(self._vocab, token, special=False)
         return piece
 
-    def control_text(self, token: int) -> str:
-        """The text of a token with control tokens spelled out; empty for -1, the missing token."""
-        if token < 0:
-            return ""
-        return bindings.token_bytes(self._vocab, token, special=True).decode(errors="replace")
+    def spelled(self, token: int) -> bytes:
+        """The bytes of a token, control tokens spelled out."""
+        return bindings.token_bytes(self._vocab, token, special=True)
 
     def is_end(self, token: int) -> bool:
         """True for tokens that end a generation."""

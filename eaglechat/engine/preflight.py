@@ -6,6 +6,8 @@ inputs fails a GGML_ASSERT), and reports others only in its log.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from pathlib import Path
 
 from eaglechat.engine.errors import EngineError
@@ -53,6 +55,8 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     target_header = _read(target, "target")
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
+    if draft_header is not None:
+        _check_vocabulary_map(draft_header)
     return target_header, draft_header
 
 
@@ -104,11 +108,34 @@ def _check_draft(draft: GGUFHeader) -> None:
             f"the draft {draft.path} names {len(layers or ())} extract layers, "
             f"EAGLE-3 needs {EXTRACT_LAYERS}"
         )
-
     if draft.n_layers != DRAFT_LAYERS:
         raise PreflightError(
             f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
             f"{DRAFT_LAYERS}"
+        )
+
+
+def _check_vocabulary_map(draft: GGUFHeader) -> None:
+    """llama.cpp writes the draft's logits to wherever `d2t` points, unchecked."""
+    d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
+    if d2t is None:
+        return
+    if d2t.type != "I64" or d2t.n_bytes is None:
+        raise PreflightError(f"the draft's d2t has the type {d2t.type}, EAGLE-3 needs I64")
+    if not any(tensor.name == "output.weight" for tensor in draft.tensors):
+        raise PreflightError(
+            f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
+        )
+    ids = array("q")
+    with draft.path.open("rb") as file:
+        file.seek(draft.data_start + d2t.offset)
+        ids.frombytes(file.read(d2t.n_bytes))
+    if sys.byteorder == "big":
+        ids.byteswap()
+    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
+    if outside is not None:
+        raise PreflightError(
+            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
         )
 
 

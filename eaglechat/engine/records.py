@@ -65,11 +65,11 @@ class RoundTimings:
     """Milliseconds of one round, by part. `total_ms` is wall time and covers the rest too."""
 
     draft_ms: float
-    """Decoder steps of the draft."""
+    """The draft's decoder: the accepted rows taken in, and a step for each drafted token."""
     verify_ms: float
     """The target's decode of the last token and the drafted ones."""
     process_ms: float
-    """Handing the target's features to the draft: gathering, encoder, catch-up."""
+    """Handing the target's features to the draft: gathering them, and the draft's encoder."""
     sample_ms: float
     """Sampling the target's tokens."""
     total_ms: float

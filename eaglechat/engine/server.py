@@ -69,7 +69,7 @@ def main() -> int:
     events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Whatever native code prints must not stand between the events.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    bindings.start_backend(bindings.LOG_ALL)
+    bindings.start_backend(bindings.LOG_INFO)
     Server(sys.stdin.buffer, events).serve()
     return 0
 

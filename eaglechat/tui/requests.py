@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from eaglechat.engine.protocol import LoadOptions, Sampling, Set, Speculation
+import msgspec
+
+from eaglechat.engine.protocol import Sampling, Set, Speculation
 from eaglechat.hub.pairs import Pair
-from eaglechat.settings import EngineSettings, Settings
+from eaglechat.settings import Settings
 from eaglechat.tui.conversation import Controls
-
-
-def load_options(settings: EngineSettings) -> LoadOptions:
-    return LoadOptions(
-        n_ctx=settings.n_ctx,
-        n_batch=settings.n_batch,
-        n_threads=settings.n_threads or None,
-        n_gpu_layers=settings.n_gpu_layers,
-    )
 
 
 def first_controls(settings: Settings, pair: Pair) -> Controls:
@@ -32,22 +25,16 @@ def first_controls(settings: Settings, pair: Pair) -> Controls:
 
 
 def sampling(settings: Settings, controls: Controls) -> Sampling:
-    generation = settings.generation
-    return Sampling(
-        temperature=controls.temperature,
-        top_k=generation.top_k,
-        top_p=generation.top_p,
-        min_p=generation.min_p,
-        repeat_penalty=generation.repeat_penalty,
-        seed=None if generation.seed < 0 else generation.seed,
-    )
+    """The settings' sampling, at the temperature of the controls."""
+    return msgspec.structs.replace(settings.to_sampling(), temperature=controls.temperature)
 
 
 def speculation(settings: Settings, controls: Controls) -> Speculation:
-    return Speculation(
+    """The settings' speculation, turned as the controls are."""
+    return msgspec.structs.replace(
+        settings.to_speculation(),
         enabled=controls.enabled,
         n_draft_max=controls.n_draft_max,
-        n_min=settings.speculation.n_min,
         p_min=controls.p_min,
     )
 

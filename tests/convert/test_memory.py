@@ -16,12 +16,17 @@ from checkpoints import write_target
 HIDDEN, FEED_FORWARD, VOCAB, DRAFT_VOCAB = 4096, 22016, 128256, 32000
 LIMIT_MB = 400
 
+# Linux counts the memory of the process that forked a child in the child's ru_maxrss.
 CONVERT_AND_MEASURE = """
-import resource, sys
+import re, resource, sys
 from pathlib import Path
 from eaglechat.hub.convert import convert
 convert(*map(Path, sys.argv[1:4]), sys.argv[4])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+status = Path("/proc/self/status")
+if status.exists():
+    print(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1])
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 

@@ -12,7 +12,7 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.loop import Generator, ReplyEvent
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Message, Sampling, Speculation
-from eaglechat.engine.records import Prefill, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
 
 GREEDY = Sampling(temperature=0.0)
@@ -162,3 +162,44 @@ def decode(
     for offset, token in enumerate(tokens):
         batch.add_token(token, position + offset, seq_id, output=output)
     assert context.decode(batch) == 0
+
+
+def check_bookkeeping(reply: Reply, prompt: Sequence[int]) -> None:
+    """What must hold of every round of every reply."""
+    n_past = len(prompt) - 1
+    for index, round_ in enumerate(reply.rounds):
+        drafted = [token.id for token in round_.drafted]
+        ids = [token.id for token in round_.tokens]
+        origins = [token.origin for token in round_.tokens]
+        n_accepted, last = round_.n_accepted, round_ is reply.rounds[-1]
+
+        assert round_.index == index
+        assert len(drafted) <= round_.n_draft_max
+        assert ids[:n_accepted] == drafted[:n_accepted]
+        assert origins[:n_accepted] == [Origin.ACCEPTED] * n_accepted
+        assert len(ids) == n_accepted + 1 or (last and len(ids) == n_accepted)
+        if len(ids) > n_accepted:
+            rejected = n_accepted < len(drafted)
+            assert origins[-1] is (
+                Origin.PLAIN if not drafted else Origin.CORRECTION if rejected else Origin.BONUS
+            )
+            assert round_.n_tested == n_accepted + rejected
+            assert (round_.rejected is not None) == rejected
+            assert round_.rejected is None or round_.rejected.id != ids[-1]
+        else:
+            assert round_.n_tested == n_accepted
+        assert all(0.0 < token.probability <= 1.0 for token in round_.drafted)
+        n_past += 1 + n_accepted
+        assert round_.n_past == n_past
+    assert reply.end.tokens == len(reply.tokens)
+
+
+def drafts_of(reply: Reply) -> list[tuple[int, ...]]:
+    """What was drafted, round by round."""
+    return [tuple(token.id for token in round_.drafted) for round_ in reply.rounds]
+
+
+def fresh_reply(models: tuple[Model, Model], prompt: Sequence[int], **options: Any) -> Reply:
+    """The reply of a pair that has never seen anything else."""
+    with open_rig(*models) as rig:
+        return rig.reply(prompt, **options)

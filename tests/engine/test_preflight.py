@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eaglechat.engine.gguf import read_header
 from eaglechat.engine.preflight import PreflightError, check_pair
 from tests import tiny
 
@@ -115,6 +117,21 @@ def test_a_pair_that_llama_cpp_would_die_of_is_refused_with_both_values(
 
     for value in both_values:
         assert value in message
+
+
+@pytest.mark.parametrize("stray", [-1, len(tiny.TOKENS)])
+def test_a_draft_token_that_stands_for_none_of_the_target_is_refused(
+    made: Callable[..., Files], stray: int
+) -> None:
+    target, draft = made()
+    assert draft is not None
+    header = read_header(draft)
+    d2t = next(tensor for tensor in header.tensors if tensor.name == "d2t")
+    with draft.open("r+b") as file:
+        file.seek(header.data_start + d2t.offset + 8)
+        file.write(struct.pack("<q", stray))
+
+    assert f"names token {stray}, its vocabulary has {len(tiny.TOKENS)}" in refusal(target, draft)
 
 
 def test_a_draft_for_another_vocabulary_is_refused(

@@ -18,7 +18,7 @@ from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.transcript import Transcript
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
-from tests.tui.scripted import REPLY, SEED
+from tests.tui.scripted import REPLY, SEED, pair_info
 
 Drive = Callable[..., Driver]
 
@@ -345,3 +345,10 @@ async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
         await user.press("pageup")
         await user.until(lambda: transcript.scroll_y < bottom, "scrolled up")
         assert user.prompt.has_focus
+
+
+def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(models: Path) -> None:
+    screen = ChatScreen(
+        pair_of_files(models / "target.gguf", None), pair_info("target.gguf", None, None)
+    )
+    screen.leave()

@@ -50,6 +50,7 @@ class ChatScreen(EagleScreen[None]):
         self._pair = pair
         self._info = info
         self._saved = saved
+        self._opened = False
         self._engine_gone = False
         self._stopping = False
         self._reply: Reply | None = None
@@ -104,6 +105,7 @@ class ChatScreen(EagleScreen[None]):
 
     def _open(self, saved: SavedChat | None) -> None:
         """Begin a new chat, or go on with a saved one."""
+        self._opened = True
         self._transcript.clear()
         messages = saved.messages if saved else []
         self._conversation = Conversation(
@@ -137,6 +139,8 @@ class ChatScreen(EagleScreen[None]):
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         """Put on disk what is not there yet, with what stands in the prompt unless that stays."""
+        if not self._opened:
+            return
         if self._conversation.running is not None:
             self.eagle.send(protocol.Cancel())
             if run := self._conversation.abandon():

@@ -36,6 +36,9 @@ _KEY_NAMES = {
     "left": "←",
     "right": "→",
     "equals_sign": "=",
+    "end": "End",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
 }
 
 
@@ -83,6 +86,8 @@ def key_name(key: str) -> str:
     """A key as a keyboard writes it."""
     *modifiers, last = key.split("+")
     parts = [modifier.capitalize() for modifier in modifiers]
+    if len(last) == 1 and not modifiers:
+        return last
     name = _KEY_NAMES.get(last) or (last.upper() if len(last) <= 3 else last.capitalize())
     return "+".join([*parts, name])
 

@@ -15,7 +15,6 @@ from eaglechat.engine.client import Died, EngineStartError
 from eaglechat.hub.pairs import Pair
 from eaglechat.tui import wording
 from eaglechat.tui.messages import EngineEvents
-from eaglechat.tui.requests import load_options
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 _STAGES = {
@@ -118,7 +117,7 @@ class LoadingScreen(EagleModal[Loaded | None]):
                 id=self._request_id,
                 target=str(self._pair.target),
                 draft=str(self._pair.draft) if self._pair.draft else None,
-                options=load_options(self.eagle.settings.engine),
+                options=self.eagle.settings.to_load_options(),
             )
         )
 

@@ -88,13 +88,11 @@ class SettingField(Vertical):
 
     def _meaning(self) -> str:
         doc = self._doc
-        if doc.minimum is not None and doc.maximum is not None:
-            span = f" From {_number(doc.minimum)} to {_number(doc.maximum)}."
-        elif doc.minimum is not None:
-            span = f" {_number(doc.minimum)} or more."
-        else:
-            span = ""
-        return f"{doc.description}{span} Default: {_written(doc.default) or 'empty'}."
+        span = f" From {doc.span}." if doc.maximum is not None else f" {doc.span}."
+        return (
+            f"{doc.description}{span if doc.span else ''} "
+            f"Default: {_written(doc.default) or 'empty'}."
+        )
 
     @on(Checkbox.Changed)
     def _switched(self, event: Checkbox.Changed) -> None:
@@ -132,10 +130,6 @@ class SettingField(Vertical):
     def _complain(self, reason: str) -> None:
         self.query_one(".setting-problem", Static).update(reason)
         self.set_class(bool(reason), "-wrong")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def _written(value: Any) -> str:

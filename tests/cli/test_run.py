@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eaglechat.cli import main
+from eaglechat.engine.records import Round
+from eaglechat.engine.stats import stats_of
+from tests import tiny
+
+ROOT = Path(__file__).parent.parent.parent
+PROMPT = "the cat sat on the mat"
+PATIENCE_S = 60
+
+SCHEMA = {
+    "text": str,
+    "tokens": int,
+    "finish_reason": str,
+    "pair": str,
+    "speculation": {
+        "n_draft_max": int,
+        "rounds": int,
+        "drafted": int,
+        "tested": int,
+        "accepted": int,
+        "acceptance_rate": float,
+        "mean_accepted_length": float,
+        "per_position": list,
+    },
+    "timings": {
+        "load_ms": float,
+        "prefill_ms": float,
+        "prefill_tokens": int,
+        "generation_ms": float,
+        "tokens_per_second": float,
+        "draft_ms": float,
+        "verify_ms": float,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line on standard error, of a command that printed nothing."""
+        assert self.out == ""
+        assert "Traceback" not in self.err
+        (line,) = [line for line in self.err.splitlines() if line.startswith("eaglechat: ")]
+        return line.removeprefix("eaglechat: ")
+
+
+Runner = Callable[..., Ended]
+
+
+@pytest.fixture
+def eaglechat(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    tiny_files: tuple[Path, Path],
+) -> Runner:
+    """Runs `eaglechat run` on the tiny pair, in this process."""
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    pair = ("--target", str(tiny_files[0]), "--draft", str(tiny_files[1]))
+
+    def run(*arguments: str, pair: Sequence[str] = pair, stdin: bytes = b"") -> Ended:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        defaults = ("--temperature", "0", "--threads", "1", "--max-tokens", "40")
+        try:
+            status = main(["run", *pair, *defaults, *arguments])
+        except SystemExit as end:
+            status = int(end.code or 0)
+        sys.stdout.flush()
+        return Ended(status, *capfd.readouterr())
+
+    return run
+
+
+def shape(value: Any) -> Any:
+    return {k: shape(v) for k, v in value.items()} if isinstance(value, dict) else type(value)
+
+
+# --- replies ---
+
+
+def test_a_reply_streams_to_stdout_and_the_summary_to_stderr(eaglechat: Runner) -> None:
+    ended = eaglechat(PROMPT)
+
+    assert ended.status == 0
+    assert len(ended.out.strip()) > 20
+    assert "40 tokens" in ended.err
+    assert "accepted" in ended.err
+    assert "ended by length" in ended.err
+
+
+def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> None:
+    ended = eaglechat("--json", "--n-draft-max", "2", PROMPT)
+
+    report = json.loads(ended.out)
+    assert ended.out.count("\n") == 1
+    assert shape(report) == SCHEMA
+    assert list(report) == list(SCHEMA)
+    assert (report["tokens"], report["finish_reason"]) == (40, "length")
+    assert report["pair"] == "target + draft"
+    assert report["speculation"]["n_draft_max"] == 2
+    assert report["speculation"]["accepted"] > 0
+    assert report["text"] == eaglechat(PROMPT).out.removesuffix("\n")
+
+
+def test_the_trace_holds_the_rounds_the_report_counts(eaglechat: Runner, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+
+    report = json.loads(eaglechat("--json", "--trace", str(trace), PROMPT).out)
+
+    rounds = [msgspec.json.decode(line, type=Round) for line in trace.read_bytes().splitlines()]
+    stats, counts = stats_of(rounds), report["speculation"]
+    assert [round_.index for round_ in rounds] == list(range(counts["rounds"]))
+    assert "".join(round_.text for round_ in rounds) == report["text"]
+    assert (stats.drafted, stats.tested) == (counts["drafted"], counts["tested"])
+    assert stats.accepted == counts["accepted"]
+    assert counts["acceptance_rate"] == stats.accepted / stats.tested
+    assert counts["mean_accepted_length"] == 1 + stats.accepted / stats.verify_steps
+    assert counts["per_position"] == list(stats.per_position)
+    assert report["timings"]["verify_ms"] == pytest.approx(
+        sum(round_.timings.verify_ms for round_ in rounds)
+    )
+
+
+@pytest.mark.parametrize(
+    "plain", [["--no-speculation"], ["--n-draft-max", "0"]], ids=["off", "n_draft_max 0"]
+)
+def test_plain_decoding_writes_the_same_text_and_drafts_nothing(
+    eaglechat: Runner, plain: list[str]
+) -> None:
+    drafted = json.loads(eaglechat("--json", PROMPT).out)
+    report = json.loads(eaglechat("--json", *plain, PROMPT).out)
+
+    assert report["text"] == drafted["text"]
+    counts = report["speculation"]
+    assert (counts["n_draft_max"], counts["drafted"], counts["tested"]) == (0, 0, 0)
+    assert (counts["rounds"], counts["acceptance_rate"], counts["per_position"]) == (40, 0.0, [])
+    assert report["timings"]["draft_ms"] == 0.0
+
+
+def test_a_target_without_a_draft_says_so_and_reports_no_draft(
+    eaglechat: Runner, tiny_files: tuple[Path, Path]
+) -> None:
+    ended = eaglechat("--json", PROMPT, pair=("--target", str(tiny_files[0])))
+
+    assert "speculation is off: no draft is loaded" in ended.err
+    assert json.loads(ended.out)["speculation"]["n_draft_max"] == 0
+
+
+def test_stdin_system_prompt_and_seed_reach_the_reply(eaglechat: Runner) -> None:
+    hot = ("--temperature", "1", "--json")
+
+    def text(*arguments: str, stdin: bytes = b"") -> str:
+        return str(json.loads(eaglechat(*hot, *arguments, stdin=stdin).out)["text"])
+
+    assert text("--seed", "5", "-", stdin=PROMPT.encode()) == text("--seed", "5", PROMPT)
+    assert text("--seed", "5", PROMPT) != text("--seed", "6", PROMPT)
+    assert text("--seed", "5", PROMPT) != text("--seed", "5", "--system", "be brief", PROMPT)
+
+
+def test_the_context_s_end_is_a_finish_reason(eaglechat: Runner) -> None:
+    report = json.loads(eaglechat("--json", "--ctx", "256", "--max-tokens", "9999", PROMPT).out)
+
+    assert report["finish_reason"] == "context"
+
+
+@pytest.mark.real
+def test_the_built_in_pair_is_the_default_and_starts_at_3(
+    eaglechat: Runner, real_files: tuple[Path, Path]
+) -> None:
+    report = json.loads(eaglechat("--json", "--max-tokens", "12", "Say hello.", pair=()).out)
+
+    assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", 3)
+    assert report["text"]
+    assert report["speculation"]["drafted"] > 0
+
+
+# --- what is refused, in a sentence and with a status ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n-draft-max", "-1", PROMPT], "argument --n-draft-max: -1 is out of range"),
+        (["--n-draft-max", "99", PROMPT], "argument --n-draft-max: 99 is out of range"),
+        (["--p-min", "2", PROMPT], "argument --p-min: 2 is out of range"),
+        (["--dance", PROMPT], "--dance"),
+        ([], "PROMPT"),
+        ([""], "the prompt is empty"),
+        ([" \n"], "the prompt is empty"),
+        (["-"], "the prompt is empty"),
+        (["bad \udcff byte"], "not text in UTF-8"),
+        (["--system", "\udcff", PROMPT], "not text in UTF-8"),
+        (["--pair", "x", PROMPT], "--pair and --target name two pairs"),
+    ],
+)
+def test_wrong_usage_is_status_2(eaglechat: Runner, arguments: list[str], message: str) -> None:
+    ended = eaglechat(*arguments)
+
+    assert (ended.status, ended.out) == (2, "")
+    assert message in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_draft_alone_and_bytes_on_stdin_are_wrong_usage(eaglechat: Runner) -> None:
+    alone = eaglechat(PROMPT, pair=("--draft", "d.gguf"))
+    assert (alone.status, "--draft needs --target" in alone.complaint) == (2, True)
+
+    piped = eaglechat("-", stdin=b"caf\xe9")
+    assert (piped.status, "not text in UTF-8" in piped.complaint) == (2, True)
+
+
+def test_options_before_the_command_are_not_dropped_without_a_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--temperature", "0", "run", PROMPT])
+
+    assert end.value.code == 2
+    assert "options of run stand after it" in capsys.readouterr().err
+
+
+def test_files_that_cannot_run_are_status_1_with_the_reason(
+    eaglechat: Runner, tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    target, draft = map(str, tiny_files)
+    text = tmp_path / "text.gguf"
+    text.write_text("Once upon a time")
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(tiny_files[0].read_bytes()[:90_000])
+    other = str(tiny.write_draft(tmp_path / "other.gguf", target_hidden_size=64))
+    missing = str(tmp_path / "missing.gguf")
+
+    for pair, reason in (
+        (("--target", missing), "does not exist"),
+        (("--target", target, "--draft", missing), "the draft"),
+        (("--target", str(text)), "is not a GGUF file"),
+        (("--target", str(cut)), "is cut short"),
+        (("--target", draft, "--draft", target), "swapped?"),
+        (("--target", target, "--draft", other), "hidden size 64, target.gguf has 32"),
+        (("--pair", "nobody"), "there is no pair named 'nobody'; known: smollm2-135m"),
+    ):
+        ended = eaglechat(PROMPT, pair=pair)
+        assert ended.status == 1
+        assert reason in ended.complaint
+
+
+def test_a_prompt_that_does_not_fit_is_status_1_with_both_numbers(eaglechat: Runner) -> None:
+    ended = eaglechat("--ctx", "256", "a " * 300)
+
+    assert ended.status == 1
+    assert "the prompt has 60" in ended.complaint
+    assert "the context holds 256" in ended.complaint
+
+
+def test_a_trace_that_cannot_be_written_is_status_1(eaglechat: Runner, tmp_path: Path) -> None:
+    ended = eaglechat("--trace", str(tmp_path / "no" / "trace"), PROMPT)
+
+    assert ended.status == 1
+    assert "trace" in ended.complaint
+
+
+def test_a_bad_setting_is_named_and_the_reply_comes(eaglechat: Runner, tmp_path: Path) -> None:
+    config = tmp_path / "home" / "config" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[speculation]\nn_draft_max = 99\n[generation]\ntop_k = 3\n")
+
+    ended = eaglechat(PROMPT)
+
+    assert ended.status == 0
+    assert f"{config}: speculation.n_draft_max" in ended.err
+    assert len(ended.out) > 20
+
+
+def test_an_interrupt_while_stdin_is_read_is_status_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(io.BytesIO):
+        def read(self, *_args: object) -> bytes:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Interrupted()))
+
+    assert main(["run", "-"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+# --- a real process ---
+
+
+def process(arguments: Sequence[str], home: Path, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        cwd=home,
+    )
+
+
+def command(files: tuple[Path, Path], *arguments: str) -> list[str]:
+    pair = ["--target", str(files[0]), "--draft", str(files[1]), "--threads", "1"]
+    return ["run", *pair, "--temperature", "0", *arguments, PROMPT]
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_ctrl_c_during_generation_keeps_what_was_written(
+    tiny_files: tuple[Path, Path], tmp_path: Path, as_json: bool
+) -> None:
+    trace = tmp_path / "trace"
+    arguments = ["--trace", str(trace), *(["--json"] if as_json else [])]
+    with process(["-m", "eaglechat", *command(tiny_files, *arguments)], tmp_path) as running:
+        while running.poll() is None and not (trace.exists() and trace.stat().st_size):
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 130
+    assert b"Traceback" not in err
+    written = [json.loads(line) for line in trace.read_text().splitlines()]
+    text = "".join(token["text"] for round_ in written for token in round_["tokens"])
+    if as_json:
+        report = json.loads(out)
+        assert (report["finish_reason"], report["text"]) == ("cancelled", text)
+    else:
+        assert out.decode().rstrip("\n") == text
+        assert b"ended by cancelled" in err
+
+
+def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The signal comes at the first progress llama.cpp reports."""
+    code = (
+        "import os, signal, sys; from eaglechat.cli import main; from eaglechat.engine import pair;"
+        "within = pair._Progress.within_stage;"
+        "pair._Progress.within_stage = lambda self, fraction:"
+        " (os.kill(os.getpid(), signal.SIGINT), within(self, fraction))[1];"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    with process(["-c", code, *command(tiny_files)], tmp_path) as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_has_enough_ends_the_reply_quietly(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with process(["-m", "eaglechat", *command(tiny_files)], tmp_path) as running:
+        assert running.stdout is not None
+        running.stdout.read(3)
+        running.stdout.close()
+        assert running.stderr is not None
+        err = running.stderr.read()
+        status = running.wait(PATIENCE_S)
+
+    assert status == 1
+    assert b"Traceback" not in err
+    assert b"Exception ignored" not in err
+
+
+def test_a_terminal_without_unicode_gets_the_reply_all_the_same(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    code = (
+        "import sys; from eaglechat.cli import main; from eaglechat.engine.native import Sampler;"
+        f"ids = iter({[tiny.TOKENS.index(t) for t in ('a', 'Ã', '©', 'b')]});"
+        "Sampler.sample = lambda *_: next(ids); sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = command(tiny_files, "--no-speculation", "--max-tokens", "4")
+    with process(["-c", code, *arguments], tmp_path, PYTHONIOENCODING="ascii") as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, out) == (0, b"a?b\n"), err
+
+    arguments = command(tiny_files, "--no-speculation", "--max-tokens", "4", "--json")
+    with process(["-c", code, *arguments], tmp_path, PYTHONIOENCODING="ascii") as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+    assert json.loads(out)["text"] == "aéb", err

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eaglechat.hub.pairs import BUILTIN_INSTALL, builtin_pair
+from tests import tiny
+
+
+@pytest.fixture(scope="session")
+def tiny_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A tiny random target and its draft, on disk."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return tiny.write_target(folder / "target.gguf"), tiny.write_draft(folder / "draft.gguf")
+
+
+@pytest.fixture(scope="session")
+def real_files() -> tuple[Path, Path]:
+    """The built-in pair."""
+    pair = builtin_pair()
+    if not pair.target.is_file():
+        pytest.skip(f"the built-in pair's target is missing: {BUILTIN_INSTALL}")
+    assert pair.draft is not None
+    return pair.target, pair.draft

@@ -1,0 +1,193 @@
+"""The documentation says what the program does."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eaglechat import cli
+from eaglechat.engine import errors, protocol, records, stats
+from eaglechat.tui.themes import LoadedTheme, read_theme
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+REQUESTS = {type_.__struct_config__.tag: type_ for type_ in protocol.Request.__subclasses__()}
+EVENTS = {type_.__struct_config__.tag: type_ for type_ in protocol.Event.__subclasses__()}
+RECORDS = {
+    type_.__name__: type_
+    for type_ in (
+        protocol.LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
+        protocol.PairInfo, protocol.ModelInfo, records.Round, records.ReplyEnd,
+        stats.SpeculationStats,
+    )
+}  # fmt: skip
+
+
+def _load_generator() -> Any:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["settings", "keys"])
+def test_generated_parts_are_up_to_date(name: str) -> None:
+    generator = _load_generator()
+    written = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert written == generator.with_part(written, generator.PARTS[name]()), (
+        "run: python docs/generate.py"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", _text(page)):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in _anchors(file), f"{page.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_only_flags_that_exist(page: Path) -> None:
+    for line in re.findall(r"`[^`\n]*eaglechat [^`\n]*`|^[^|\n]*eaglechat .*$", _text(page), re.M):
+        command = line.split("&&")[-1]
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command)) <= _flags(), line
+
+
+def test_headless_explains_every_flag_of_run() -> None:
+    run = _parser_of("run")
+    flags = {flag for flag in _flags_of(run) if flag not in {"--help", "-h"}}
+    rows = re.findall(r"^\| `(--[a-z-]+)", _section(DOCS / "headless.md", "`eaglechat run`"), re.M)
+    assert set(rows) == flags
+
+
+@pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS])
+def test_protocol_shows_a_line_of_every_message(tag: str) -> None:
+    """Each message has a section with an example that is one, and a row for each field."""
+    section = _section(DOCS / "protocol.md", f"`{tag}`")
+    example = _json_blocks(section)[0]
+    is_request = tag in REQUESTS
+    decode = protocol.decode_request if is_request else protocol.decode_event
+    message = decode(example.encode())
+    assert type(message) is (REQUESTS if is_request else EVENTS)[tag]
+    if not is_request:
+        assert protocol.encode(message).decode().strip() == example
+    assert _documented_fields(section) == list(message.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_protocol_explains_every_field_of_a_record(name: str) -> None:
+    type_ = RECORDS[name]
+    fields = [field.name for field in msgspec.inspect.type_info(type_).fields]  # type: ignore[union-attr]
+    assert _documented_fields(_section(DOCS / "protocol.md", f"`{name}`")) == fields
+
+
+def test_protocol_lists_only_codes_that_are_sent() -> None:
+    listed = set(re.findall(r"^\| `(\w+)` \|", _section(DOCS / "protocol.md", "`error`"), re.M))
+    known = {type_.code for type_ in _subclasses(errors.EngineError)}
+    assert listed - {"id", "code", "message"} <= known | {"protocol", "no_pair", "internal"}
+
+
+def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
+    example = re.findall(r"```toml\n(name = .*?)```", _text(DOCS / "themes.md"), re.DOTALL)[0]
+    file = tmp_path / "paper.toml"
+    file.write_text(example, encoding="utf-8")
+    assert isinstance(read_theme(file), LoadedTheme)
+
+
+@pytest.mark.real
+def test_headless_explains_what_run_prints(tmp_path: Path) -> None:
+    page = DOCS / "headless.md"
+    trace = tmp_path / "trace.jsonl"
+    flags = ["--json", "--trace", str(trace), "--temperature", "0", "--max-tokens", "6"]
+    command = [sys.executable, "-m", "eaglechat", "run", *flags, "Hello"]
+    printed = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
+    fields = list(_leaves(json.loads(printed)))
+    section = _section(page, "`--json`")
+    assert re.findall(r"^\| `([\w.]+)`", section, re.M) == fields
+    assert list(_leaves(json.loads(_json_blocks(section)[0]))) == fields
+    for line in [*trace.read_text().splitlines(), _json_blocks(_section(page, "`--trace`"))[0]]:
+        assert msgspec.json.decode(line, type=records.Round).tokens
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def _section(page: Path, title: str) -> str:
+    """The text under a heading, up to the next heading of its level or above."""
+    text = _text(page)
+    heading = re.search(rf"^(#+) {re.escape(title)}$", text, re.M)
+    assert heading is not None, f"{page.name} has no section {title}"
+    rest = text[heading.end() :]
+    end = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.M)
+    return rest[: end.start()] if end else rest
+
+
+def _json_blocks(section: str) -> list[str]:
+    return [block.strip() for block in re.findall(r"```json\n(.*?)```", section, re.DOTALL)]
+
+
+def _documented_fields(section: str) -> list[str]:
+    """The first column of the section's first table of fields."""
+    table = re.search(r"^\| Field \|.*\n\|.*\n((?:\|.*\n)*)", section, re.M)
+    return re.findall(r"^\| `(\w+)`", table[1], re.M) if table else []
+
+
+def _anchors(page: Path) -> list[str]:
+    """What GitHub calls the page's headings; a repeated one gets a number."""
+    prose = re.sub(r"```.*?```", "", _text(page), flags=re.DOTALL)
+    anchors: list[str] = []
+    for heading in re.findall(r"^#+ (.*)$", prose, re.M):
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        again = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", one) is not None for one in anchors)
+        anchors.append(f"{name}-{again}" if again else name)
+    return anchors
+
+
+def _parser_of(command: str) -> argparse.ArgumentParser:
+    parser = cli._parser()
+    commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    found = commands.choices[command]
+    assert isinstance(found, argparse.ArgumentParser)
+    return found
+
+
+def _flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {flag for action in parser._actions for flag in action.option_strings}
+
+
+def _flags() -> set[str]:
+    """Every flag of every command."""
+    parser = cli._parser()
+    commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return _flags_of(parser).union(*(_flags_of(one) for one in commands.choices.values()))
+
+
+def _subclasses(type_: type[errors.EngineError]) -> Iterator[type[errors.EngineError]]:
+    for one in type_.__subclasses__():
+        yield one
+        yield from _subclasses(one)
+
+
+def _leaves(value: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            yield from _leaves(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name

@@ -1,0 +1,63 @@
+"""What may import what, and what a start may cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "never"),
+    [
+        ("eaglechat.engine", {"textual", "huggingface_hub"}),
+        ("eaglechat.hub", {"textual"}),
+        ("eaglechat.cli", {"textual", "llama_cpp"}),
+    ],
+)
+def test_importing_a_whole_package_does_not_bring(package: str, never: set[str]) -> None:
+    done = python(
+        "import importlib, pkgutil, sys\n"
+        f"package = importlib.import_module('{package}')\n"
+        "names = [module.name for module in pkgutil.iter_modules(package.__path__)]\n"
+        "for name in names: importlib.import_module(f'{package.__name__}.{name}')\n"
+        f"print(len(names), sorted({never!r} & sys.modules.keys()))"
+    )
+
+    assert done.returncode == 0, done.stderr
+    count, found = done.stdout.split(" ", 1)
+    assert int(count) > 3
+    assert found.strip() == "[]"
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version", "run --help"])
+def test_help_imports_neither_the_terminal_nor_llama_cpp(argument: str) -> None:
+    done = python(
+        "import sys; from eaglechat.cli import main\n"
+        f"try: main({argument.split()!r})\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print('imported', sorted({'textual', 'llama_cpp', 'numpy', 'huggingface_hub'}"
+        " & sys.modules.keys()))"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("imported []\n")
+    assert len(done.stdout.splitlines()) > 1
+
+
+def test_the_import_contracts_hold() -> None:
+    """Storeys only downwards, ctypes and llama_cpp only in the bindings: see pyproject.toml."""
+    done = python("from importlinter.cli import lint_imports_command as lint; lint()")
+
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
