@@ -143,6 +143,7 @@ class Hub:
         self.timeouts = timeouts or Timeouts()
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
+        self._figures: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
     @property
@@ -249,7 +250,11 @@ class Hub:
                 data = _read(response, end)
             return parse_beginning(data, Path(file.path), found.size)
 
-        return self._headers.get(file) or self._insist(ask) or self.peek(file)
+        known = self._headers.get(file) or self._figures.get(file) or self._insist(ask)
+        if known is None:
+            return self.peek(file)
+        self._figures[file] = known
+        return known
 
     def _peek(self, file: RemoteFile) -> GGUFHeader:
         found = self.metadata(file.repo, file.path, file.commit)
