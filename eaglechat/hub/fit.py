@@ -145,7 +145,7 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
     """Whether the need fits: on the GPU, else in RAM, else how much is missing."""
     wanted = format_bytes(need.total)
     if machine.gpu and not machine.unified and need.total <= machine.gpu:
-        return Fit(True, True, f"{wanted} of {format_bytes(machine.gpu)} GPU memory")
+        return Fit(True, True, f"{wanted} of {format_bytes(machine.gpu)} GPU", " memory")
     if machine.ram is None:
         return Fit(None, False, f"needs {wanted}; this machine's memory is not known")
     if need.total > machine.ram:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -16,9 +18,13 @@ from eaglechat.hub.pairs import PairStatus
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui import wording
 
+if TYPE_CHECKING:
+    from eaglechat.hub.installs import InstallSnapshot
+
 Part = Content | str | tuple[str, str]
 MUTED = "$foreground-muted"
 ASKING = "asking the Hub…"
+_LABEL = 14
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ class Known:
     status: PairStatus | None = None
     facts: Facts | None = None
     trouble: str | None = None
+    moving: InstallSnapshot | None = None
 
     @property
     def problem(self) -> str | None:
@@ -100,11 +107,18 @@ def _takes(known: Known) -> str:
     """What it is made of where it is here, else what it takes to have it."""
     status, judged = known.status, known.fit
     memory = [judged.brief] if judged else []
+    if known.moving is not None:
+        return f"{_progress(known.moving)} · Ctrl+G shows it"
     if known.offer.pair is not None:
         if status is None or status.target is None:
             return "reading the headers…"
         return " · ".join([_made_of(status.target, status.draft), *memory])
     return " · ".join([_download(known), *memory, *_gated(known)])
+
+
+def _progress(moving: InstallSnapshot) -> str:
+    share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
+    return f"{moving.stage.value} {share:.0%}"
 
 
 def _made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
@@ -129,8 +143,8 @@ def _gated(known: Known) -> list[str]:
     return ["gated"] if known.facts is not None and known.facts.gated else []
 
 
-def details(known: Known) -> Content:
-    """Everything that is known."""
+def details(known: Known, width: int) -> Content:
+    """Everything that is known, in lines of `width` cells."""
     offer = known.offer
     parts: list[Part] = [(offer.name, "bold $primary")]
     if offer.entry is not None and offer.entry.title:
@@ -139,11 +153,11 @@ def details(known: Known) -> Content:
     if known.status is not None and known.status.problem is None:
         for role, header in (("Target", known.status.target), ("Draft", known.status.draft)):
             if header is not None:
-                parts += _header_lines(role, header)
+                parts += _header_lines(role, header, width)
     elif offer.entry is not None and offer.pair is None:
-        parts += _download_lines(known)
+        parts += _download_lines(known, width)
     if offer.entry is not None:
-        parts += _catalogue_lines(known)
+        parts += _catalogue_lines(known, width)
     note = offer.pair.note if offer.pair else offer.entry.note if offer.entry else ""
     if note:
         parts += ["\n", (note, MUTED)]
@@ -164,7 +178,7 @@ def _verdict(known: Known) -> list[Part]:
     ]
 
 
-def _download_lines(known: Known) -> list[Part]:
+def _download_lines(known: Known, width: int) -> list[Part]:
     entry, status, facts = known.offer.entry, known.offer.status, known.facts
     assert entry is not None
     rows = [
@@ -183,10 +197,10 @@ def _download_lines(known: Known) -> list[Part]:
     if facts is not None:
         gated = "accept the licence of " + ", ".join(facts.gated) if facts.gated else "no"
         rows.append(("gated", gated))
-    return _table(rows)
+    return _table(rows, width)
 
 
-def _catalogue_lines(known: Known) -> list[Part]:
+def _catalogue_lines(known: Known, width: int) -> list[Part]:
     entry, facts = known.offer.entry, known.facts
     assert entry is not None
     rows: list[tuple[str, str | None]] = [("licence", entry.licence)]
@@ -198,10 +212,10 @@ def _catalogue_lines(known: Known) -> list[Part]:
         ("trained for", entry.trained_for),
         ("acceptance", entry.acceptance),
     ]
-    return _table(rows)
+    return _table(rows, width)
 
 
-def _header_lines(role: str, header: GGUFHeader) -> list[Part]:
+def _header_lines(role: str, header: GGUFHeader, width: int) -> list[Part]:
     rows = [
         ("architecture", header.architecture),
         ("quantisation", header.quantization),
@@ -212,13 +226,16 @@ def _header_lines(role: str, header: GGUFHeader) -> list[Part]:
     ]
     if role == "Target":
         rows.append(("trained for", f"{header.n_ctx_train:,} tokens"))
-    return ["\n", (role, "bold"), f"  {header.name}", *_table(rows), "\n"]
+    return ["\n", (role, "bold"), f"  {header.name}", *_table(rows, width), "\n"]
 
 
-def _table(rows: Sequence[tuple[str, str | None]]) -> list[Part]:
+def _table(rows: Sequence[tuple[str, str | None]], width: int) -> list[Part]:
+    """Labels, and their values in a column of their own."""
     lines: list[Part] = []
     for label, value in rows:
-        if not value:
-            continue
-        lines += ["\n", (f"  {label:<14}", MUTED), value]
+        room = max(width - _LABEL - 2, 16)
+        first, *rest = textwrap.wrap(value or "", room, break_on_hyphens=False) or [""]
+        if first:
+            lines += ["\n", (f"  {label:<{_LABEL}}", MUTED), first]
+            lines += [f"\n  {'':<{_LABEL}}{line}" for line in rest]
     return lines

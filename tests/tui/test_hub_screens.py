@@ -48,7 +48,7 @@ async def test_each_pair_says_what_it_takes_and_why_it_cannot_run(
     desk.offer(entry("too-large"), known=facts(40_000, need_mb=45_000))
     desk.offer(entry("behind-a-gate"), known=facts(1000, gated=("org/behind-a-gate-GGUF",)))
     async with drive(size=(120, 40), desk=desk) as user:
-        await user.sees("download 3.0 GB · 4.0 GB of 8.0 GB GPU memory")
+        await user.sees("download 3.0 GB · 4.0 GB of 8.0 GB GPU")
         await user.sees("download + convert 9.0 GB · 12.0 GB of 32.0 GB RAM")
         await user.sees("cannot run: needs 45.0 GB, 13.0 GB more than this")
         await user.sees("· gated")
@@ -127,11 +127,12 @@ async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
     drive: Drive, desk: ScriptedDesk
 ) -> None:
     pair = entry("qwen3-4b", converts=True)
+    desk.offer(pair)
     desk.moving = [on_its_way(pair)]
     desk._installs = halting = Halting()  # type: ignore[assignment]
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("Q4_K_M")
-        await user.press("ctrl+g")
+        await user.sees("downloading 49% · Ctrl+G shows it")
+        await user.press("down", "enter")
         await user.sees("25.0 MB/s    1:00 left")
         await user.sees("45%     1.1 GB of 2.5 GB")
         await user.press("space")
@@ -208,7 +209,7 @@ async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
     drive: Drive, desk: ScriptedDesk, models: Path
 ) -> None:
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("GPU memory")
+        await user.sees("of 8.0 GB GPU")
         small = protocol.Memory(ram=1, ram_available=1)
         assert user.app.hello is not None
         user.app.hello = protocol.Hello(

@@ -53,7 +53,7 @@ async def menu(user: Driver) -> None:
     half = Status(State.PARTLY, None, None, None, None, bytes_here=1_100_000_000)
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
     await user.sees("Q4_K_M")
-    await user.sees("GPU memory")
+    await user.sees("of 8.0 GB GPU")
     user.app.screen.post_message(InstallsChanged())
     await user.sees("cannot run")
     await user.press("down", "down")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
@@ -32,6 +32,7 @@ from eaglechat.tui.widgets.filter import Filter
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import Entry
     from eaglechat.hub.installed import Status
+    from eaglechat.hub.installs import InstallSnapshot
     from eaglechat.hub.offers import Offer
 
 DOORS = {
@@ -81,6 +82,7 @@ class MenuScreen(EagleScreen[None]):
         self._statuses: dict[tuple[str, str], PairStatus] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
+        self._moving: dict[str, InstallSnapshot] = {}
         self._notices_said = False
         self._asking = 0
 
@@ -100,6 +102,7 @@ class MenuScreen(EagleScreen[None]):
         self._list_anew()
         self.query_one(Filter).focus()
         self.call_after_refresh(self.eagle.warm_engine)
+        self.set_interval(1.0, self._draw_moving)
 
     def on_screen_resume(self) -> None:
         if self.is_mounted:
@@ -196,6 +199,7 @@ class MenuScreen(EagleScreen[None]):
             status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name),
+            moving=self._moving.get(offer.name),
         )
 
     # The list
@@ -230,11 +234,23 @@ class MenuScreen(EagleScreen[None]):
                 options.replace_option_prompt(offer.key, offer_rows.row(self._known(offer)))
         self._show_details()
 
+    def _draw_moving(self) -> None:
+        """Rows of pairs on their way, and of those that no longer are."""
+        before = self._moving
+        self._moving = {
+            one.entry.name: one for one in self.eagle.desk.snapshots() if one.pair is None
+        }
+        changed = before.keys() | self._moving.keys()
+        if changed:
+            self._draw([offer for offer in self._offers.values() if offer.name in changed])
+
+    @on(events.Resize)
     @on(OptionList.OptionHighlighted)
     def _show_details(self) -> None:
         offer = self._highlighted_offer()
+        width = self.query_one("#details").content_size.width or 40
         self.query_one("#details", Static).update(
-            offer_rows.details(self._known(offer))
+            offer_rows.details(self._known(offer), width)
             if offer
             else Content("Models of your own, from the Hub, or a chat to go on with.")
         )
@@ -253,7 +269,10 @@ class MenuScreen(EagleScreen[None]):
     @on(OptionList.OptionSelected)
     async def _choose(self) -> None:
         offer = self._highlighted_offer()
-        if offer is None:
+        self._draw_moving()
+        if offer is not None and offer.name in self._moving:
+            self.eagle.action_downloads()
+        elif offer is None:
             await self.run_action(self._looked_at or "")
         elif offer.pair is not None:
             self._choose_pair(offer, offer.pair)
@@ -300,6 +319,7 @@ class MenuScreen(EagleScreen[None]):
     def action_details(self) -> None:
         """In a narrow terminal the pane takes the list's place; arrows still move."""
         self.toggle_class("-details")
+        self.call_after_refresh(self._show_details)
 
     def action_forget(self) -> None:
         offer = self._highlighted_offer()
