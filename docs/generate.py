@@ -19,10 +19,15 @@ from eaglechat.settings import describe
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat import ChatScreen
 from eaglechat.tui.screens.chats import ChatsScreen
+from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.downloads import DownloadsScreen
 from eaglechat.tui.screens.help import HelpScreen, key_name
+from eaglechat.tui.screens.library import LibraryScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu import MenuScreen
 from eaglechat.tui.screens.open_files import OpenFilesScreen
+from eaglechat.tui.screens.plan import PlanScreen
+from eaglechat.tui.screens.search import SearchScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.prompt import Prompt
@@ -36,6 +41,11 @@ KEY_TABLES: dict[str, type[Any]] = {
     "The menu, and past chats: the list with its filter": Filter,
     "Menu": MenuScreen,
     "Open GGUF files": OpenFilesScreen,
+    "What installing a pair takes": PlanScreen,
+    "Downloads": DownloadsScreen,
+    "Search the Hub": SearchScreen,
+    "Models on this machine": LibraryScreen,
+    "A question before something is deleted": ConfirmDialog,
     "While a pair is loading": LoadingScreen,
     "Chat": ChatScreen,
     "The prompt": Prompt,

@@ -39,15 +39,21 @@ def wrong_pair_usage(args: argparse.Namespace) -> str | None:
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair the flags name, or None where they name none. Raises EngineError."""
-    from eaglechat.hub.pairs import pair_of_files
+    from eaglechat.hub.pairs import NotInstalledError, pair_of_files
 
     if args.target is not None:
         pair = pair_of_files(args.target, args.draft)
     elif args.pair is not None:
-        found = library.find(args.pair)
+        try:
+            found = library.find(args.pair)
+        except NotInstalledError as error:
+            raise EngineError(str(error)) from error
         if found is None:
             known = ", ".join(pair.name for pair in library.pairs())
-            raise EngineError(f"there is no pair named {args.pair!r}; known: {known}")
+            raise EngineError(
+                f"there is no pair named {args.pair!r}; known: {known}, and those that "
+                "`eaglechat models` lists"
+            )
         pair = found
     else:
         return None

@@ -184,6 +184,7 @@ class Device:
     memory_free: int
     memory_total: int
     is_gpu: bool
+    shares_ram: bool
 
 
 def devices() -> tuple[Device, ...]:
@@ -201,13 +202,16 @@ def devices() -> tuple[Device, ...]:
         device = get(index)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         memory(device, ctypes.byref(free), ctypes.byref(total))
+        called = name(device).decode()
         found.append(
             Device(
-                name(device).decode(),
+                called,
                 description(device).decode(),
                 free.value,
                 total.value,
                 is_gpu=kind(device) in (1, 2),
+                # Metal calls its devices MTL0 and so on, and does not say that they share.
+                shares_ram=kind(device) == 2 or called.startswith(("MTL", "Metal")),
             )
         )
     return tuple(found)

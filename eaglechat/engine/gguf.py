@@ -190,8 +190,6 @@ def parse_header(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
     Raises GGUFTruncatedError when the bytes end inside the header, GGUFError when they are
     something else.
     """
-    if data[:4] != MAGIC:
-        raise GGUFError(f"{path} is not a GGUF file: it begins with {bytes(data[:4])!r}")
     try:
         return _parse(data, path, size)
     except (struct.error, IndexError, OverflowError) as error:
@@ -200,12 +198,39 @@ def parse_header(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
         ) from error
 
 
-def _parse(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
+def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
+    """What the first bytes of a file say of its shape: no tensors, and nothing past the vocabulary.
+
+    None where they end before the vocabulary, which writers put behind the model's figures.
+    """
+    fields: dict[str, Any] = {}
+    try:
+        cursor, version, _, n_fields = _open(data, path)
+        for _ in range(n_fields):
+            key, kind = cursor.string(), cursor.scalar("I")
+            if key == "tokenizer.ggml.tokens" and kind == _ARRAY:
+                cursor.scalar("I")
+                fields[key] = Array(cursor.scalar("Q"), None)
+                return GGUFHeader(path, version, fields, (), 0, size)
+            fields[key] = cursor.value(kind)
+    except (struct.error, IndexError, OverflowError, GGUFError):
+        pass
+    return None
+
+
+def _open(data: bytes | mmap.mmap, path: Path) -> tuple[_Cursor, int, int, int]:
+    """A cursor at the first field, the version, and the counts of tensors and fields."""
+    if data[:4] != MAGIC:
+        raise GGUFError(f"{path} is not a GGUF file: it begins with {bytes(data[:4])!r}")
     cursor = _Cursor(data, position=4)
     version = cursor.scalar("I")
     if version not in _VERSIONS:
         raise GGUFError(f"{path} is a GGUF of version {version}; this program reads 2 and 3")
-    n_tensors, n_fields = cursor.scalar("Q"), cursor.scalar("Q")
+    return cursor, version, cursor.scalar("Q"), cursor.scalar("Q")
+
+
+def _parse(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
+    cursor, version, n_tensors, n_fields = _open(data, path)
     fields: dict[str, Any] = {}
     spans: dict[str, tuple[int, int]] = {}
     for _ in range(n_fields):

@@ -150,6 +150,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """What the engine answers."""
 
 
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's machine, in bytes: RAM, and its GPUs together; 0 where there is none.
+
+    `unified` is a GPU that shares the RAM.
+    """
+
+    ram: int
+    ram_available: int
+    gpu: int = 0
+    unified: bool = False
+
+
 class Hello(Event, frozen=True, kw_only=True, tag="hello"):
     """The first line of an engine."""
 
@@ -157,6 +169,7 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
     eaglechat: str
     llama_cpp: str
     devices: tuple[str, ...]
+    memory: Memory | None = None
 
 
 class Loading(Event, frozen=True, kw_only=True, tag="loading"):

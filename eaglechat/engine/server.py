@@ -20,6 +20,7 @@ import eaglechat
 from eaglechat.engine import bindings
 from eaglechat.engine.errors import EngineError
 from eaglechat.engine.live import Live
+from eaglechat.engine.machine import memory
 from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.preflight import check_pair
 from eaglechat.engine.protocol import (
@@ -87,12 +88,14 @@ class Server:
     def serve(self) -> None:
         """Read requests until shutdown or the end of the input."""
         python, native = bindings.versions()
+        devices = bindings.devices()
         self._send(
             Hello(
                 protocol=PROTOCOL_VERSION,
                 eaglechat=eaglechat.__version__,
                 llama_cpp=f"{native}, llama-cpp-python {python}",
-                devices=tuple(device.description for device in bindings.devices()),
+                devices=tuple(device.description for device in devices),
+                memory=memory(devices),
             )
         )
         worker = threading.Thread(target=self._work, name="engine", daemon=True)

@@ -7,11 +7,9 @@ estimate within a few megabytes of what llama.cpp reports for the built-in pair.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-import psutil
 
 from eaglechat.engine.gguf import GGUFHeader
+from eaglechat.engine.protocol import Memory
 from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
 from eaglechat.hub.units import format_bytes
 
@@ -55,7 +53,13 @@ class Fit:
 
     fits: bool | None
     on_gpu: bool
-    text: str
+    brief: str
+    note: str = ""
+    """What a list has no room for."""
+
+    @property
+    def text(self) -> str:
+        return self.brief + self.note
 
 
 def context_size(target: GGUFHeader, n_ctx: int) -> int:
@@ -148,25 +152,14 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
         short = format_bytes(need.total - machine.ram)
         text = f"needs {wanted}, {short} more than this machine's {format_bytes(machine.ram)}"
         return Fit(False, False, text)
-    text = f"{wanted} of {format_bytes(machine.ram)} RAM"
+    brief, note = f"{wanted} of {format_bytes(machine.ram)} RAM", ""
     if machine.ram_available is not None and need.total > machine.ram_available:
-        text += f", but only {format_bytes(machine.ram_available)} is free now"
+        note = f", but only {format_bytes(machine.ram_available)} is free now"
     elif machine.gpu and not machine.unified:
-        text += f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
-    return Fit(True, machine.unified, text)
+        note = f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
+    return Fit(True, machine.unified, brief, note)
 
 
-def this_machine() -> Machine:
-    """The RAM here; what the GPUs have comes from the engine, which may run elsewhere."""
-    memory = psutil.virtual_memory()
-    limit = _control_group_limit()
-    return Machine(min(memory.total, limit) if limit else memory.total, memory.available)
-
-
-def _control_group_limit() -> int | None:
-    """What a container may use, if it is limited."""
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+def machine_of(memory: Memory) -> Machine:
+    """The machine an engine says it runs on."""
+    return Machine(memory.ram, memory.ram_available, memory.gpu or None, memory.unified)

@@ -26,7 +26,13 @@ from huggingface_hub.utils import (
     logging,
 )
 
-from eaglechat.engine.gguf import GGUFError, GGUFHeader, GGUFTruncatedError, parse_header
+from eaglechat.engine.gguf import (
+    GGUFError,
+    GGUFHeader,
+    GGUFTruncatedError,
+    parse_beginning,
+    parse_header,
+)
 from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
 from eaglechat.hub.explain import explain
 
@@ -40,6 +46,7 @@ _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{6
 _LONGEST_WAIT = 5.0
 _PEEK_FIRST = 1 << 20
 _PEEK_LIMIT = 64 << 20
+_FIGURES = 256 << 10
 _SEARCH_FIELDS = ["downloads", "likes", "gated", "tags", "lastModified", "siblings"]
 
 Answer = TypeVar("Answer")
@@ -136,6 +143,7 @@ class Hub:
         self.timeouts = timeouts or Timeouts()
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
+        self._figures: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
     @property
@@ -230,6 +238,22 @@ class Hub:
         known = self._headers.get(file)
         if known is None:
             known = self._headers[file] = self._insist(lambda: self._peek(file))
+        return known
+
+    def figures(self, file: RemoteFile) -> GGUFHeader:
+        """The part of a header before its vocabulary: a fraction of it, enough to count memory."""
+
+        def ask() -> GGUFHeader | None:
+            found = self.metadata(file.repo, file.path, file.commit)
+            end = min(_FIGURES, found.size)
+            with self.stream(found.location, file.name, 0, end - 1) as response:
+                data = _read(response, end)
+            return parse_beginning(data, Path(file.path), found.size)
+
+        known = self._headers.get(file) or self._figures.get(file) or self._insist(ask)
+        if known is None:
+            return self.peek(file)
+        self._figures[file] = known
         return known
 
     def _peek(self, file: RemoteFile) -> GGUFHeader:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eaglechat.hub import fit
+from eaglechat.hub import fit, journal
 from eaglechat.hub.cache import RepoCache, free_bytes
 from eaglechat.hub.catalogue import Entry, GGUFSource
 from eaglechat.hub.download import FileRequest
@@ -113,6 +113,7 @@ def start(queue: Queue, plan: Plan) -> list[int]:
     """Check the disk and queue all files of a pair. Raises DiskFullError."""
     target, draft = plan.entry.target, plan.entry.draft
     check_space(plan, queue.hub.cache_dir)
+    journal.begin(plan.entry.name)
     return [
         *enqueue(queue, plan.target, target.revision, target.sha256),
         *enqueue(queue, plan.draft, draft.revision, draft.sha256),
@@ -148,6 +149,7 @@ def finish(
             )
     if here.target is None or draft is None:
         raise FileNotFoundError(f"{entry.name} is not complete on this machine")
+    journal.end(entry.name)
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note)
 
 
@@ -157,11 +159,11 @@ def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> fit.MemoryNeed:
     The draft of a checkpoint counts as large as the checkpoint, with the cache of one layer of
     the target.
     """
-    target = replace(hub.peek(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
+    target = replace(hub.figures(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
     draft_bytes = sum(file.size for file in plan.draft)
     n_ctx = fit.context_size(target, n_ctx)
     if not plan.converts:
-        draft = replace(hub.peek(plan.draft[0]), size_bytes=draft_bytes)
+        draft = replace(hub.figures(plan.draft[0]), size_bytes=draft_bytes)
         return fit.memory_need(target, draft, n_ctx)
     need = fit.memory_need(target, None, n_ctx)
     layer = need.target_kv // max(target.n_layers, 1)

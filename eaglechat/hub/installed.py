@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from eaglechat import paths
-from eaglechat.hub.cache import RepoCache
+from eaglechat.engine.gguf import shard_paths
+from eaglechat.hub.cache import RepoCache, Unfinished
 from eaglechat.hub.catalogue import DraftSource, Entry, GGUFSource
 from eaglechat.hub.library import cache_dir
 from eaglechat.hub.pairs import Pair
@@ -15,6 +18,9 @@ from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; a draft in fewer bits loses acceptance (llama.cpp issue 15039)."""
+
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 
 
 class State(str, Enum):
@@ -34,6 +40,8 @@ class Status:
     target: Path | None
     draft: Path | None
     checkpoint: Path | None
+    bytes_here: int = 0
+    """Of its download, unfinished files included."""
 
 
 def status(entry: Entry, cache: Path | None = None) -> Status:
@@ -47,18 +55,37 @@ def status(entry: Entry, cache: Path | None = None) -> Status:
     else:
         draft = _converted(entry)
         checkpoint = _cached_checkpoint(folder, entry.draft)
-    begun = any(
-        next(RepoCache(folder, repo).unfinished(), None) is not None for repo in _repos(entry)
-    )
     if target and draft:
         pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
         return Status(State.INSTALLED, pair, target, draft, checkpoint)
-    state = State.PARTLY if target or draft or checkpoint or begun else State.AVAILABLE
-    return Status(state, None, target, draft, checkpoint)
+    downloaded = checkpoint or (draft if gguf is not None else None)
+    here = _bytes_of(target) + _bytes_of(downloaded)
+    begun = list(_unfinished(folder, entry))
+    state = State.PARTLY if target or downloaded or draft or begun else State.AVAILABLE
+    here += sum(left.bytes_done for left in begun)
+    return Status(state, None, target, draft, checkpoint, here)
 
 
-def _repos(entry: Entry) -> set[str]:
-    return {entry.target.repo, entry.draft.repo or entry.draft.checkpoint or ""}
+def _unfinished(cache: Path, entry: Entry) -> Iterator[Unfinished]:
+    """Downloads of a pair's own files that were interrupted."""
+    for source in filter(None, (entry.target, entry.draft.gguf)):
+        stem = _SHARD.sub("", source.file or "")
+        for left in RepoCache(cache, source.repo).unfinished():
+            if (
+                left.path.startswith(stem)
+                and (source.quantization or "").upper() in left.path.upper()
+            ):
+                yield left
+    if entry.draft.checkpoint is not None:
+        yield from RepoCache(cache, entry.draft.checkpoint).unfinished()
+
+
+def _bytes_of(model: Path | None) -> int:
+    """Of a GGUF with all its shards, or of a checkpoint's folder."""
+    if model is None:
+        return 0
+    files = model.iterdir() if model.is_dir() else shard_paths(model)
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _cached(cache: Path, source: GGUFSource) -> Path | None:

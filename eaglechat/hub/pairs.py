@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.preflight import PreflightError, check_pair
+from eaglechat.hub import catalogue
 from eaglechat.paths import write_atomically
 
 BUILTIN_NAME = "smollm2-135m"
@@ -36,7 +38,7 @@ class Pair:
     target: Path
     draft: Path | None
     source: str
-    """built-in, recent or files."""
+    """built-in, recent, catalogue or files."""
     n_draft_max: int | None = None
     note: str = ""
 
@@ -49,6 +51,16 @@ class PairStatus:
     target: GGUFHeader | None
     draft: GGUFHeader | None
     problem: str | None
+
+
+class NotInstalledError(Exception):
+    """A pair of the catalogue that is not on this machine, or not all of it."""
+
+    def __init__(self, name: str, state: str) -> None:
+        how = "only partly on this machine" if state == "partly" else "not on this machine"
+        super().__init__(
+            f"{name} is {how}: `eaglechat pull {name}` or the menu of `eaglechat` fetches it"
+        )
 
 
 class RecentPair(msgspec.Struct, frozen=True):
@@ -75,13 +87,29 @@ class PairLibrary:
         return [builtin_pair(), *self._recent]
 
     def find(self, name: str) -> Pair | None:
-        """A pair by its name."""
-        return next((pair for pair in self.pairs() if pair.name == name), None)
+        """The pair a name means: the built-in one, an installed one of the catalogue, a recent one.
 
-    def resolve(self, name: str, target: Path, draft: Path | None) -> Pair:
-        """The pair a chat or a command line means: the built-in one by its name, else by paths."""
+        Raises NotInstalledError for a pair of the catalogue that is not here.
+        """
         if name == BUILTIN_NAME:
             return builtin_pair()
+        entry = next((entry for entry in catalogue.load()[0] if entry.name == name), None)
+        if entry is None:
+            return next((pair for pair in self._recent if pair.name == name), None)
+        # It looks into the Hugging Face cache, which the first paint of the menu does not wait for.
+        from eaglechat.hub import installed  # noqa: PLC0415
+
+        here = installed.status(entry)
+        if here.pair is None:
+            raise NotInstalledError(entry.name, here.state.value)
+        return here.pair
+
+    def resolve(self, name: str, target: Path, draft: Path | None) -> Pair:
+        """The pair of a saved chat: by its name where that is of use, else by its files."""
+        with suppress(NotInstalledError):
+            found = self.find(name)
+            if found is not None and found.source != "recent":
+                return found
         return pair_of_files(target, draft)
 
     def remember(self, pair: Pair) -> None:

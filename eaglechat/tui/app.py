@@ -6,8 +6,9 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from textual.app import App, SystemCommand
@@ -15,17 +16,24 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
 
-from eaglechat.engine.client import Died, EngineLink
-from eaglechat.engine.protocol import AnyRequest
+from eaglechat.engine.client import Died, EngineLink, EngineStartError
+from eaglechat.engine.machine import memory
+from eaglechat.engine.protocol import PROTOCOL_VERSION, AnyRequest, Hello, Unload
 from eaglechat.history import SavedChat
+from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.fit import Machine, machine_of
 from eaglechat.hub.pairs import Pair, PairLibrary
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings_file import SettingsFileError, save_setting
 from eaglechat.tui.commands import ScreenCommands
-from eaglechat.tui.messages import EngineEvents, SettingsChanged
+from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
 from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
 
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue import Entry
+
 FRAMES_PER_SECOND = 30
+INSTALL_LOOKS_PER_SECOND = 3
 FALLBACK_THEME = "eagle-dark"
 
 
@@ -47,6 +55,24 @@ class EagleApp(App[None]):
 
     BINDINGS = [
         Binding("ctrl+q", "quit", "Quit", id="app.quit", tooltip="Leave eaglechat", priority=True),
+        Binding(
+            "ctrl+g",
+            "downloads",
+            "Downloads",
+            id="app.downloads",
+            tooltip="What is being downloaded and converted",
+            priority=True,
+            show=False,
+        ),
+        Binding(
+            "f10",
+            "load_newest",
+            "Load it",
+            id="app.load_newest",
+            tooltip="Load the pair that was installed last",
+            priority=True,
+            show=False,
+        ),
         Binding("f1", "help", "Help", id="app.help", tooltip="Every key of this screen"),
         Binding(
             "f9",
@@ -69,6 +95,7 @@ class EagleApp(App[None]):
         config_file: Path,
         chats_dir: Path,
         theme_dirs: Sequence[Path],
+        desk: HubDesk | None = None,
         start: Pair | None = None,
     ) -> None:
         loaded, theme_problems = load_themes(*theme_dirs)
@@ -91,8 +118,12 @@ class EagleApp(App[None]):
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")
         if pairs.problem:
             self._notices.append(pairs.problem)
+        self.desk = desk or HubDesk()
+        self._stages: dict[str, str] = {}
+        self._newest: Pair | None = None
         self._engine = engine
         self._engine_runs = False
+        self.hello: Hello | None = None
         self._request_ids = itertools.count(1)
         self._start = start
 
@@ -111,6 +142,7 @@ class EagleApp(App[None]):
 
     def on_mount(self) -> None:
         self.set_interval(1 / FRAMES_PER_SECOND, self._drain_engine)
+        self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._watch_installs)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         if self._notices:
             self.notify(
@@ -127,6 +159,7 @@ class EagleApp(App[None]):
         # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
         # behind; the terminal is given back before.
         threading.Thread(target=self._engine.close, name="engine-close").start()
+        self.desk.close()
 
     # The engine
 
@@ -135,9 +168,29 @@ class EagleApp(App[None]):
 
     def start_engine(self) -> None:
         """Start the engine unless it runs. Raises EngineStartError."""
+        if self.hello is not None and self.hello.protocol != PROTOCOL_VERSION:
+            # Another version may have been installed since.
+            self._engine.close()
+            self._engine_runs, self.hello = False, None
         if not self._engine_runs:
             self._engine.start()
             self._engine_runs = True
+
+    def warm_engine(self) -> None:
+        """Start an engine on this machine while the user chooses, and learn what the machine has.
+
+        What goes wrong is said when a pair is loaded.
+        """
+        if not self.settings.engine.command:
+            with suppress(EngineStartError):
+                self.start_engine()
+
+    @property
+    def machine(self) -> Machine:
+        """The engine's machine; before it has said, the RAM of this one if it runs here."""
+        if self.hello is not None and self.hello.memory is not None:
+            return machine_of(self.hello.memory)
+        return Machine(None) if self.settings.engine.command else machine_of(memory())
 
     def send(self, request: AnyRequest) -> bool:
         """Send a request to the engine; False if it is gone."""
@@ -149,6 +202,12 @@ class EagleApp(App[None]):
             return
         if any(isinstance(event, Died) for event in events):
             self._engine_runs = False
+            self.hello = None
+        for event in events:
+            if isinstance(event, Hello):
+                self.hello = event
+                for screen in self.screen_stack:
+                    screen.post_message(MachineKnown())
         for screen in reversed(self.screen_stack):
             if hasattr(screen, "on_engine_events"):
                 screen.post_message(EngineEvents(events))
@@ -179,6 +238,81 @@ class EagleApp(App[None]):
         header = chat.header
         draft = Path(header.draft) if header.draft else None
         self.open_chat(self.pairs.resolve(header.pair, Path(header.target), draft), chat)
+
+    def load_instead(self, pair: Pair) -> None:
+        """From wherever the user is: back to the menu, and into a chat with a pair."""
+        from eaglechat.tui.screens.chat import ChatScreen
+
+        for screen in self.screen_stack:
+            if isinstance(screen, ChatScreen):
+                screen.leave()
+                self.send(Unload())
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        self.open_chat(pair)
+
+    # The Hub
+
+    def open_plan(self, entry: Entry) -> None:
+        """Show what installing a pair takes; the user starts it there."""
+        from eaglechat.tui.screens.plan import PlanScreen
+
+        def answered(started: bool | None) -> None:
+            if started:
+                self.action_downloads()
+
+        self.push_screen(PlanScreen(entry), answered)
+
+    def open_search(self) -> None:
+        from eaglechat.tui.screens.search import SearchScreen
+
+        def found(entry: Entry | None) -> None:
+            if entry is not None:
+                self.open_plan(entry)
+
+        self.push_screen(SearchScreen(), found)
+
+    def open_library(self) -> None:
+        from eaglechat.tui.screens.library import LibraryScreen
+
+        self.push_screen(LibraryScreen(), self._load_if_chosen)
+
+    def action_downloads(self) -> None:
+        from eaglechat.tui.screens.downloads import DownloadsScreen
+
+        if not isinstance(self.screen, DownloadsScreen):
+            self.push_screen(DownloadsScreen(), self._load_if_chosen)
+
+    def _load_if_chosen(self, pair: Pair | None) -> None:
+        if pair is not None:
+            self.load_instead(pair)
+
+    def action_load_newest(self) -> None:
+        if self._newest is None:
+            self.notify("Nothing was installed since you started.")
+        else:
+            self.load_instead(self._newest)
+
+    def _watch_installs(self) -> None:
+        """Say it once when a pair is ready, or cannot be had."""
+        for install in self.desk.snapshots():
+            name, stage = install.entry.name, install.stage.value
+            if self._stages.get(name) == stage:
+                continue
+            self._stages[name] = stage
+            if install.pair is not None:
+                self._newest = install.pair
+                self.notify(f"{name} is installed. F10 loads it.", timeout=15, markup=False)
+                for screen in self.screen_stack:
+                    screen.post_message(InstallsChanged())
+            elif install.error is not None:
+                self.notify(
+                    f"{install.error}\nCtrl+G: try again.",
+                    title=name,
+                    severity="error",
+                    timeout=20,
+                    markup=False,
+                )
 
     async def action_quit(self) -> None:
         from eaglechat.tui.screens.chat import ChatScreen

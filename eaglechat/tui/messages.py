@@ -19,6 +19,14 @@ class EngineEvents(Message):
         self.events = events
 
 
+class InstallsChanged(Message):
+    """A pair was installed, or a model deleted."""
+
+
+class MachineKnown(Message):
+    """The engine said what its machine has."""
+
+
 class SettingsChanged(Message):
     """The settings were changed on the settings screen."""
 

@@ -10,6 +10,7 @@ import pytest
 from eaglechat.engine.gguf import (
     GGUFError,
     GGUFTruncatedError,
+    parse_beginning,
     parse_header,
     read_header,
     shard_paths,
@@ -157,3 +158,16 @@ def test_a_split_model_needs_all_its_files_whole(
     third.write_bytes(tiny_files[0].read_bytes()[:-4096])
     with pytest.raises(GGUFTruncatedError, match=f"{names[2]} is cut short"):
         read_header(first)
+
+
+def test_the_beginning_of_a_header_tells_a_models_shape(real_files: tuple[Path, Path]) -> None:
+    for path in real_files:
+        data, size = path.read_bytes(), path.stat().st_size
+        whole = parse_header(data, path, size)
+        start, _ = whole.spans["tokenizer.ggml.tokens"]
+        beginning = parse_beginning(data[: start + 64], path, size)
+        assert beginning is not None
+        for figure in ("architecture", "n_layers", "n_embd", "n_vocab", "n_ctx_train"):
+            assert getattr(beginning, figure) == getattr(whole, figure)
+        assert parse_beginning(data[:start], path, size) is None
+    assert parse_beginning(b"not a GGUF at all", Path("x.gguf"), 17) is None

@@ -10,6 +10,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+import psutil
+
 
 class Terminal:
     """A tmux session of a given size running one command; close it to kill everything in it."""
@@ -41,6 +43,12 @@ class Terminal:
 
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def kill(self) -> None:
+        """SIGKILL the command, as the system does when memory runs out; its shell stays."""
+        shell = psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}")))
+        for process in shell.children():
+            process.kill()
 
     def screen(self) -> str:
         """What the terminal shows now."""

@@ -16,6 +16,7 @@ from eaglechat.tui.app import EagleApp
 from tests.tiny_gguf import write_draft, write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
+from tests.tui.scripted_desk import ScriptedDesk
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def make_app(tmp_path: Path, engine: ScriptedEngine, models: Path) -> Callable[.
                 "config_file": tmp_path / "config.toml",
                 "chats_dir": tmp_path / "chats",
                 "theme_dirs": [paths.builtin_themes_dir()],
+                "desk": ScriptedDesk(),
                 **changes,
             }
         )

@@ -30,6 +30,7 @@ REPLY = (
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
 WRONG_GUESS = " umbrella"
 SEED = 1234
+MACHINE = protocol.Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
 TOKENS_PER_MESSAGE = 20
 
 
@@ -92,7 +93,13 @@ class ScriptedEngine:
         self.starts += 1
         self.running = True
         self._events.append(
-            protocol.Hello(protocol=self.protocol, eaglechat="0", llama_cpp="scripted", devices=())
+            protocol.Hello(
+                protocol=self.protocol,
+                eaglechat="0",
+                llama_cpp="scripted",
+                devices=(),
+                memory=MACHINE,
+            )
         )
 
     def send(self, request: protocol.AnyRequest) -> bool:

@@ -201,16 +201,17 @@ async def test_a_load_can_be_cancelled(drive: Drive) -> None:
 async def test_a_load_that_fails_says_why_and_can_be_tried_again(
     drive: Drive, trouble: str, said: str, advice: str
 ) -> None:
-    async with drive(size=(80, 24)) as user:
-        if trouble == "load":
-            user.engine.load_error = ("load", "llama.cpp refused the model")
-        elif trouble == "start":
-            user.engine.start_error = "cannot start the engine with “nope”"
-        elif trouble == "protocol":
-            user.engine.protocol = 99
-            user.engine.hold_load = True
-        else:
-            user.engine.hold_load = True
+    user = drive(size=(80, 24))
+    if trouble == "load":
+        user.engine.load_error = ("load", "llama.cpp refused the model")
+    elif trouble == "start":
+        user.engine.start_error = "cannot start the engine with “nope”"
+    elif trouble == "protocol":
+        user.engine.protocol = 99
+        user.engine.hold_load = True
+    else:
+        user.engine.hold_load = True
+    async with user:
         await user.sees("Q4_K_M")
         await user.press("enter")
         await user.on(LoadingScreen)
@@ -220,6 +221,7 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
         await user.sees(advice)
         user.engine.load_error = user.engine.start_error = None
         user.engine.hold_load = False
+        user.engine.protocol = protocol.PROTOCOL_VERSION
         await user.press("enter")
         await user.on(ChatScreen)
 
@@ -314,7 +316,7 @@ async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Pat
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.type("built-in")
-        await user.sees("draft eagle3")
+        await user.sees("draft Q8_0")
         await user.press("enter")
         await user.on(ChatScreen)
         await user.press("ctrl+t")

@@ -9,19 +9,22 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList
 
+from eaglechat.hub.errors import NotFoundError
 from eaglechat.hub.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
 from eaglechat.tui.screens.chat import PANEL_FROM, ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu import MenuScreen
+from eaglechat.tui.screens.menu import DOORS, MenuScreen
 from eaglechat.tui.screens.open_files import OpenFilesScreen
+from eaglechat.tui.screens.plan import PlanScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel import SpeculationPanel
 from eaglechat.tui.widgets.slider import Slider
 from eaglechat.tui.widgets.status_line import StatusLine
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
+from tests.tui.scripted_desk import ScriptedDesk, entry, facts
 
 Drive = Callable[..., Driver]
 
@@ -120,22 +123,38 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
     drive: Drive, tmp_path: Path
 ) -> None:
     library = PairLibrary(tmp_path / "many")
-    for number in range(11):
-        library.remember(pair_of_files(write_target(tmp_path / f"model-{number:02}.gguf"), None))
-    async with drive(size=(80, 24), pairs=library) as user:
-        await user.sees("model-10")
+    library.remember(pair_of_files(write_target(tmp_path / "mine.gguf"), None))
+    desk = ScriptedDesk()
+    for number in range(28):
+        desk.offer(entry(f"pair-{number:02}"), known=facts(1000 + number))
+    async with drive(size=(80, 24), pairs=library, desk=desk) as user:
         options = user.app.screen.query_one(OptionList)
-        await user.press(*["down"] * 13)
+        await user.until(lambda: options.option_count == 30 + len(DOORS), "the whole list")
+        await user.press(*["down"] * 29)
+        await user.sees("pair-27")
         assert options.highlighted_option is not None
-        assert options.highlighted_option.id == "past-chats"
-        await user.sees("Past chats…")
+        assert options.highlighted_option.id == "entry:pair-27"
+        await user.press("f2")
+        await user.sees("lab/pair-27-eagle3-GGUF:Q8_0")
+        assert user.inside(user.app.screen.query_one("#details-scroll").region)
+        await user.press("up")
+        await user.sees("lab/pair-26-eagle3-GGUF:Q8_0")
+        await user.press("f2", "down", "down", "down")
+        assert options.highlighted_option.id == "library"
+
         await user.type("07")
-        await user.sees("model-07")
-        assert options.option_count == 3
+        await user.sees("1.0 GB")
+        assert options.option_count == 1 + len(DOORS)
         await user.press("escape")
-        await user.until(lambda: options.option_count == 14, "the whole list again")
+        await user.until(lambda: options.option_count == 30 + len(DOORS), "the whole list again")
+        desk.plans["pair-00"] = NotFoundError("org/pair-00-GGUF is not on the Hub.")
         options.scroll_home(animate=False)
         await user.pilot.pause()
+        await user.pilot.click(OptionList, offset=(5, 4))
+        await user.on(PlanScreen)
+        await user.sees("org/pair-00-GGUF is not on the Hub.")
+        await user.pilot.click("#back")
+        await user.on(MenuScreen)
         await user.pilot.click(OptionList, offset=(5, 2))
         await user.on(ChatScreen)
 

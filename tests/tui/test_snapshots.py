@@ -9,11 +9,14 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from eaglechat.hub.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.messages import InstallsChanged
 from eaglechat.tui.widgets.prompt import Prompt
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
+from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
 
 MakeApp = Callable[..., EagleApp]
 Scene = Callable[[Driver], Awaitable[None]]
@@ -41,7 +44,32 @@ def picture(snap_compare: Any, make_app: MakeApp, engine: ScriptedEngine) -> Cal
 
 
 async def menu(user: Driver) -> None:
+    desk = user.app.desk
+    assert isinstance(desk, ScriptedDesk)
+    known = {"qwen3-4b": facts(2934), "qwen3-14b": facts(11_200), "llama-3.3-70b": facts(43_000)}
+    for name, says in known.items():
+        desk.offer(entry(name, converts=name == "qwen3-4b"), known=says)
+    desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
+    half = Status(State.PARTLY, None, None, None, None, bytes_here=1_100_000_000)
+    desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
     await user.sees("Q4_K_M")
+    await user.sees("GPU memory")
+    user.app.screen.post_message(InstallsChanged())
+    await user.sees("cannot run")
+    await user.press("down", "down")
+
+
+async def downloading(user: Driver) -> None:
+    desk = user.app.desk
+    assert isinstance(desk, ScriptedDesk)
+    pair = entry("qwen3-4b", converts=True)
+    desk.moving = [on_its_way(pair)]
+    desk.offer(entry("qwen3-14b"), Status(State.PARTLY, None, None, None, None, 4_000_000_000))
+    desk.left = ["qwen3-14b"]
+    await user.sees("Q4_K_M")
+    await user.press("ctrl+g")
+    await user.sees("25.0 MB/s")
+    await user.sees("unfinished, 4.0 GB here")
 
 
 async def mid_reply(user: Driver) -> None:
@@ -94,6 +122,11 @@ def test_chat_in_mid_reply(picture: Callable[..., bool], size: tuple[int, int], 
 @pytest.mark.parametrize("size", SIZES)
 def test_comparison(picture: Callable[..., bool], size: tuple[int, int]) -> None:
     assert picture(compared, size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_running_download(picture: Callable[..., bool], size: tuple[int, int]) -> None:
+    assert picture(downloading, size)
 
 
 @pytest.mark.parametrize("scene", [folded_panel_open, died, help_screen])

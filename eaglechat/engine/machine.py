@@ -1,0 +1,36 @@
+"""The memory of the machine the engine runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from eaglechat.engine.protocol import Memory
+
+if TYPE_CHECKING:
+    from eaglechat.engine.bindings import Device
+
+
+def memory(devices: Sequence[Device] = ()) -> Memory:
+    """RAM as far as this process may use it, and the memory of the GPUs among the devices."""
+    ram = psutil.virtual_memory()
+    limit = _control_group_limit()
+    gpus = [device for device in devices if device.is_gpu]
+    return Memory(
+        ram=min(ram.total, limit) if limit else ram.total,
+        ram_available=min(ram.available, limit) if limit else ram.available,
+        gpu=sum(device.memory_total for device in gpus),
+        unified=bool(gpus) and all(device.shares_ram for device in gpus),
+    )
+
+
+def _control_group_limit() -> int | None:
+    """What a container may use, if it is limited."""
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

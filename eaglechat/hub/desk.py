@@ -1,0 +1,178 @@
+"""Where an interface asks everything of the Hub and of what is on the disk.
+
+Nothing of huggingface_hub is imported before the first question: the menu is painted before that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eaglechat import paths
+from eaglechat.hub.facts import FactBook, Facts
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue import CatalogueProblem, Entry
+    from eaglechat.hub.drafts import Candidate, Target
+    from eaglechat.hub.hubclient import Hub, RemoteRepo
+    from eaglechat.hub.install import Plan
+    from eaglechat.hub.installed import Status
+    from eaglechat.hub.installs import Installs, InstallSnapshot
+    from eaglechat.hub.library import Model
+    from eaglechat.hub.references import ModelFiles
+    from eaglechat.hub.removal import Removal
+
+
+class HubDesk:
+    """The methods may wait for the disk or the network: call them from a worker.
+
+    `known_facts` and `installs` answer at once.
+    """
+
+    def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
+        self._connect = connect
+        self._lock = threading.RLock()
+        self._facts = FactBook(paths.state_dir() / "hub-facts.json")
+        self._hub: Hub | None = None
+        self._installs: Installs | None = None
+
+    @property
+    def hub(self) -> Hub:
+        from eaglechat.hub.hubclient import Hub
+
+        with self._lock:
+            if self._hub is None:
+                self._hub = self._connect() if self._connect else Hub()
+            return self._hub
+
+    @property
+    def endpoint(self) -> str:
+        """The Hub's address, where a licence is accepted."""
+        return self.hub.endpoint
+
+    def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
+        """The pairs of the catalogue with what is here of them, and what was left out of it."""
+        from eaglechat.hub import catalogue, installed
+
+        entries, problems = catalogue.load()
+        return [(entry, installed.status(entry)) for entry in entries], problems
+
+    def unfinished(self) -> list[tuple[Entry, Status]]:
+        """Pairs an earlier session left half-way; what is on its way now is not among them."""
+        from eaglechat.hub import journal
+        from eaglechat.hub.installed import State
+
+        moving = {install.entry.name for install in self.snapshots()}
+        wanted = set(journal.begun()) - moving
+        return [
+            (entry, status)
+            for entry, status in self.catalogue()[0]
+            if entry.name in wanted and status.state is not State.INSTALLED
+        ]
+
+    def known_facts(self, entry: Entry, n_ctx: int) -> Facts | None:
+        return self._facts.find(entry, n_ctx)
+
+    def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
+        """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
+        from eaglechat.engine.gguf import GGUFError
+        from eaglechat.hub import install
+        from eaglechat.hub.errors import GatedError
+
+        plan = self.plan(entry)
+        try:
+            memory = install.memory_of(self.hub, plan, n_ctx)
+        except (GGUFError, GatedError):
+            # The header of a gated file is behind the gate; sizes and licence are not.
+            memory = None
+        facts = Facts(
+            bytes_total=plan.bytes_total,
+            gated=plan.gated,
+            licences=plan.licences,
+            memory=memory,
+        )
+        if memory is not None:
+            self._facts.keep(entry, n_ctx, facts)
+        return facts
+
+    def plan(self, entry: Entry) -> Plan:
+        """Exact files and sizes. Raises HubError, InvalidReferenceError."""
+        from eaglechat.hub import install
+
+        return install.plan(self.hub, entry)
+
+    def find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> tuple[Target, list[Candidate]]:
+        """A target's header, and drafts for it. Raises HubError, GGUFError."""
+        from eaglechat.hub import drafts
+
+        target = drafts.describe_target(self.hub, repo, model)
+        entries = [entry for entry, _ in self.catalogue()[0]]
+        return target, drafts.find_drafts(self.hub, target, entries)
+
+    def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
+        """A pair to install: the catalogue's if it is that one, else under a name not taken."""
+        from eaglechat.hub import drafts
+
+        found = drafts.as_entry(target, model, candidate)
+        taken = {entry.name: entry for entry, _ in self.catalogue()[0]}
+        for entry in taken.values():
+            if (entry.target, entry.draft) == (found.target, found.draft):
+                return entry
+        names = (found.name, *(f"{found.name}-{number}" for number in range(2, len(taken) + 3)))
+        return msgspec.structs.replace(found, name=next(n for n in names if n not in taken))
+
+    def free_bytes(self) -> int:
+        """Free space where downloads go."""
+        from eaglechat.hub import cache, library
+
+        return cache.free_bytes(library.cache_dir())
+
+    def start(self, plan: Plan) -> None:
+        """Download and convert a pair in the background; a found one joins the user's catalogue.
+
+        Raises DiskFullError, OSError.
+        """
+        from eaglechat.hub import catalogue
+        from eaglechat.hub.installs import Installs
+        from eaglechat.hub.queue import Queue
+
+        with self._lock:
+            if self._installs is None:
+                self._installs = Installs(Queue(self.hub))
+        self._installs.start(plan)
+        if all(entry.name != plan.entry.name for entry, _ in self.catalogue()[0]):
+            catalogue.remember(plan.entry)
+
+    @property
+    def installs(self) -> Installs | None:
+        """What is on its way, once something is."""
+        return self._installs
+
+    def snapshots(self) -> list[InstallSnapshot]:
+        return self._installs.snapshots() if self._installs else []
+
+    def models(self, folders: Sequence[str | Path]) -> list[Model]:
+        """Every model on this machine."""
+        from eaglechat.hub import library
+
+        return library.scan(folders)
+
+    def plan_removal(self, model: Model) -> Removal:
+        from eaglechat.hub import removal
+
+        return removal.plan([model])
+
+    def remove(self, planned: Removal) -> None:
+        """Raises OSError."""
+        from eaglechat.hub import removal
+
+        removal.execute(planned)
+
+    def close(self) -> None:
+        """Stop all downloads; what has arrived stays."""
+        if self._installs is not None:
+            self._installs.close()

@@ -1,0 +1,85 @@
+"""Bars, speed and time left of a pair on its way, as lines of text."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from eaglechat.hub.download import Phase
+from eaglechat.hub.installs import InstallSnapshot, Stage
+from eaglechat.hub.queue import FileSnapshot, State
+from eaglechat.hub.units import format_bytes, format_seconds
+from eaglechat.tui.offer_rows import MUTED, Part
+from eaglechat.tui.widgets.meters import bar
+
+_STYLES = {
+    Stage.DOWNLOADING: "$primary",
+    Stage.CONVERTING: "$secondary",
+    Stage.PAUSED: "$text-warning",
+    Stage.INSTALLED: "$text-success",
+    Stage.FAILED: "$text-error",
+    Stage.CANCELLED: MUTED,
+}
+_NARROWEST_BAR = 6
+_NAME = 24
+
+
+def install_row(install: InstallSnapshot, width: int) -> Content:
+    """A pair in lines of `width` cells: the whole of it, then each of its files."""
+    style = _STYLES[install.stage]
+    parts: list[Part] = [(install.entry.name, "bold"), (f"  {_state(install)}", style)]
+    if install.stage is Stage.INSTALLED:
+        return Content.assemble(*parts)
+    whole = (install.bytes_done, install.bytes_total)
+    parts += _meter("total", whole, _pace(install), width, style)
+    if install.stage is not Stage.CONVERTING:
+        for file in install.files:
+            parts += _file(file, width)
+    if install.error:
+        parts += ["\n  ", (install.error, "$text-error")]
+    return Content.assemble(*parts)
+
+
+def _state(install: InstallSnapshot) -> str:
+    if install.stage is Stage.INSTALLED:
+        return "installed · Enter loads it"
+    if install.stage is Stage.CONVERTING:
+        return f"{install.step} the draft" if install.bytes_total else str(install.step)
+    if install.stage is Stage.PAUSED:
+        return "paused · Space goes on"
+    if install.stage is Stage.FAILED:
+        return "failed · Enter tries again"
+    return str(install.stage.value)
+
+
+def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
+    speed = f"{format_bytes(moving.speed)}/s" if moving.speed is not None else ""
+    left = f"{format_seconds(moving.eta)} left" if moving.eta is not None else ""
+    return f"{speed:>11} {left:>12}"
+
+
+def _file(file: FileSnapshot, width: int) -> list[Part]:
+    name = file.request.path.rpartition("/")[2]
+    if file.state is State.DONE:
+        said = f"{'done':>24}"
+    elif file.state is State.RUNNING and file.phase is Phase.DOWNLOADING:
+        said = _pace(file)
+    else:
+        phase = file.phase.value if file.state is State.RUNNING else file.state.value
+        said = f"{phase:>24}"
+    lines = _meter(name, (file.bytes_done, file.bytes_total or 0), said, width, MUTED)
+    if file.note:
+        lines += ["\n    ", (file.note, "$text-warning")]
+    return lines
+
+
+def _meter(name: str, bytes_: tuple[int, int], said: str, width: int, style: str) -> list[Part]:
+    """`name ████   45%  1.1 GB of 2.5 GB  said`, the bar as wide as there is room."""
+    done, total = bytes_
+    share = done / total if total else 0.0
+    figures = f" {share:4.0%} {f'{format_bytes(done)} of {format_bytes(total)}':>20} {said}"
+    room = width - 2 - len(figures)
+    label = min(_NAME, max(room - _NARROWEST_BAR - 1, 8))
+    cells = max(room - label - 1, 4)
+    shown = name if len(name) <= label else f"{name[: label - 1]}…"
+    filled = (bar(share, cells), f"{style} on $foreground 12%")
+    return ["\n  ", f"{shown:<{label}} ", filled, (figures, MUTED)]

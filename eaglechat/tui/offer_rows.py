@@ -1,0 +1,224 @@
+"""A row of the menu and the pane beside it, for a pair that is here or that could be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+
+from eaglechat.engine.gguf import GGUFHeader
+from eaglechat.hub import fit
+from eaglechat.hub.facts import Facts
+from eaglechat.hub.fit import Fit, Machine
+from eaglechat.hub.offers import Offer
+from eaglechat.hub.pairs import PairStatus
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui import wording
+
+Part = Content | str | tuple[str, str]
+MUTED = "$foreground-muted"
+ASKING = "asking the Hub…"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of an offer by now; `trouble` says why the Hub's facts are missing."""
+
+    offer: Offer
+    machine: Machine
+    n_ctx: int
+    status: PairStatus | None = None
+    facts: Facts | None = None
+    trouble: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the pair cannot run here."""
+        if self.status is not None and self.status.problem:
+            return self.status.problem
+        judged = self.fit
+        return judged.text if judged is not None and judged.fits is False else None
+
+    @property
+    def fit(self) -> Fit | None:
+        if self.status is not None and self.status.target is not None:
+            target = self.status.target
+            n_ctx = fit.context_size(target, self.n_ctx)
+            need = fit.memory_need(target, self.status.draft, n_ctx)
+        elif self.facts is not None and self.facts.memory is not None:
+            need = self.facts.memory
+        else:
+            return None
+        return fit.judge(need, self.machine)
+
+
+def matching(offers: Iterable[Known], words: Sequence[str]) -> list[Known]:
+    """Offers that have all the words, those first that have them in their name."""
+    found = [known for known in offers if all(word in _searched(known) for word in words)]
+
+    def rank(known: Known) -> int:
+        name = known.offer.name.casefold()
+        return 0 if [name] == list(words) else 1 if all(word in name for word in words) else 2
+
+    return sorted(found, key=rank)
+
+
+def _searched(known: Known) -> str:
+    """The text that typing filters."""
+    offer, entry = known.offer, known.offer.entry
+    words = [offer.name, offer.label, offer.pair.target.name if offer.pair else ""]
+    if entry is not None:
+        words += [entry.title, entry.licence, entry.architecture or "", str(entry.target.reference)]
+        words += [entry.draft.repo or entry.draft.checkpoint or "", entry.base_model or ""]
+    if known.status is not None:
+        headers = filter(None, (known.status.target, known.status.draft))
+        words += [f"{header.architecture} {header.quantization}" for header in headers]
+    return " ".join(words).casefold()
+
+
+def row(known: Known) -> Content:
+    """Two lines: what it is, and what it takes."""
+    offer = known.offer
+    mark = ("○ ", MUTED)
+    if known.problem:
+        mark = ("✗ ", "$text-error")
+    elif known.status is not None and known.status.target is not None:
+        mark = ("● ", "$text-success")
+    elif offer.label == "partly":
+        mark = ("◐ ", "$text-warning")
+    label = offer.label
+    if offer.entry is not None and offer.entry.licence:
+        label += f" · {offer.entry.licence}"
+    second = f"cannot run: {known.problem}" if known.problem else _takes(known)
+    return Content.assemble(
+        mark, (offer.name, "bold"), (f"  {label}", MUTED), "\n  ", (second, MUTED)
+    )
+
+
+def _takes(known: Known) -> str:
+    """What it is made of where it is here, else what it takes to have it."""
+    status, judged = known.status, known.fit
+    memory = [judged.brief] if judged else []
+    if known.offer.pair is not None:
+        if status is None or status.target is None:
+            return "reading the headers…"
+        return " · ".join([_made_of(status.target, status.draft), *memory])
+    return " · ".join([_download(known), *memory, *_gated(known)])
+
+
+def _made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
+    size = wording.size(target.size_bytes)
+    made_of = f"{target.architecture} {target.quantization} {size}"
+    if draft is None:
+        return f"{made_of}, no draft"
+    return f"{made_of} + draft {draft.quantization} {wording.size(draft.size_bytes)}"
+
+
+def _download(known: Known) -> str:
+    entry, status, facts = known.offer.entry, known.offer.status, known.facts
+    assert entry is not None
+    what = "download + convert" if entry.draft.checkpoint else "download"
+    here = f", {format_bytes(status.bytes_here)} here" if status and status.bytes_here else ""
+    if facts is not None:
+        return f"{what} {format_bytes(facts.bytes_total)}{here}"
+    return f"{what}{here} · {known.trouble or ASKING}"
+
+
+def _gated(known: Known) -> list[str]:
+    return ["gated"] if known.facts is not None and known.facts.gated else []
+
+
+def details(known: Known) -> Content:
+    """Everything that is known."""
+    offer = known.offer
+    parts: list[Part] = [(offer.name, "bold $primary")]
+    if offer.entry is not None and offer.entry.title:
+        parts.append(f"  {offer.entry.title}")
+    parts += ["\n\n", *_verdict(known), "\n"]
+    if known.status is not None and known.status.problem is None:
+        for role, header in (("Target", known.status.target), ("Draft", known.status.draft)):
+            if header is not None:
+                parts += _header_lines(role, header)
+    elif offer.entry is not None and offer.pair is None:
+        parts += _download_lines(known)
+    if offer.entry is not None:
+        parts += _catalogue_lines(known)
+    note = offer.pair.note if offer.pair else offer.entry.note if offer.entry else ""
+    if note:
+        parts += ["\n", (note, MUTED)]
+    return Content.assemble(*parts)
+
+
+def _verdict(known: Known) -> list[Part]:
+    judged = known.fit
+    if known.problem:
+        return [("Cannot run here", "bold $text-error"), "\n", wording.sentence(known.problem)]
+    if judged is None:
+        return [known.trouble or (ASKING if known.offer.entry else "reading the headers…")]
+    can = "Can run here" if known.offer.pair else "Would run here"
+    n_ctx = f"at engine.n_ctx {known.n_ctx:,}" if known.n_ctx else "at the context it starts with"
+    return [
+        (can, "$text-success"),
+        f"\n{judged.text}, for both models and both KV caches {n_ctx}",
+    ]
+
+
+def _download_lines(known: Known) -> list[Part]:
+    entry, status, facts = known.offer.entry, known.offer.status, known.facts
+    assert entry is not None
+    rows = [
+        ("target", str(entry.target.reference)),
+        ("draft", str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint),
+        (
+            "happens",
+            "download, then convert the checkpoint"
+            if entry.draft.checkpoint
+            else "download; the draft is a GGUF",
+        ),
+        ("download", format_bytes(facts.bytes_total) if facts else known.trouble or ASKING),
+    ]
+    if status is not None and status.bytes_here:
+        rows.append(("here already", format_bytes(status.bytes_here)))
+    if facts is not None:
+        gated = "accept the licence of " + ", ".join(facts.gated) if facts.gated else "no"
+        rows.append(("gated", gated))
+    return _table(rows)
+
+
+def _catalogue_lines(known: Known) -> list[Part]:
+    entry, facts = known.offer.entry, known.facts
+    assert entry is not None
+    rows: list[tuple[str, str | None]] = [("licence", entry.licence)]
+    if facts is not None:
+        said = sorted({licence for _, licence in facts.licences})
+        rows = [("licence", ", ".join(said) or entry.licence)]
+    rows += [
+        ("base model", entry.base_model),
+        ("trained for", entry.trained_for),
+        ("acceptance", entry.acceptance),
+    ]
+    return _table(rows)
+
+
+def _header_lines(role: str, header: GGUFHeader) -> list[Part]:
+    rows = [
+        ("architecture", header.architecture),
+        ("quantisation", header.quantization),
+        ("size", wording.size(header.size_bytes)),
+        ("layers", f"{header.n_layers}"),
+        ("hidden size", f"{header.n_embd:,}"),
+        ("vocabulary", f"{header.n_vocab:,}"),
+    ]
+    if role == "Target":
+        rows.append(("trained for", f"{header.n_ctx_train:,} tokens"))
+    return ["\n", (role, "bold"), f"  {header.name}", *_table(rows), "\n"]
+
+
+def _table(rows: Sequence[tuple[str, str | None]]) -> list[Part]:
+    lines: list[Part] = []
+    for label, value in rows:
+        if not value:
+            continue
+        lines += ["\n", (f"  {label:<14}", MUTED), value]
+    return lines

@@ -1,0 +1,45 @@
+"""A question before something is done that cannot be undone, or may not work."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, Static
+
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+
+
+class ConfirmDialog(EagleModal[bool]):
+    """Dismisses with whether the user agreed; Cancel has the focus."""
+
+    BINDINGS = [
+        Binding("escape", "dismiss(False)", "Cancel", id="confirm.no", tooltip="Do nothing"),
+        Binding("left,right", "other", "Other button", id="confirm.other", show=False),
+    ]
+
+    def __init__(self, title: str, text: str, agree: str) -> None:
+        super().__init__()
+        self._title, self._text, self._agree = title, text, agree
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = self._title
+            dialog.border_subtitle = "Tab moves, Enter presses, Esc cancels"
+            with VerticalScroll(classes="dialog-text", can_focus=False):
+                yield Static(self._text, markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button(self._agree, id="agree", variant="error", compact=True)
+                yield Button("Cancel", id="cancel", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#cancel").focus()
+
+    def action_other(self) -> None:
+        self.focus_next(Button)
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "agree")

@@ -1,0 +1,143 @@
+"""A desk without a Hub and a disk: it answers what a test put on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from eaglechat.hub.catalogue import CatalogueProblem, DraftSource, Entry, GGUFSource
+from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.download import FileRequest, Phase
+from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.facts import Facts
+from eaglechat.hub.fit import MemoryNeed
+from eaglechat.hub.install import Plan
+from eaglechat.hub.installed import State, Status
+from eaglechat.hub.installs import InstallSnapshot, Stage
+from eaglechat.hub.library import Model
+from eaglechat.hub.pairs import Pair
+from eaglechat.hub.queue import FileSnapshot
+from eaglechat.hub.queue import State as JobState
+
+MB = 1_000_000
+
+
+def entry(name: str, *, converts: bool = False, **more: str) -> Entry:
+    target = GGUFSource(repo=f"org/{name}-GGUF", quantization="Q4_K_M")
+    draft = (
+        DraftSource(checkpoint=f"lab/{name}_eagle3")
+        if converts
+        else DraftSource(repo=f"lab/{name}-eagle3-GGUF", quantization="Q8_0")
+    )
+    return Entry(name=name, target=target, draft=draft, **{"licence": "apache-2.0", **more})
+
+
+def facts(megabytes: int, *, need_mb: int | None = None, gated: tuple[str, ...] = ()) -> Facts:
+    need = need_mb if need_mb is not None else 2 * megabytes
+    return Facts(
+        bytes_total=megabytes * MB,
+        gated=gated,
+        licences=(),
+        memory=MemoryNeed(need * MB, 0, 0, 0, 0),
+    )
+
+
+AVAILABLE = Status(State.AVAILABLE, None, None, None, None)
+
+
+class ScriptedDesk(HubDesk):
+    """`answers` are facts or errors by the pair's name; what is missing there is never known."""
+
+    endpoint = "https://hub.test"
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Entry, Status]] = []
+        self.answers: dict[str, Facts | HubError] = {}
+        self.plans: dict[str, Plan | HubError] = {}
+        self.moving: list[InstallSnapshot] = []
+        self.left: list[str] = []
+        self.started: list[str] = []
+        self.on_disk: list[Model] = []
+        self._installs = None
+
+    def offer(self, pair: Entry, status: Status = AVAILABLE, known: Facts | None = None) -> None:
+        self.pairs.append((pair, status))
+        if known is not None:
+            self.answers[pair.name] = known
+
+    def install(self, name: str, pair: Pair) -> None:
+        """What is on its way has arrived."""
+        here = Status(State.INSTALLED, pair, pair.target, pair.draft, None)
+        self.pairs = [(e, here if e.name == name else s) for e, s in self.pairs]
+
+    def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
+        return list(self.pairs), []
+
+    def unfinished(self) -> list[tuple[Entry, Status]]:
+        return [one for one in self.pairs if one[0].name in self.left]
+
+    def known_facts(self, entry: Entry, n_ctx: int) -> Facts | None:
+        return None
+
+    def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
+        return _answer(self.answers.get(entry.name, OfflineError("no Hub here")))
+
+    def plan(self, entry: Entry) -> Plan:
+        return _answer(self.plans[entry.name])
+
+    def free_bytes(self) -> int:
+        return 500_000 * MB
+
+    def start(self, plan: Plan) -> None:
+        self.started.append(plan.entry.name)
+
+    def snapshots(self) -> list[InstallSnapshot]:
+        return self.moving
+
+    def models(self, folders: Sequence[str | Path]) -> list[Model]:
+        return self.on_disk
+
+    def close(self) -> None:
+        self.moving = []
+
+
+def _answer(given: Facts | Plan | HubError) -> Facts | Plan:
+    if isinstance(given, HubError):
+        raise given
+    return given
+
+
+def on_its_way(pair: Entry) -> InstallSnapshot:
+    """A download in mid-air, of fixed numbers."""
+
+    def file(job: int, name: str, megabytes: float, of: float, state: JobState) -> FileSnapshot:
+        speed = 12.5 * MB if state is JobState.RUNNING else None
+        done = int(megabytes * MB)
+        return FileSnapshot(
+            job=job,
+            request=FileRequest(pair.target.repo, name),
+            state=state,
+            phase=Phase.DOWNLOADING,
+            bytes_done=done,
+            bytes_total=int(of * MB),
+            speed=speed,
+            eta=(of * MB - done) / speed if speed else None,
+            note="",
+            path=None,
+            error=None,
+        )
+
+    files = (
+        file(0, "Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, JobState.RUNNING),
+        file(1, "config.json", 0.306, 0.306, JobState.DONE),
+        file(2, "model.safetensors", 301.5, 437, JobState.RUNNING),
+    )
+    return InstallSnapshot(
+        entry=pair,
+        stage=Stage.DOWNLOADING,
+        files=files,
+        bytes_done=1425 * MB,
+        bytes_total=2934 * MB,
+        speed=25.0 * MB,
+        eta=60.0,
+    )
