@@ -8,6 +8,7 @@ than they do. Everything here takes and returns plain Python values; pointers ar
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ from eaglechat.engine.errors import NativeLibraryError
 REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
 
 Floats = npt.NDArray[np.float32]
+
+# libgomp's threads spin 300,000 times before they sleep. Where a neighbour needs a core, each then
+# waits for one that does not run: two threads on two cores fell from 170 tokens/s to 6. With 300
+# spins they fell to 65, and lost nothing without a neighbour. Read when libgomp is loaded.
+os.environ.setdefault("GOMP_SPINCOUNT", "300")
 
 try:
     import llama_cpp
