@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,22 +41,20 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     from eaglechat.hub.pairs import NotInstalledError, pair_of_files
 
     if args.target is not None:
-        pair = pair_of_files(args.target, args.draft)
-    elif args.pair is not None:
-        try:
-            found = library.find(args.pair)
-        except NotInstalledError as error:
-            raise EngineError(str(error)) from error
-        if found is None:
-            known = ", ".join(pair.name for pair in library.pairs())
-            raise EngineError(
-                f"there is no pair named {args.pair!r}; known: {known}, and those that "
-                "`eaglechat models` lists"
-            )
-        pair = found
-    else:
+        return pair_of_files(args.target, args.draft)
+    if args.pair is None:
         return None
-    return pair if args.n_draft_max is None else replaced(pair, n_draft_max=args.n_draft_max)
+    try:
+        pair = library.find(args.pair)
+    except NotInstalledError as error:
+        raise EngineError(str(error)) from error
+    if pair is None:
+        known = ", ".join(pair.name for pair in library.pairs())
+        raise EngineError(
+            f"there is no pair named {args.pair!r}; known: {known}, and those that "
+            "`eaglechat models` lists"
+        )
+    return pair
 
 
 def add_setting_options(parser: argparse.ArgumentParser) -> None:

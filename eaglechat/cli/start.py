@@ -55,6 +55,7 @@ def _start(args: argparse.Namespace) -> int:
         chats_dir=paths.chats_dir(),
         theme_dirs=(paths.builtin_themes_dir(), paths.user_themes_dir()),
         start=start,
+        n_draft_max=args.n_draft_max,
     )
     app.run()
     return app.return_code or OK

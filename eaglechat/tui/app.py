@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,7 @@ class EagleApp(App[None]):
         theme_dirs: Sequence[Path],
         desk: HubDesk | None = None,
         start: Pair | None = None,
+        n_draft_max: int | None = None,
     ) -> None:
         loaded, theme_problems = load_themes(*theme_dirs)
         chosen = _choose_theme(settings.interface.theme, loaded)
@@ -126,6 +128,7 @@ class EagleApp(App[None]):
         self.hello: Hello | None = None
         self._request_ids = itertools.count(1)
         self._start = start
+        self._n_draft_max = n_draft_max
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
@@ -224,7 +227,9 @@ class EagleApp(App[None]):
 
             if result is not None:
                 self._remember(pair)
-                self.push_screen(ChatScreen(pair, result.info, saved))
+                n_draft_max = pair.n_draft_max if self._n_draft_max is None else self._n_draft_max
+                chosen = replace(pair, n_draft_max=n_draft_max)
+                self.push_screen(ChatScreen(chosen, result.info, saved))
 
         self.push_screen(LoadingScreen(pair), loaded)
 

@@ -13,13 +13,21 @@ import tempfile
 from pathlib import Path
 
 LLAMA_CPP = Path(sys.argv[1])
-sys.path[:0] = [str(LLAMA_CPP), str(LLAMA_CPP / "gguf-py")]
+sys.path[:0] = [str(LLAMA_CPP), str(LLAMA_CPP / "gguf-py"), str(Path(__file__).parents[2])]
 
 import gguf  # noqa: E402
 import torch  # noqa: E402
-from checkpoints import HIDDEN, N_LAYERS, VOCAB, Variant, stored_bytes, variants  # noqa: E402
 from conversion.base import ModelBase  # noqa: E402
 from conversion.llama import LlamaModel  # noqa: E402
+
+from tests.convert.checkpoints import (  # noqa: E402
+    HIDDEN,
+    N_LAYERS,
+    VOCAB,
+    Variant,
+    stored_bytes,
+    variants,
+)
 
 HERE = Path(__file__).parent
 TYPES = {

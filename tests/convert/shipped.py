@@ -8,9 +8,9 @@ from typing import Any
 
 import gguf
 import numpy as np
-from checkpoints import save_safetensors
 
 import eaglechat
+from tests.convert.checkpoints import save_safetensors
 
 SHIPPED = Path(eaglechat.__file__).parent / "models" / "smollm2-135m-eagle3.gguf"
 HEAD_DIM = 64

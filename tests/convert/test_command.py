@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints import draft, write_target
 
 from eaglechat.cli import convert as command
 from eaglechat.hub.convert import Progress
+from tests.convert.checkpoints import draft, write_target
 
 
 @pytest.fixture

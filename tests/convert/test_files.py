@@ -14,9 +14,9 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from checkpoints import Variant, draft, save_safetensors, variants, write_target
 
 from eaglechat.hub.convert import ConversionError, Progress, convert
+from tests.convert.checkpoints import Variant, draft, save_safetensors, variants, write_target
 
 TORCH_BIN = Path(__file__).parent / "pytorch_model.bin"
 """The `yuhuili` checkpoint as torch 2.13's own torch.save wrote it."""

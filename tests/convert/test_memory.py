@@ -11,7 +11,8 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from checkpoints import write_target
+
+from tests.convert.checkpoints import write_target
 
 HIDDEN, FEED_FORWARD, VOCAB, DRAFT_VOCAB = 4096, 22016, 128256, 32000
 LIMIT_MB = 400

@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import checkpoints
 import gguf
 import numpy as np
 import pytest
-from checkpoints import LLAMA3_SCALING
 from gguf import GGMLQuantizationType as Type
-from shipped import HEAD_DIM, SHIPPED, save_shipped_draft
 
 from eaglechat.hub.convert import ConversionError, Progress, convert
 from eaglechat.hub.convert.api import QUANTISED_TYPES
+from tests.convert import checkpoints
+from tests.convert.checkpoints import LLAMA3_SCALING
+from tests.convert.shipped import HEAD_DIM, SHIPPED, save_shipped_draft
 
 
 def smollm2() -> Path:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import (
+
+from eaglechat.hub.convert import ConversionError, convert
+from tests.convert.checkpoints import (
     DRAFT_VOCAB,
     HIDDEN,
     LLAMA3_SCALING,
@@ -19,8 +21,6 @@ from checkpoints import (
     nested,
     write_target,
 )
-
-from eaglechat.hub.convert import ConversionError, convert
 
 
 def with_tensor(name: str, *shape: int, dtype: str = "BF16", **config: Any) -> Variant:

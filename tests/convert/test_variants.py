@@ -14,10 +14,10 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from checkpoints import N_LAYERS, Variant, draft, draft_tokens, variants, write_target
 
 from eaglechat.engine.preflight import check_pair
 from eaglechat.hub.convert import TYPES, convert
+from tests.convert.checkpoints import N_LAYERS, Variant, draft, draft_tokens, variants, write_target
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden.json").read_text())
 UPSTREAM_TYPES = ("f32", "f16", "bf16", "q8_0")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from eaglechat.engine.preflight import check_pair
-from tests.hub.commands import ROOT, Commands
+from tests.convert import checkpoints
+from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub
 
 CATALOGUE = """
@@ -21,12 +21,9 @@ draft = { checkpoint = "lab/small_eagle3" }
 
 
 @pytest.fixture
-def commands(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "convert"))
-    checkpoints = pytest.importorskip("checkpoints")
+def commands(fake: FakeHub, tmp_path: Path) -> Commands:
     target = checkpoints.write_target(tmp_path / "small-Q8_0.gguf")
     stored = checkpoints.draft().save(tmp_path / "checkpoint")
-    sys.modules.pop("checkpoints")
     fake.add("org/small-GGUF", {target.name: target.read_bytes()})
     fake.add("lab/small_eagle3", {path.name: path.read_bytes() for path in stored.iterdir()})
     config = tmp_path / "home" / "eaglechat" / "config"

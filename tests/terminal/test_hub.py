@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.hub import pairs
+from tests.convert.shipped import save_shipped_draft
 from tests.hub.fakehub import FakeHub, sha256, slowly
 from tests.terminal.tmux import Terminal
 
@@ -37,14 +38,9 @@ licence = "apache-2.0"
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+def hub(tmp_path: Path) -> Iterator[FakeHub]:
     """Serves the small target, and the shipped draft as the checkpoint it could have come from."""
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "convert"))
-    import shipped
-
-    stored = shipped.save_shipped_draft(tmp_path)
-    for name in ("shipped", "checkpoints"):
-        sys.modules.pop(name)
+    stored = save_shipped_draft(tmp_path)
     checkpoint = {
         name: (stored / name).read_bytes() for name in ("config.json", "model.safetensors")
     }

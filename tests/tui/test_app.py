@@ -75,6 +75,12 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
     await user.until_closed()
 
 
+async def test_a_draft_length_of_the_command_line_holds_for_every_pair(drive: Drive) -> None:
+    async with drive(n_draft_max=7) as user:
+        await user.open_chat()
+        assert user.chat.controls.n_draft_max == 7
+
+
 async def test_no_speed_up_is_shown_before_it_was_measured(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
