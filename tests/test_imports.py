@@ -40,6 +40,14 @@ def test_importing_a_whole_package_does_not_bring(package: str, never: set[str])
     assert found.strip() == "[]"
 
 
+def test_the_menu_is_there_before_anything_of_the_hub_is_read() -> None:
+    done = python(
+        "import sys; import eaglechat.tui.app, eaglechat.tui.screens.menu\n"
+        "print('huggingface_hub' in sys.modules)"
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
 @pytest.mark.parametrize("argument", ["--help", "--version", "run --help"])
 def test_help_imports_neither_the_terminal_nor_llama_cpp(argument: str) -> None:
     done = python(

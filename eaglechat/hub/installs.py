@@ -55,6 +55,8 @@ class _Install:
     jobs: list[int]
     poke: threading.Event = field(default_factory=threading.Event)
     cancelled: bool = False
+    paused: bool = False
+    """By the user; a file that another pair waits for comes all the same."""
     converting: tuple[str, int, int] | None = None
     error: str | None = None
     pair: Pair | None = None
@@ -82,6 +84,7 @@ class Installs:
         self._work_on(started)
 
     def pause(self, name: str) -> None:
+        self._installs[name].paused = True
         for job in self._own_jobs(name):
             self._queue.pause(job)
 
@@ -116,7 +119,7 @@ class Installs:
         wanted.poke.set()
 
     def _go_on(self, wanted: _Install) -> None:
-        wanted.error = None
+        wanted.error, wanted.paused = None, False
         for job in wanted.jobs:
             self._queue.resume(job)
         wanted.poke.set()
@@ -189,7 +192,7 @@ def _describe(one: _Install, files: list[FileSnapshot]) -> InstallSnapshot:
     moving = states & {queue.State.QUEUED, queue.State.RUNNING}
     if errors and not moving:
         return replace(here, stage=Stage.FAILED, error=errors[0])
-    if queue.State.PAUSED in states and not moving:
+    if one.paused and states != {queue.State.DONE}:
         return replace(here, stage=Stage.PAUSED)
     speeds = [file.speed for file in files if file.speed is not None]
     speed = sum(speeds) if speeds else None

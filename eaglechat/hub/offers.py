@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eaglechat.hub.catalogue import Entry
-from eaglechat.hub.installed import State, Status
 from eaglechat.hub.pairs import Pair, PairLibrary
 
-_ORDER = {State.INSTALLED: 0, State.PARTLY: 1, State.AVAILABLE: 2}
+if TYPE_CHECKING:
+    from eaglechat.hub.installed import Status
+
+_ORDER = ("installed", "partly", "available")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def offers(library: PairLibrary, catalogue: Sequence[tuple[Entry, Status]]) -> l
         if status.pair is not None:
             listed.append(Offer(pair.name, "installed", status.pair, entry, status))
             del known[pair.name]
-    rest = sorted(known.values(), key=lambda one: _ORDER[one[1].state])
+    rest = sorted(known.values(), key=lambda one: _ORDER.index(one[1].state.value))
     return listed + [
         Offer(entry.name, status.state.value, status.pair, entry, status) for entry, status in rest
     ]

@@ -29,7 +29,11 @@ LOADING_TIMEOUT = 180.0
 
 def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Terminal:
     command = [sys.executable, "-m", "eaglechat", *arguments]
-    env = {"EAGLECHAT_HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2])}
+    env = {
+        "EAGLECHAT_HOME": str(home),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "HF_HUB_OFFLINE": "1",
+    }
     return Terminal(command, width=width, height=height, env=env)
 
 

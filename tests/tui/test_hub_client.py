@@ -144,6 +144,13 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         await user.press("ctrl+f")
         await user.type("nothing-like-it")
         await user.sees("The Hub knows no GGUF by this name.")
+        user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
+        await user.press("enter")
+        await user.sees("Which quantisation of org/small-GGUF?")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        await user.press("ctrl+f")
+        await user.on(SearchScreen)
         fake.fail(status=403, server="hub", times=99)
         user.app.screen.query_one("#words", Input).value = "small"
         await user.sees("The Hub refuses")

@@ -13,11 +13,14 @@ from eaglechat.hub.errors import NotFoundError
 from eaglechat.hub.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
 from eaglechat.tui.screens.chat import PANEL_FROM, ChatScreen
+from eaglechat.tui.screens.downloads import DownloadsScreen
 from eaglechat.tui.screens.help import HelpScreen
+from eaglechat.tui.screens.library import LibraryScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu import DOORS, MenuScreen
 from eaglechat.tui.screens.open_files import OpenFilesScreen
 from eaglechat.tui.screens.plan import PlanScreen
+from eaglechat.tui.screens.search import SearchScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel import SpeculationPanel
 from eaglechat.tui.widgets.slider import Slider
@@ -99,7 +102,20 @@ async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:
         assert user.prompt.text == "kept!"
 
 
-@pytest.mark.parametrize("keys", [(), ("ctrl+o",), ("ctrl+t",), ("f1",), ("f9",), ("enter",)])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (),
+        ("ctrl+o",),
+        ("ctrl+t",),
+        ("f1",),
+        ("f9",),
+        ("enter",),
+        ("ctrl+f",),
+        ("ctrl+g",),
+        ("ctrl+l",),
+    ],
+)
 async def test_every_screen_opens_in_a_terminal_of_20x5(
     drive: Drive, keys: tuple[str, ...]
 ) -> None:
@@ -162,7 +178,14 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
 async def test_dialogs_fit_80x24(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         user.engine.hold_load = True
-        for key, kind in (("f1", HelpScreen), ("f9", SettingsScreen), ("ctrl+o", OpenFilesScreen)):
+        for key, kind in (
+            ("f1", HelpScreen),
+            ("f9", SettingsScreen),
+            ("ctrl+o", OpenFilesScreen),
+            ("ctrl+f", SearchScreen),
+            ("ctrl+g", DownloadsScreen),
+            ("ctrl+l", LibraryScreen),
+        ):
             await user.on(MenuScreen)
             await user.press(key)
             await user.on(kind)

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.history import SavedChat
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
+from eaglechat.hub.offers import Offer, offers
 from eaglechat.hub.pairs import Pair, PairStatus, inspect
 from eaglechat.tui import offer_rows, wording
 from eaglechat.tui.background import in_background
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from eaglechat.hub.catalogue import Entry
     from eaglechat.hub.installed import Status
     from eaglechat.hub.installs import InstallSnapshot
-    from eaglechat.hub.offers import Offer
 
 DOORS = {
     "search": ("Search the Hub…", "other targets, and drafts that fit them"),
@@ -210,8 +210,6 @@ class MenuScreen(EagleScreen[None]):
         self.query_one("#pairs", OptionList).highlighted = 0
 
     def _list_anew(self) -> None:
-        from eaglechat.hub.offers import offers  # noqa: PLC0415 - after the first paint
-
         options = self.query_one("#pairs", OptionList)
         before = options.highlighted_option
         highlighted = options.highlighted or 0
@@ -225,11 +223,11 @@ class MenuScreen(EagleScreen[None]):
         same = next((i for i, r in enumerate(rows) if before and r.id == before.id), highlighted)
         options.highlighted = min(same, len(rows) - 1)
 
-    def _draw(self, offers: list[Offer]) -> None:
+    def _draw(self, known: list[Offer]) -> None:
         """Draw rows again about which something came to be known."""
         options = self.query_one("#pairs", OptionList)
         shown = {option.id for option in options.options}
-        for offer in offers:
+        for offer in known:
             if offer.key in shown:
                 options.replace_option_prompt(offer.key, offer_rows.row(self._known(offer)))
         self._show_details()

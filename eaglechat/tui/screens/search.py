@@ -19,6 +19,13 @@ from textual.widgets.option_list import Option
 from eaglechat.engine.gguf import GGUFError
 from eaglechat.hub.catalogue import Entry
 from eaglechat.hub.errors import HubError
+from eaglechat.hub.references import (
+    InvalidReferenceError,
+    LocalReference,
+    ModelFiles,
+    group_models,
+    parse,
+)
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui import wording
 from eaglechat.tui.background import in_background
@@ -28,7 +35,6 @@ from eaglechat.tui.widgets.filter import Filter
 if TYPE_CHECKING:
     from eaglechat.hub.drafts import Candidate, Target
     from eaglechat.hub.hubclient import RemoteRepo, SearchHit
-    from eaglechat.hub.references import ModelFiles
 
 DEBOUNCE_S = 0.4
 MUTED = "$foreground-muted"
@@ -108,17 +114,23 @@ class SearchScreen(EagleModal[Entry | None]):
             # Later steps are short lists: typing filters them.
             self._show_step()
         else:
+            # What was found for other words is not what Enter means now.
+            self._steps.clear()
+            self.query_one("#found", OptionList).clear_options()
             self._soon = self.set_timer(DEBOUNCE_S, self._search)
 
     def _search(self) -> None:
         words = self.query_one("#words", Input).value.strip()
-        if words:
+        if words and not self._steps:
             self._ask(f"Searching the Hub for “{words}”…", lambda: self._find_repos(words))
 
     def _ask(self, said: str, question: Callable[[], Step]) -> None:
+        if self._soon is not None:
+            self._soon.stop()
         self._number += 1
         number = self._number
         self._say(said)
+        self.query_one("#found").loading = True
         in_background(self, lambda: self._answers(number, question))
 
     def _answers(self, number: int, question: Callable[[], Step]) -> Iterator[Message]:
@@ -132,8 +144,6 @@ class SearchScreen(EagleModal[Entry | None]):
         return Repos([hit for hit in hub.search(words, tags=("gguf",)) if hit.has_gguf])
 
     def _find_models(self, repo: str) -> Models:
-        from eaglechat.hub.references import group_models  # noqa: PLC0415 - in the background
-
         listing = self.eagle.desk.hub.repo(repo)
         models = [model for model in group_models(listing.paths) if not model.is_eagle3]
         return Models(listing, models)
@@ -147,6 +157,7 @@ class SearchScreen(EagleModal[Entry | None]):
     def on_search_screen_answered(self, message: Answered) -> None:
         if message.number != self._number:
             return
+        self.query_one("#found").loading = False
         if message.step is None:
             self._say(message.trouble, bad=True)
             return
@@ -183,7 +194,7 @@ class SearchScreen(EagleModal[Entry | None]):
     def _choose(self) -> None:
         option = self.query_one("#found", OptionList).highlighted_option
         if option is None or option.id is None:
-            self._search()
+            self._take_words()
             return
         step, index = self._steps[-1], int(option.id)
         if isinstance(step, Repos):
@@ -198,6 +209,23 @@ class SearchScreen(EagleModal[Entry | None]):
         else:
             self._take(step, step.candidates[index])
 
+    def _take_words(self) -> None:
+        """Enter without a row: a reference is followed, anything else is searched for."""
+        words = self.query_one("#words", Input).value.strip()
+        if self._steps or "/" not in words:
+            self._search()
+            return
+        try:
+            reference = parse(words)
+        except InvalidReferenceError as error:
+            self._say(str(error), bad=True)
+            return
+        if isinstance(reference, LocalReference):
+            self._say("That is a file here: Ctrl+O in the menu opens it.", bad=True)
+            return
+        repo = reference.repo
+        self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
+
     def _take(self, step: Drafts, candidate: Candidate) -> None:
         if not candidate.fits:
             self._say(f"{candidate.repo} does not fit: {candidate.problem}.", bad=True)
@@ -206,6 +234,7 @@ class SearchScreen(EagleModal[Entry | None]):
 
     def action_back(self) -> None:
         self._number += 1
+        self.query_one("#found").loading = False
         if len(self._steps) > 1:
             self._steps.pop()
             self._show_step()
@@ -224,7 +253,8 @@ def _heading(step: Step) -> str:
         return f"Which quantisation of {step.repo.repo}?"
     if not step.candidates:
         return (
-            f"No draft was found for {step.model.name}. It runs without: eaglechat pull fetches it."
+            f"No draft was found for {step.model.name}. Without one it runs too: "
+            f"`eaglechat pull {step.target.repo}` fetches it, the library (Ctrl+L) loads it."
         )
     return f"Drafts for {step.model.name}, judged by their headers"
 
