@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
 from eaglechat.cli import convert, doctor, engine, models, pull, remove, run, start
-from eaglechat.cli.status import INTERRUPTED
+from eaglechat.cli.status import FAILED, INTERRUPTED
 
 
 class Command(Protocol):
@@ -43,9 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"options of {args.command} stand after it: eaglechat {args.command} ...")
     command: Command = _COMMANDS.get(args.command, start)
     try:
-        return command.run(args)
+        status = command.run(args)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the pipe has enough; what Python still flushes at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -56,11 +56,10 @@ def run(args: argparse.Namespace) -> int:
     except LoadCancelledError:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the pipe has enough; what Python still flushes at exit goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
     except (EngineError, OSError) as error:
         complain(str(error))
-    return FAILED
+        return FAILED
 
 
 def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:

@@ -222,3 +222,33 @@ async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
         await user.on(MenuScreen)
         assert not user.engine.requests(protocol.Load)
         assert user.app.screen.query_one(OptionList).highlighted == 0
+
+
+async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    for number in range(30):
+        name = f"pair-{number:02d}"
+        desk.offer(entry(name), known=facts(3000))
+        desk.plans[name] = a_plan(name)
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("pair-00")
+        await user.press(*["down"] * 30)
+        await user.sees("pair-29")
+        await user.press("enter")
+        await user.sees("pair-29-Q4_K_M.gguf")
+        await user.press("escape")
+        await user.on(MenuScreen)
+
+        offers = user.app.screen.query_one(OptionList)
+        offers.scroll_home(animate=False)
+        await user.sees("pair-03")
+        row = next(y for y, line in enumerate(user.text.splitlines()) if "pair-03" in line)
+        await user.pilot.click(offset=(10, row))
+        await user.sees("pair-03-Q4_K_M.gguf")
+        await user.pilot.click("#back")
+        await user.on(MenuScreen)
+
+        await user.type("17")
+        await user.press("enter")
+        await user.sees("pair-17-Q4_K_M.gguf")
