@@ -75,6 +75,35 @@ class RoundTimings:
     total_ms: float
 
 
+class AutoReason(str, enum.Enum):
+    """Why the automatic draft length of a round is what it is."""
+
+    BEST = "best"
+    """The largest expected tokens per second."""
+    EXPLORING = "exploring"
+    """It may be better than what is known to be best; one round will tell."""
+    PLAIN_CHECK = "plain check"
+    """A plain round, to know what plain decoding takes here and now."""
+    LEDGER = "ledger"
+    """Shorter than the best, or plain: this reply has lost what it may against plain decoding."""
+
+
+@dataclass(frozen=True)
+class AutoDraft:
+    """What the automatic draft length knew when it chose `n` for a round."""
+
+    n: int
+    reason: AutoReason
+    tokens_per_second: tuple[float, ...]
+    """Expected by draft length, from 0 (plain) on; empty before the first round of a pair."""
+    plain_error: float
+    """Two standard errors of the plain tokens per second."""
+    lost_ms: float
+    """Time this reply has lost against plain decoding; negative when drafting gained some."""
+    allowed_ms: float
+    """The most it may lose."""
+
+
 @dataclass(frozen=True)
 class Round:
     """One pass of the loop: draft, verify, accept.
@@ -85,7 +114,7 @@ class Round:
 
     index: int
     n_draft_max: int
-    """The setting in force in this round; 0 when speculation was off."""
+    """The draft length in force in this round, set or chosen; 0 when speculation was off."""
     drafted: tuple[DraftToken, ...]
     n_tested: int
     n_accepted: int
@@ -93,6 +122,8 @@ class Round:
     n_past: int
     """Tokens in the target's KV cache after the round."""
     timings: RoundTimings
+    auto: AutoDraft | None = None
+    """How the length was chosen, where n_draft_max is auto."""
 
     @property
     def rejected(self) -> DraftToken | None:

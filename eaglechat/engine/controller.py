@@ -1,0 +1,385 @@
+"""Chooses the draft length of each round, none included, from what rounds have cost and yielded.
+
+With a_j = P(draft token j accepted | those before it were) and S_j their products, a round of
+draft length n yields E(n) = 1 + S_1 + .. + S_n tokens and takes T(n) = verify(n + 1) + draft(n).
+The controller plays the n of the largest E(n) / T(n). Plain decoding, n = 0, is one of them, and
+a ledger bounds what a reply may lose against it.
+
+Pure: times come in with each observation, and the same observations give the same choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eaglechat.engine.acceptance import Acceptance, accept_rate
+from eaglechat.engine.costs import CostTable, RobustMean, context_bucket
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
+
+LOSS_SHARE = 0.02
+"""What a reply may lose against plain decoding, beside one round of the longest draft."""
+
+_EXPLORE_SHARE = 0.01
+_EXPLORE_CREDIT = 4.0
+"""Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
+_EXPLORE_GAP = 2
+_HOPE = 1.05
+_HYSTERESIS = 1.03
+_CLEARLY_BETTER = 1.15
+_DWELL = 8
+_CONSIDERED = 0.6
+_PLAIN_EVERY = 64
+_FAR_FROM_PLAIN = 1.3
+_PROBES = 4
+_PLAIN_EVERY_AT_FIRST = 8
+_PLAIN_RECHECK = 4
+_PLAIN_SURPRISE = 0.2
+_PLAIN_DOUBT = 0.05
+_FIRST_DRAFT_STEP = 0.1
+"""A draft step's cost before any was timed, in units of a plain token's."""
+_USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
+"""Rows waiting for the draft after a verified draft; more than these are a catch-up."""
+
+
+@dataclass(frozen=True)
+class DraftPlan:
+    """How a round drafts: at most `n` tokens, and which of them are worth verifying.
+
+    `worth[j]` is the least probability that draft tokens 0 .. j are all accepted for token j to
+    pay for its place in the batch; `by_probability` turns the draft's own probabilities into
+    rates of acceptance. A `whole` draft goes on regardless, to measure its width.
+    """
+
+    n: int
+    worth: tuple[float, ...]
+    by_probability: tuple[float, ...]
+    whole: bool
+    state: AutoDraft
+
+    def keeps(self, probabilities: Sequence[float]) -> bool:
+        """Whether the last of these draft tokens should be verified."""
+        return self.whole or self.is_worth(probabilities)
+
+    def is_worth(self, probabilities: Sequence[float]) -> bool:
+        """Whether the last of these draft tokens pays for its place in the batch."""
+        survival = 1.0
+        for probability in probabilities:
+            survival *= accept_rate(self.by_probability, probability)
+        return survival >= self.worth[len(probabilities) - 1]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a planned round did. Times in milliseconds."""
+
+    n_past: int
+    """Tokens in the KV cache before the round."""
+    n_waiting: int
+    """Rows of features the draft had not taken in before the round."""
+    probabilities: tuple[float, ...]
+    """The draft's own probability of each token it drafted."""
+    n_tested: int
+    n_accepted: int
+    n_tokens: int
+    draft_ms: float
+    verify_ms: float
+    """All of the round but drafting."""
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """Expectations by draft length: milliseconds of a round, and tokens a millisecond."""
+
+    times: list[float]
+    rates: list[float]
+    one_round: float
+    """What a round of the longest draft worth considering takes longer than a plain one."""
+
+
+class Controller:
+    """Learns over all replies of a loaded pair."""
+
+    def __init__(self) -> None:
+        self._verify = CostTable(N_DRAFT_MAX_LIMIT + 1)
+        self._draft = CostTable(N_DRAFT_MAX_LIMIT)
+        self._catch_up = RobustMean()
+        self._acceptance = Acceptance()
+        self._n = 0
+        self._dwelt = 0
+        self._plain_surprised = False
+        self._now: _Outlook | None = None
+        self._since_exploring = _EXPLORE_GAP
+        self._probed = self._probes_left = 0
+        self._explored_ms = 0.0
+        self._total_ms = 0.0
+        self.new_reply()
+
+    def new_reply(self) -> None:
+        """A reply begins: its ledger is empty."""
+        self._lost_ms = 0.0
+        self._plain_ms = 0.0
+        self._acceptance.new_reply()
+
+    def choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
+        """The next round's plan. `n_most` is what context and reply have room for."""
+        bucket = context_bucket(n_past)
+        plain = self._verify.cell(1, bucket)
+        if not self._verify.expected(bucket):
+            return self._plan(0, AutoReason.PLAIN_CHECK, None, bucket)
+        outlook = self._now = self._outlook(bucket, n_most)
+        best = self._settle(outlook)
+        if (
+            plain is None
+            or len(plain) < 2
+            or (best > 0 and self._plain_is_due(bucket, outlook.rates[best] * outlook.times[0]))
+        ):
+            return self._plan(0, AutoReason.PLAIN_CHECK, outlook, bucket)
+        catch_up = self._catch_up_ms(n_waiting, bucket)
+        probe = self._probe(outlook, best, catch_up, bucket)
+        if probe is not None:
+            return self._plan(probe, AutoReason.EXPLORING, outlook, bucket)
+        bearable = self._bearable(outlook, best, catch_up)
+        reason = AutoReason.BEST if bearable == best else AutoReason.LEDGER
+        return self._plan(bearable, reason, outlook, bucket)
+
+    def observe(self, plan: DraftPlan, seen: Observation) -> None:
+        """Learn from the round that followed `plan`."""
+        bucket = context_bucket(seen.n_past)
+        n_drafted = len(seen.probabilities)
+        if plan.n == 0:
+            self._note_plain(bucket, seen)
+            return
+        outlook = self._now
+        assert outlook is not None
+        self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
+        steps = n_drafted + (n_drafted < plan.n)
+        catch_up = 0.0
+        if seen.n_waiting <= _USUAL_WAITING:
+            self._draft.add(steps, bucket, seen.draft_ms)
+        else:
+            catch_up = max(0.0, seen.draft_ms - self._draft_ms(bucket)[steps - 1])
+            self._catch_up.add(catch_up / seen.n_waiting)
+        self._learn_acceptance(plan, seen)
+        # The table's time, not the clock's: a delay that befell this round is not the draft's.
+        expected = self._verify.expected(bucket)
+        took = expected[n_drafted] + self._draft_ms(bucket)[steps - 1] + catch_up
+        plain_ms = seen.n_tokens * expected[0]
+        self._enter(took, plain_ms, outlook)
+        if plan.state.reason is AutoReason.EXPLORING:
+            self._since_exploring = 0
+            best_rate = outlook.rates[min(self._n, len(outlook.rates) - 1)]
+            self._explored_ms += max(0.0, took - seen.n_tokens / best_rate)
+        else:
+            self._since_exploring += 1
+
+    def _learn_acceptance(self, plan: DraftPlan, seen: Observation) -> None:
+        """A whole draft counts as the shorter one it would have been: the rates are those of
+        drafting with its stops."""
+        drafted = seen.probabilities
+        self._acceptance.note_probabilities(drafted, seen.n_tested, seen.n_accepted)
+        kept = next(
+            (n for n in range(len(drafted)) if not plan.is_worth(drafted[: n + 1])), len(drafted)
+        )
+        self._acceptance.note(plan.n, kept, min(seen.n_tested, kept), min(seen.n_accepted, kept))
+
+    def _note_plain(self, bucket: int, seen: Observation) -> None:
+        cell = self._verify.cell(1, bucket)
+        self._plain_surprised = (
+            cell is not None and abs(seen.verify_ms / cell.mean - 1.0) > _PLAIN_SURPRISE
+        )
+        self._verify.add(1, bucket, seen.verify_ms)
+        self._draft.tick()
+        self._acceptance.age()
+        plain_ms = seen.n_tokens * self._verify.expected(bucket)[0]
+        self._plain_ms += plain_ms
+        self._total_ms += plain_ms
+        self._since_exploring += 1
+
+    def _enter(self, took: float, plain_ms: float, outlook: _Outlook) -> None:
+        """Book a drafted round. What was gained long ago cannot pay for what is lost now."""
+        self._plain_ms += plain_ms
+        self._total_ms += took
+        self._lost_ms = max(self._lost_ms + took - plain_ms, -outlook.one_round)
+
+    def _allowed_ms(self, outlook: _Outlook) -> float:
+        return LOSS_SHARE * self._plain_ms + outlook.one_round
+
+    def _may_lose(self, outlook: _Outlook, took: float) -> bool:
+        """Whether the ledger bears a round of this time that yields a single token."""
+        return self._lost_ms + took - outlook.times[0] <= self._allowed_ms(outlook)
+
+    def _bearable(self, outlook: _Outlook, best: int, catch_up: float) -> int:
+        """The best length, or the longest below it that the ledger bears and that still pays."""
+        for n in range(best, 0, -1):
+            pays = outlook.rates[n] > _HYSTERESIS * outlook.rates[0]
+            if (n == best or pays) and self._may_lose(outlook, outlook.times[n] + catch_up):
+                return n
+        return 0
+
+    def _probe(self, outlook: _Outlook, best: int, catch_up: float, bucket: int) -> int | None:
+        """A length to try although it is not known to be the best, if one is worth its loss."""
+        if self._probes_left > 0 and self._probed < len(outlook.times):
+            self._probes_left -= 1
+            if self._affords(outlook, self._probed, best, catch_up):
+                return self._probed
+        if self._since_exploring < _EXPLORE_GAP:
+            return None
+        candidate = self._candidate(outlook, best, bucket)
+        if candidate is None or not self._affords(outlook, candidate, best, catch_up):
+            return None
+        # What a width costs shows at once; whether drafts are accepted again takes a few rounds.
+        asleep = best == 0 and self._verify.times_measured(candidate + 1) > 1
+        self._probed, self._probes_left = candidate, _PROBES - 1 if asleep else 0
+        return candidate
+
+    def _affords(self, outlook: _Outlook, n: int, best: int, catch_up: float) -> bool:
+        """Whether trying a length is within the budget of explorations and the ledger."""
+        took = outlook.times[n] + catch_up
+        loss = max(0.0, took - outlook.rates[n] * outlook.times[n] / outlook.rates[best])
+        budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
+        return self._explored_ms + loss <= budget and self._may_lose(outlook, took)
+
+    def _plain_is_due(self, bucket: int, lead: float) -> bool:
+        cell = self._verify.cell(1, bucket)
+        if cell is None:
+            return True
+        if lead > _FAR_FROM_PLAIN:
+            return self._verify.since(1, bucket) >= _PLAIN_EVERY * min(2, int(lead))
+        every = min(_PLAIN_EVERY, _PLAIN_EVERY_AT_FIRST * len(cell))
+        if self._plain_surprised or cell.error > _PLAIN_DOUBT * cell.mean:
+            every = _PLAIN_RECHECK
+        return self._verify.since(1, bucket) >= every
+
+    def _settle(self, outlook: _Outlook) -> int:
+        """The length to play: the best one, once it is better by more than noise for a while."""
+        rates = outlook.rates
+        current = min(self._n, len(rates) - 1)
+        # A width far beyond any that was measured may cost anything.
+        known = min(len(rates), 2 * self._verify.largest)
+        best = max(range(known), key=rates.__getitem__)
+        lead = rates[best] / rates[current]
+        enough = _HYSTERESIS if best > 0 else 1.0
+        self._dwelt += 1
+        if lead > _CLEARLY_BETTER or (lead > enough and self._dwelt >= _DWELL):
+            self._n, self._dwelt = best, 0
+            return best
+        return current
+
+    def _candidate(self, outlook: _Outlook, best: int, bucket: int) -> int | None:
+        """A length that may be better than the best known one. Of widths never measured one
+        twice the widest known comes first, since what it costs bounds all below it."""
+        bar = outlook.rates[best] * _HOPE
+        hoped = self._hoped_rates(bucket, len(outlook.rates) - 1)
+        hopeful = [n for n, rate in enumerate(hoped) if n not in (0, best) and rate > bar]
+        if not hopeful:
+            return None
+        unknown = [n for n in hopeful if self._verify.times_measured(n + 1) < 2]
+        beyond = [n for n in unknown if n >= 2 * self._verify.largest - 1]
+        if beyond:
+            return beyond[0]
+        if unknown:
+            return max(unknown, key=hoped.__getitem__)
+        # Shorter drafts than the one in use teach nothing that it does not.
+        return next((n for n in hopeful if n > best), None)
+
+    def _outlook(self, bucket: int, n_most: int) -> _Outlook:
+        verify, draft = self._verify.expected(bucket), self._draft_ms(bucket)
+        kept = self._acceptance.kept()
+        times = _times(verify, draft, kept, n_most)
+        rates = _rates(self._acceptance.expected(), times)
+        near = max(n for n, rate in enumerate(rates) if rate >= _CONSIDERED * max(rates)) or 1
+        return _Outlook(
+            times,
+            rates,
+            one_round=verify[near] - verify[0] + draft[near - 1],
+        )
+
+    def _hoped_rates(self, bucket: int, n_most: int) -> list[float]:
+        """Tokens a millisecond as they may be at best; a round that explores drafts throughout."""
+        times = _times(self._verify.hoped(bucket), self._draft_ms(bucket), None, n_most)
+        return _rates(self._acceptance.hoped(), times)
+
+    def _draft_ms(self, bucket: int) -> list[float]:
+        known = self._draft.expected(bucket)
+        if known:
+            return known
+        step = _FIRST_DRAFT_STEP * self._verify.expected(bucket)[0]
+        return [step * n for n in range(1, N_DRAFT_MAX_LIMIT + 1)]
+
+    def _catch_up_ms(self, n_waiting: int, bucket: int) -> float:
+        if n_waiting <= _USUAL_WAITING:
+            return 0.0
+        # A row of a batch never costs what a step does.
+        row = self._draft_ms(bucket)[0] / 4.0
+        return min(row, self._catch_up.mean) * n_waiting if len(self._catch_up) else row * n_waiting
+
+    def _plan(self, n: int, reason: AutoReason, outlook: _Outlook | None, bucket: int) -> DraftPlan:
+        rate = max(outlook.rates) if outlook is not None else 0.0
+        return DraftPlan(
+            n=n,
+            worth=self._worth(n, rate, bucket) if n > 0 else (),
+            by_probability=self._acceptance.by_probability(),
+            whole=n > 0 and self._verify.times_measured(n + 1) < 2,
+            state=self._state(n, reason, outlook, bucket),
+        )
+
+    def _worth(self, n: int, rate: float, bucket: int) -> tuple[float, ...]:
+        """For each draft token the least survival that pays for verifying it, alone or with the
+        best number of tokens after it."""
+        verify, draft = self._verify.expected(bucket), self._draft_ms(bucket)
+        accepted = self._acceptance.expected()
+        worth = []
+        for j in range(n):
+            least = 1.0
+            following = yields = 1.0
+            for last in range(j, n):
+                if last > j:
+                    following *= accepted[last]
+                    yields += following
+                cost = verify[last + 1] - verify[j] + draft[last] - draft[j]
+                least = min(least, rate * cost / yields)
+            worth.append(max(0.0, least))
+        return tuple(worth)
+
+    def _state(
+        self, n: int, reason: AutoReason, outlook: _Outlook | None, bucket: int
+    ) -> AutoDraft:
+        if outlook is None:
+            return AutoDraft(n, reason, (), 0.0, 0.0, 0.0)
+        plain = self._verify.cell(1, bucket)
+        error = plain.error / plain.mean if plain is not None else 1.0
+        speeds = tuple(round(rate * 1000.0, 1) for rate in outlook.rates)
+        return AutoDraft(
+            n=n,
+            reason=reason,
+            tokens_per_second=speeds,
+            plain_error=round(speeds[0] * 2.0 * error, 1),
+            lost_ms=round(self._lost_ms, 1),
+            allowed_ms=round(self._allowed_ms(outlook), 1),
+        )
+
+
+def _times(
+    verify: list[float], draft: list[float], kept: list[float] | None, n_most: int
+) -> list[float]:
+    """Milliseconds of a round by draft length; `kept` is P(a further token is drafted)."""
+    times = [verify[0]]
+    in_verify, in_draft, reached = verify[0], 0.0, 1.0
+    for n in range(1, n_most + 1):
+        in_draft += reached * (draft[n - 1] - (draft[n - 2] if n > 1 else 0.0))
+        if kept is not None:
+            reached *= kept[n - 1]
+        in_verify += reached * (verify[n] - verify[n - 1])
+        times.append(in_verify + in_draft)
+    return times
+
+
+def _rates(accepted: list[float], times: list[float]) -> list[float]:
+    """Tokens a millisecond by draft length."""
+    rates, tokens, survival = [1.0 / times[0]], 1.0, 1.0
+    for rate, time in zip(accepted, times[1:], strict=False):
+        survival *= rate
+        tokens += survival
+        rates.append(tokens / time)
+    return rates

@@ -1,0 +1,179 @@
+"""What decoding costs by batch width and context length, from the rounds that were run.
+
+A table, not a line: verify times have steps (a kernel's tile, an expert more to load), so a width
+that was measured is believed, and only one that never was is read off its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+from statistics import median
+
+CONTEXT_BUCKET = 512
+"""Tokens of the first context bucket; each further bucket doubles the context."""
+
+_KEPT = 16
+_STEP = 1.15
+_ONCE = 0.6
+"""What a size measured a single time may truly cost, as a share: one delay proves nothing."""
+_FRESH = 4096
+"""Rounds after which a measurement no longer proves that a width is dear."""
+_PRIOR_SLOPE = 0.15
+"""Cost of a further token, in units of one token's decode, before any width but one is known."""
+
+
+def context_bucket(n_past: int) -> int:
+    """The bucket of a context length: 0 up to 511 tokens, 1 up to 1,023, 2 up to 2,047, ..."""
+    return (n_past // CONTEXT_BUCKET).bit_length()
+
+
+class RobustMean:
+    """The mean of the latest values, with the outer quarters pulled in to the middle half.
+
+    A single delay moves it little; three values in a row far from the others replace them.
+    """
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=_KEPT)
+        self.mean = 0.0
+        self.error = 0.0
+        """Standard error of the mean."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+        values = list(self._values)
+        if len(values) > 5:
+            latest, others = values[-3:], sorted(values[:-3])
+            cut = len(others) // 4
+            if min(latest) > _STEP * others[-1 - cut] or max(latest) * _STEP < others[cut]:
+                self._values = deque(latest, maxlen=_KEPT)
+                values = latest
+        self._summarise(sorted(values))
+
+    def _summarise(self, ordered: list[float]) -> None:
+        count = len(ordered)
+        if count <= 5:
+            # Delays only ever add: of few values the lower middle one is nearest the truth.
+            self.mean = ordered[(count - 1) // 2]
+        else:
+            self.mean = sum(_pulled_in(ordered, count // 4)) / count
+        self.error = 0.1 * self.mean
+        if count > 2:
+            values = _pulled_in(ordered, count // 8)
+            mean = sum(values) / count
+            variance = sum((value - mean) ** 2 for value in values) / (count - 1)
+            self.error = (variance / count) ** 0.5
+
+
+def _pulled_in(ordered: list[float], cut: int) -> list[float]:
+    """The values with the `cut` least and greatest pulled in to those next to them."""
+    low, high = ordered[cut], ordered[-1 - cut]
+    return [min(max(value, low), high) for value in ordered]
+
+
+class CostTable:
+    """Milliseconds by size (1 .. `n_sizes`) and context bucket."""
+
+    def __init__(self, n_sizes: int) -> None:
+        self._n_sizes = n_sizes
+        self._cells: dict[int, dict[int, RobustMean]] = {}
+        self._seen: dict[tuple[int, int], int] = {}
+        self._last_seen: dict[int, int] = {}
+        self._clock = 0
+        self._expected: dict[int, list[float]] = {}
+
+    def add(self, size: int, bucket: int, ms: float) -> None:
+        """Note that something of this size took `ms` in this context."""
+        self._clock += 1
+        self._cells.setdefault(bucket, {}).setdefault(size, RobustMean()).add(ms)
+        self._seen[size, bucket] = self._last_seen[size] = self._clock
+        self._expected.clear()
+
+    def tick(self) -> None:
+        """A round passed in which nothing of this table was measured."""
+        self._clock += 1
+
+    def cell(self, size: int, bucket: int) -> RobustMean | None:
+        """What was measured of exactly this size in this bucket."""
+        return self._cells.get(bucket, {}).get(size)
+
+    def since(self, size: int, bucket: int) -> int:
+        """Rounds since this size was measured in this bucket; all of them if it never was."""
+        return self._clock - self._seen.get((size, bucket), 0)
+
+    @property
+    def largest(self) -> int:
+        """The largest size measured in any bucket; 0 before the first."""
+        return max((size for cells in self._cells.values() for size in cells), default=0)
+
+    def expected(self, bucket: int) -> list[float]:
+        """Milliseconds of sizes 1 .. n_sizes (at index size - 1); empty before any measurement."""
+        if bucket not in self._expected and self._cells:
+            self._expected[bucket] = self._row(bucket)
+        return self._expected.get(bucket, [])
+
+    def hoped(self, bucket: int) -> list[float]:
+        """As `expected`, but each size as cheap as it can still be hoped to be: one that was
+        never measured, or long ago, may cost no more than the next smaller one."""
+        hoped: list[float] = []
+        for size, ms in enumerate(self.expected(bucket), start=1):
+            times, cell = self.times_measured(size), self.cell(size, bucket)
+            least = ms
+            if times > 1:
+                least -= cell.error if cell is not None else 0.0
+            elif hoped:
+                least = max(_ONCE * ms if times else 0.0, min(ms, hoped[-1]))
+            hoped.append(least)
+        return hoped
+
+    def times_measured(self, size: int) -> int:
+        """How often this size was measured, lately and in whatever context."""
+        if self._clock - self._last_seen.get(size, -_FRESH) >= _FRESH:
+            return 0
+        return max(len(cells[size]) for cells in self._cells.values() if size in cells)
+
+    def _row(self, bucket: int) -> list[float]:
+        """What was measured here, then in the nearest contexts scaled to this one, then lines."""
+        own = self._cells.get(bucket, {})
+        known: dict[int, float] = {}
+        others = [other for other in self._cells if other != bucket]
+        for other in sorted(others, key=lambda other: (abs(other - bucket), other)):
+            scale = self._scale(other, own)
+            for size, cell in self._cells[other].items():
+                known.setdefault(size, cell.mean * scale)
+        for size, cell in own.items():
+            elsewhere, count = known.get(size, cell.mean), len(cell)
+            known[size] = (count * cell.mean + elsewhere) / (count + 1)
+        return _filled(known, self._n_sizes)
+
+    def _scale(self, bucket: int, own: dict[int, RobustMean]) -> float:
+        """How much dearer things are here than in another context."""
+        cells = self._cells[bucket]
+        ratios = [own[size].mean / cells[size].mean for size in own if size in cells]
+        return median(ratios) if ratios else 1.0
+
+
+def _filled(known: dict[int, float], n_sizes: int) -> list[float]:
+    """A whole row: straight lines between the known sizes, never falling where nothing is known."""
+    sizes = sorted(known)
+    first, last = sizes[0], sizes[-1]
+    row = [known[first] / (1.0 + _PRIOR_SLOPE * (first - size)) for size in range(1, first)]
+    for left, right in pairwise(sizes):
+        row.append(known[left])
+        rise = max(0.0, known[right] - known[left]) / (right - left)
+        row += [known[left] + rise * (size - left) for size in range(left + 1, right)]
+    row.append(known[last])
+    slope = _slope(known, sizes)
+    return row + [known[last] + slope * (size - last) for size in range(last + 1, n_sizes + 1)]
+
+
+def _slope(known: dict[int, float], sizes: list[int]) -> float:
+    """Cost of one more than the largest known size."""
+    if len(sizes) < 2:
+        return _PRIOR_SLOPE * known[sizes[-1]]
+    first, last = sizes[0], sizes[-1]
+    return max(0.0, (known[last] - known[first]) / (last - first))
