@@ -10,13 +10,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from eaglechat.engine.protocol import (
+    N_DRAFT_MAX_DEFAULT,
     SEED_LIMIT,
+    Auto,
     ContextSize,
     DraftLength,
     GpuLayers,
@@ -72,9 +75,12 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, Meta(description="Draft at all.")] = True
     n_draft_max: Annotated[
-        DraftLength,
-        Meta(description="Most tokens drafted in a round; 0 decodes plainly."),
-    ] = 3
+        DraftLength | Auto,
+        Meta(
+            description='Most tokens drafted in a round; 0 decodes plainly, "auto" chooses the '
+            "fastest by measurement."
+        ),
+    ] = N_DRAFT_MAX_DEFAULT
     n_min: Annotated[
         DraftLength, Meta(description="Throw a draft away that is shorter than this.")
     ] = 0
@@ -155,7 +161,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     library: LibrarySettings = LibrarySettings()
     interface: InterfaceSettings = InterfaceSettings()
 
-    def with_n_draft_max(self, n_draft_max: int) -> Settings:
+    def with_n_draft_max(self, n_draft_max: int | Auto) -> Settings:
         """The same settings with another draft length."""
         speculation = msgspec.structs.replace(self.speculation, n_draft_max=n_draft_max)
         return msgspec.structs.replace(self, speculation=speculation)
@@ -313,6 +319,9 @@ def _metas(hint: Any) -> Iterator[Meta]:
         inner, *metas = get_args(hint)
         yield from _metas(inner)
         yield from (meta for meta in metas if isinstance(meta, Meta))
+    elif get_origin(hint) in (Union, UnionType):
+        for member in get_args(hint):
+            yield from _metas(member)
 
 
 def _number(value: float) -> str:
@@ -322,4 +331,8 @@ def _number(value: float) -> str:
 def _type_name(hint: Any) -> str:
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_type_name(member) for member in get_args(hint))
+    if get_origin(hint) is Literal:
+        return " or ".join(f'"{value}"' for value in get_args(hint))
     return "list of strings" if get_origin(hint) is tuple else str(hint.__name__)

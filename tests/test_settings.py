@@ -99,7 +99,11 @@ def test_every_setting_is_described_with_a_default_in_its_range() -> None:
         if doc.maximum is not None:
             assert doc.default <= doc.maximum, doc.name
     draft_length = documented["speculation.n_draft_max"]
-    assert (draft_length.type, draft_length.minimum, draft_length.maximum) == ("int", 0, 16)
+    assert (draft_length.type, draft_length.minimum, draft_length.maximum) == (
+        'int or "auto"',
+        0,
+        16,
+    )
 
 
 def test_flags_override_the_file_and_leave_the_rest(config: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
-from eaglechat.cli import convert, doctor, engine, models, pull, remove, run, start
+from eaglechat.cli import bench, convert, doctor, engine, models, pull, remove, run, start
 from eaglechat.cli.status import FAILED, INTERRUPTED
 
 
@@ -25,6 +25,7 @@ class Command(Protocol):
 
 _COMMANDS: dict[str, Command] = {
     "run": run,
+    "bench": bench,
     "pull": pull,
     "models": models,
     "remove": remove,
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="eaglechat",
+        # Its options are read ahead of the command: bench --n must not be short for one of them.
+        allow_abbrev=False,
         description="Chat with local GGUF models and see what EAGLE-3 speculative decoding does. "
         "Without a command, the terminal app starts.",
     )

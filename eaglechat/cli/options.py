@@ -12,7 +12,7 @@ import msgspec
 from eaglechat import paths, settings
 from eaglechat.cli.status import complain
 from eaglechat.engine.errors import EngineError
-from eaglechat.engine.protocol import N_CTX_LIMIT, SEED_LIMIT
+from eaglechat.engine.protocol import AUTO, N_CTX_LIMIT, SEED_LIMIT, Auto
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.settings import Settings
 
@@ -62,13 +62,14 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
     draft = parser.add_argument_group("speculation")
     draft.add_argument(
         "--n-draft-max",
-        type=_number(int, 0, N_DRAFT_MAX_LIMIT),
+        type=draft_length,
         metavar="N",
-        help=f"most tokens drafted in a round, 0 to {N_DRAFT_MAX_LIMIT} (0: plain decoding)",
+        help=f"most tokens drafted in a round, 0 to {N_DRAFT_MAX_LIMIT} (0: plain decoding), "
+        "or auto: the fastest, by measurement",
     )
     draft.add_argument(
         "--p-min",
-        type=_number(float, 0.0, 1.0),
+        type=number(float, 0.0, 1.0),
         metavar="P",
         help="stop drafting at a token the draft gives less than this",
     )
@@ -78,45 +79,54 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
     reply = parser.add_argument_group("the reply")
     reply.add_argument(
         "--temperature",
-        type=_number(float, 0.0, 5.0),
+        type=number(float, 0.0, 5.0),
         metavar="T",
         help="randomness; 0 always takes the likeliest token",
     )
     reply.add_argument(
-        "--seed", type=_number(int, 0, SEED_LIMIT), metavar="S", help="seed of the sampling"
+        "--seed", type=number(int, 0, SEED_LIMIT), metavar="S", help="seed of the sampling"
     )
     reply.add_argument(
-        "--max-tokens", type=_number(int, 1, None), metavar="N", help="longest reply, in tokens"
+        "--max-tokens", type=number(int, 1, None), metavar="N", help="longest reply, in tokens"
     )
     reply.add_argument("--system", metavar="TEXT", help="the system prompt")
+    add_load_options(parser)
+
+
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """Flags for how the models are loaded."""
     load = parser.add_argument_group("the engine")
     load.add_argument(
-        "--ctx", type=_number(int, 0, N_CTX_LIMIT), metavar="N", help="context size in tokens"
+        "--ctx", type=number(int, 0, N_CTX_LIMIT), metavar="N", help="context size in tokens"
     )
-    load.add_argument(
-        "--threads", type=_number(int, 1, 1024), metavar="N", help="llama.cpp threads"
-    )
+    load.add_argument("--threads", type=number(int, 1, 1024), metavar="N", help="llama.cpp threads")
     load.add_argument(
         "--gpu-layers",
-        type=_number(int, -1, 2**31 - 1),
+        type=number(int, -1, 2**31 - 1),
         metavar="N",
         help="layers on the GPU, -1 for all",
     )
 
 
+def draft_length(text: str) -> int | Auto:
+    """An argparse type for draft lengths."""
+    return AUTO if text == AUTO else int(number(int, 0, N_DRAFT_MAX_LIMIT)(text))
+
+
 def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Problem]]:
-    """The configuration file's settings with the flags on top."""
+    """The configuration file's settings, with the flags a command has on top."""
     loaded, problems = settings.load(paths.config_file())
+    flags = vars(args)
     generation = _given(
-        temperature=args.temperature,
-        seed=args.seed,
-        max_tokens=args.max_tokens,
-        system_prompt=args.system,
+        temperature=flags.get("temperature"),
+        seed=flags.get("seed"),
+        max_tokens=flags.get("max_tokens"),
+        system_prompt=flags.get("system"),
     )
     speculation = _given(
-        n_draft_max=args.n_draft_max,
-        p_min=args.p_min,
-        enabled=False if args.no_speculation else None,
+        n_draft_max=flags.get("n_draft_max"),
+        p_min=flags.get("p_min"),
+        enabled=False if flags.get("no_speculation") else None,
     )
     engine = _given(n_ctx=args.ctx, n_threads=args.threads, n_gpu_layers=args.gpu_layers)
     replace = msgspec.structs.replace
@@ -139,7 +149,7 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _number(
+def number(
     kind: Callable[[str], Any], minimum: float, maximum: float | None
 ) -> Callable[[str], Any]:
     """An argparse type for numbers in a range."""

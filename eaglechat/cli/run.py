@@ -6,28 +6,25 @@ import argparse
 import contextlib
 import io
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from eaglechat import paths
 from eaglechat.cli import options
+from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.engine.errors import EngineError, LoadCancelledError
-from eaglechat.engine.protocol import Message
+from eaglechat.engine.protocol import AUTO, Auto, Message
 from eaglechat.engine.records import FinishReason, ReplyEnd, Round, SpeculationOff
 from eaglechat.engine.stats import SpeculationStats, StatsFold
 from eaglechat.settings import Settings
 
 if TYPE_CHECKING:
     from eaglechat.engine.pair import LoadedPair
-    from eaglechat.hub.pairs import Pair
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     settings, problems = options.load_settings(args)
     options.report(problems)
     try:
-        with _Interrupt() as interrupt, _trace_file(args.trace) as trace:
+        with Interrupt() as interrupt, _trace_file(args.trace) as trace:
             return _reply(args, settings, prompt, interrupt, trace)
     except LoadCancelledError:
         return INTERRUPTED
@@ -79,14 +76,16 @@ def _reply(
     args: argparse.Namespace,
     settings: Settings,
     prompt: str,
-    interrupt: _Interrupt,
+    interrupt: Interrupt,
     trace: TextIO | None,
 ) -> int:
-    pair = _choose_pair(args)
-    n_draft_max = pair.n_draft_max if args.n_draft_max is None else args.n_draft_max
+    pair = choose_pair(args)
+    n_draft_max = args.n_draft_max
+    if n_draft_max is None and settings.speculation.n_draft_max != AUTO:
+        n_draft_max = pair.n_draft_max
     if n_draft_max is not None:
         settings = settings.with_n_draft_max(n_draft_max)
-    loaded = _load(pair, settings, interrupt)
+    loaded = load_pair(pair, settings, interrupt)
     try:
         if loaded.info.speculation_off and settings.speculation.enabled:
             complain(f"speculation is off: {loaded.info.speculation_off}")
@@ -112,35 +111,12 @@ def _tolerant(stream: TextIO) -> TextIO:
     return stream
 
 
-def _choose_pair(args: argparse.Namespace) -> Pair:
-    from eaglechat.hub import pairs
-
-    library = pairs.PairLibrary(paths.state_dir())
-    pair = options.chosen_pair(args, library) or pairs.builtin_pair()
-    status = pairs.inspect(pair)
-    if status.problem:
-        raise EngineError(f"{pair.name} cannot run: {status.problem}")
-    return pair
-
-
-def _load(pair: Pair, settings: Settings, interrupt: _Interrupt) -> LoadedPair:
-    from eaglechat.engine import bindings  # loads llama.cpp
-    from eaglechat.engine.pair import LoadedPair
-    from eaglechat.engine.preflight import check_pair
-
-    headers = check_pair(pair.target, pair.draft)
-    bindings.start_backend(bindings.LOG_ERRORS)
-    return LoadedPair(
-        headers, settings.to_load_options(), lambda _stage, _fraction: not interrupt.happened
-    )
-
-
 def _generate(
     loaded: LoadedPair,
     settings: Settings,
     prompt: str,
     *,
-    interrupt: _Interrupt,
+    interrupt: Interrupt,
     trace: TextIO | None,
     written: TextIO | None,
 ) -> _Outcome:
@@ -186,7 +162,7 @@ def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
 class _Outcome:
     """A finished reply."""
 
-    n_draft_max: int
+    n_draft_max: int | Auto
     text: str
     end: ReplyEnd
     stats: SpeculationStats
@@ -240,25 +216,3 @@ def _trace_file(path: Path | None) -> Iterator[TextIO | None]:
     # A line at a time, so that what ends the program by force leaves whole rounds.
     with path.open("w", encoding="utf-8", buffering=1) as file:
         yield file
-
-
-class _Interrupt:
-    """Ctrl+C as a flag, so that what was generated is kept; a second one ends the program."""
-
-    def __init__(self) -> None:
-        self.happened = False
-        self._before: Any = None
-
-    def __enter__(self) -> _Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
-    ) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _note(self, _signal: int, _frame: FrameType | None) -> None:
-        if self.happened:
-            os._exit(INTERRUPTED)
-        self.happened = True

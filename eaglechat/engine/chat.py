@@ -89,12 +89,15 @@ class Prompter:
         self._template = ChatTemplate(source, bos=self._bos, eos=_control_text(model, model.eos))
         self._known: list[tuple[str, tuple[int, ...]]] = []
 
+    def text(self, messages: Sequence[Message]) -> str:
+        """The prompt before it is tokenised. Raises PromptError."""
+        text = self._template.render(messages)
+        # Tokenising adds it; some templates write it too.
+        return text.removeprefix(self._bos) if self._model.adds_bos else text
+
     def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The tokens of the prompt for the next reply. Raises PromptError."""
-        text = self._template.render(messages)
-        if self._model.adds_bos:
-            # Tokenising adds it; some templates write it too.
-            text = text.removeprefix(self._bos)
+        text = self.text(messages)
         tokens = self._continued(text) or self._tokenize(text, bos=True)
         self._remember(text, tokens)
         return tokens

@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from eaglechat.engine.controller import Controller, DraftPlan, Observation
 from eaglechat.engine.errors import DecodeError, EngineError, ProcessError, PromptError
 from eaglechat.engine.live import Live
 from eaglechat.engine.native import Batch, Context
-from eaglechat.engine.protocol import Sampling, Speculation
+from eaglechat.engine.protocol import AUTO, Sampling, Speculation
 from eaglechat.engine.records import (
+    N_DRAFT_MAX_LIMIT,
     DraftToken,
     FinishReason,
     Prefill,
@@ -46,6 +48,7 @@ class Generator:
         self._batch = Batch(target)
         self._cached: list[int] = []
         self._extracting = session is not None
+        self._controller = Controller()
 
     def close(self) -> None:
         self._batch.close()
@@ -74,6 +77,7 @@ class Generator:
         reply = ReplyState(
             self._target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop
         )
+        self._controller.new_reply()
         self._switch_extraction(live.speculation.enabled)
         started = time.perf_counter()
         for progress in self._prefill(prompt[:-1], reply, cancelled):
@@ -200,7 +204,14 @@ class Generator:
         session = self._session if self._extracting else None
         before = session.stats() if session is not None else None
         n_past = len(self._cached)
-        drafted = self._draft(session, speculation, reply, n_past)
+        waiting = session.waiting(_SEQ) if session is not None else 0
+        n_draft_max, plan = self._draft_length(session, speculation, reply, n_past)
+        if session is not None:
+            session.n_draft_max = min(n_draft_max, self._draft_room(n_past, reply))
+            session.n_min, session.p_min = speculation.n_min, speculation.p_min
+            session.keeps = plan.keeps if plan is not None else None
+        drafted = self._draft(session, reply, n_past)
+        drafting_ms = ms_since(started)
 
         verified = [reply.id_last, *(token.id for token in drafted)]
         verify_ms = self._decode(verified, n_past, reply, outputs=True)
@@ -219,10 +230,25 @@ class Generator:
             after = session.stats()
             process_ms = after.process_ms - before.process_ms
             draft_ms = after.draft_ms - before.draft_ms
+        total_ms = ms_since(started)
+        if plan is not None and not reply.draft_failed:
+            self._controller.observe(
+                plan,
+                Observation(
+                    n_past=n_past,
+                    n_waiting=waiting,
+                    probabilities=tuple(token.probability for token in drafted),
+                    n_tested=n_tested,
+                    n_accepted=n_accepted,
+                    n_tokens=len(tokens),
+                    draft_ms=drafting_ms,
+                    verify_ms=total_ms - drafting_ms,
+                ),
+            )
         return reply.note(
             Round(
                 index=reply.rounds,
-                n_draft_max=speculation.n_draft_max if session is not None else 0,
+                n_draft_max=n_draft_max,
                 drafted=tuple(drafted),
                 n_tested=n_tested,
                 n_accepted=n_accepted,
@@ -233,8 +259,9 @@ class Generator:
                     verify_ms=verify_ms,
                     process_ms=process_ms,
                     sample_ms=sample_s * 1000.0,
-                    total_ms=ms_since(started),
+                    total_ms=total_ms,
                 ),
+                auto=plan.state if plan is not None else None,
             )
         )
 
@@ -242,20 +269,35 @@ class Generator:
         """Positions left in the context from `n_past` on."""
         return self._target.n_ctx - n_past
 
-    def _draft(
+    def _draft_length(
         self,
         session: Eagle3Session | None,
         speculation: Speculation,
         reply: ReplyState,
         n_past: int,
+    ) -> tuple[int, DraftPlan | None]:
+        """The draft length in force, and the plan behind it where it is chosen automatically."""
+        if session is None:
+            return 0, None
+        if speculation.n_draft_max == AUTO:
+            room = self._draft_room(n_past, reply)
+            plan = self._controller.choose(n_past, room, session.waiting(_SEQ))
+            return plan.n, plan
+        return speculation.n_draft_max, None
+
+    def _draft_room(self, n_past: int, reply: ReplyState) -> int:
+        """The longest draft that context and reply have room for."""
+        return max(0, min(N_DRAFT_MAX_LIMIT, self._room(n_past) - 1, reply.tokens_left - 1))
+
+    def _draft(
+        self,
+        session: Eagle3Session | None,
+        reply: ReplyState,
+        n_past: int,
     ) -> list[DraftToken]:
-        """Draft as far as the setting, the context and the reply's length allow."""
+        """What the session proposes; nothing when it fails, which ends speculation."""
         if session is None:
             return []
-        session.n_draft_max = max(
-            0, min(speculation.n_draft_max, self._room(n_past) - 1, reply.tokens_left - 1)
-        )
-        session.n_min, session.p_min = speculation.n_min, speculation.p_min
         try:
             ids = session.draft(_SEQ, n_past, reply.id_last)
         except _DRAFT_FAILS as error:

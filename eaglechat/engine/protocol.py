@@ -7,7 +7,7 @@ another machine: only the model paths must mean something there. docs/protocol.m
 from __future__ import annotations
 
 import secrets
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,10 @@ SEED_LIMIT = 2**32 - 2
 """The seed after this one means “random” to llama.cpp."""
 
 DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
+N_DRAFT_MAX_DEFAULT = 3
+Auto = Literal["auto"]
+AUTO: Auto = "auto"
+"""A draft length chosen by measurement, round by round."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
@@ -53,10 +57,11 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
-    `enabled` False leaves the draft out altogether, as if no draft were loaded."""
+    "auto" chooses the length of each round; `enabled` False leaves the draft out altogether, as if
+    no draft were loaded."""
 
     enabled: bool = True
-    n_draft_max: DraftLength = 3
+    n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
     n_min: DraftLength = 0
     p_min: Probability = 0.0
 
@@ -98,7 +103,7 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
     """Change a running reply from its next round on; fields left out stay as they are."""
 
     enabled: bool | None = None
-    n_draft_max: DraftLength | None = None
+    n_draft_max: DraftLength | Auto | None = None
     n_min: DraftLength | None = None
     p_min: Probability | None = None
     temperature: Temperature | None = None

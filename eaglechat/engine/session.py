@@ -15,7 +15,7 @@ the draft, and a round with n_draft_max 0 costs the draft nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -103,6 +103,8 @@ class Eagle3Session:
         self._n_draft_max = config.n_draft_max
         self.n_min = config.n_min
         self.p_min = config.p_min
+        self.keeps: Callable[[Sequence[float]], bool] | None = None
+        """Asked with the probabilities of a draft so far; False ends it without its last token."""
         self._n_embd = draft.model.n_embd
         self._sequences = [_Sequence() for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
@@ -172,6 +174,10 @@ class Eagle3Session:
                 f"the draft saw {known} positions of a prompt of {len(prompt)} tokens; "
                 "process() must follow every decode of the target"
             )
+
+    def waiting(self, seq_id: int) -> int:
+        """Rows of features the draft has not taken in yet."""
+        return len(self._sequence(seq_id).tokens)
 
     def known_length(self, seq_id: int) -> int:
         """Positions from 0 on whose features the session has seen."""
@@ -320,7 +326,8 @@ class Eagle3Session:
         row = len(self._batch) - 1
         while True:
             token, probability = self._likeliest(self._draft.logits(row))
-            if probability < self.p_min:
+            candidate = [*sequence.probabilities, probability]
+            if probability < self.p_min or not (self.keeps is None or self.keeps(candidate)):
                 return
             sequence.drafted.append(token)
             sequence.probabilities.append(probability)

@@ -147,7 +147,9 @@ def _parsed(text: str, type_name: str) -> Any:
     if type_name == "str":
         return text
     try:
-        if type_name == "int":
+        if type_name == 'int or "auto"' and text == "auto":
+            return text
+        if type_name.startswith("int"):
             return int(text)
         if type_name == "float":
             return float(text)
@@ -161,6 +163,7 @@ def _parsed(text: str, type_name: str) -> Any:
 
 _TYPE_NAMES = {
     "int": "a whole number",
+    'int or "auto"': "a whole number or auto",
     "float": "a number",
     "list of strings": 'a list such as ["ssh", "gpu-box", "eaglechat", "engine"]',
 }

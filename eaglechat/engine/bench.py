@@ -1,0 +1,272 @@
+"""Measures a pair: the same prompts plainly, with each draft length, and with the automatic one.
+
+Repeats of all settings take turns, so that a slow minute of the machine falls on all of them.
+Only generation is timed: the prompt is prefilled once, by a reply that is not counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from statistics import fmean, geometric_mean, median
+
+from eaglechat.engine.protocol import AUTO, Auto, Speculation
+from eaglechat.engine.records import ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.stats import StatsFold
+
+PLAIN = "plain"
+"""The setting without speculation: no draft, no features, as if only the target were loaded."""
+
+_WARM_UP_TOKENS = 4
+_HEADING = "=== "
+
+
+@dataclass(frozen=True)
+class BenchPrompt:
+    """A prompt of the bench; the name is its row in the tables."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class BenchRun:
+    """One measured reply."""
+
+    prompt: str
+    setting: str
+    repeat: int
+    tokens: int
+    generation_ms: float
+    n_drafted: int
+    n_tested: int
+    n_accepted: int
+    mean_accepted_length: float | None
+    verify_ms: Mapping[int, float]
+    """Median milliseconds of the target's decode by batch width."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens * 1000.0 / self.generation_ms if self.generation_ms > 0 else 0.0
+
+
+Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
+"""Writes a greedy reply of at most so many tokens, as the events of `Generator.reply`."""
+
+
+class BenchFailedError(RuntimeError):
+    """A reply of the bench did not run as it was asked to; the text says why."""
+
+
+def settings_of(lengths: Sequence[int | Auto]) -> list[str]:
+    """The settings a bench runs: plain, then each draft length by name."""
+    return [PLAIN, *(str(length) for length in lengths)]
+
+
+def measure(
+    write: Write,
+    prompts: Sequence[BenchPrompt],
+    settings: Sequence[str],
+    *,
+    repeats: int,
+    max_tokens: int,
+    cancelled: Callable[[], bool],
+) -> Iterator[BenchRun]:
+    """Yield each run as it ends; a cancelled one is not counted.
+
+    Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
+    """
+    for prompt in prompts:
+        for _ in write(prompt, Speculation(n_draft_max=1), _WARM_UP_TOKENS):
+            pass
+        for repeat in range(repeats):
+            # No setting always follows the same other one.
+            first = repeat % len(settings)
+            for setting in [*settings[first:], *settings[:first]]:
+                events = write(prompt, speculation_of(setting), max_tokens)
+                run = _run(events, prompt.name, setting, repeat)
+                if cancelled():
+                    return
+                yield run
+
+
+def speculation_of(setting: str) -> Speculation:
+    """What the engine is asked for a setting."""
+    if setting == PLAIN:
+        return Speculation(enabled=False)
+    return Speculation(n_draft_max=AUTO if setting == AUTO else int(setting))
+
+
+def _run(events: Iterable[object], prompt: str, setting: str, repeat: int) -> BenchRun:
+    fold, end = StatsFold(), None
+    verify_ms: dict[int, list[float]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, Round):
+            fold.add(event)
+            verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
+        elif isinstance(event, SpeculationOff):
+            raise BenchFailedError(f"{prompt}, n = {setting}: {event.reason}")
+        elif isinstance(event, ReplyEnd):
+            end = event
+    assert end is not None
+    stats = fold.stats()
+    return BenchRun(
+        prompt=prompt,
+        setting=setting,
+        repeat=repeat,
+        tokens=end.tokens,
+        generation_ms=end.timings.generation_ms,
+        n_drafted=stats.drafted,
+        n_tested=stats.tested,
+        n_accepted=stats.accepted,
+        mean_accepted_length=stats.mean_accepted_length,
+        verify_ms={width: median(times) for width, times in sorted(verify_ms.items())},
+    )
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Tokens per second over the repeats."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class PromptResult:
+    """A row of the table. Acceptance is that of the fastest setting that drafted."""
+
+    prompt: str
+    speeds: Mapping[str, Speed]
+    fastest: str
+    speed_up: float
+    """The fastest setting over plain."""
+    acceptance_rate: float | None
+    mean_accepted_length: float | None
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """A setting over all prompts it was run on."""
+
+    setting: str
+    tokens_per_second: float
+    """Mean of the prompts' medians."""
+    speed_up: float
+    """Geometric mean over the prompts, against plain."""
+    worst_speed_up: float
+    acceptance_rate: float | None
+    mean_accepted_length: float | None
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """What the runs say."""
+
+    prompts: tuple[PromptResult, ...]
+    settings: tuple[SettingResult, ...]
+    verify_ms: Mapping[int, float]
+    """By batch width; only widths that a setting ran with."""
+    runs: tuple[BenchRun, ...]
+
+
+def report_of(runs: Sequence[BenchRun]) -> BenchReport:
+    """Medians over repeats and means over prompts; prompts without a plain run are left out."""
+    names = list(dict.fromkeys(run.prompt for run in runs if run.setting == PLAIN))
+    settings = list(dict.fromkeys(run.setting for run in runs))
+    prompts = tuple(_prompt_result([run for run in runs if run.prompt == name]) for name in names)
+    widths: dict[int, list[float]] = defaultdict(list)
+    for run in runs:
+        # Plain decoding exports no features: its cost is not that of width 1 in speculation.
+        if run.setting != PLAIN:
+            for width, ms in run.verify_ms.items():
+                widths[width].append(ms)
+    return BenchReport(
+        prompts=prompts,
+        settings=tuple(
+            _setting_result(setting, prompts, runs)
+            for setting in settings
+            if any(setting in prompt.speeds for prompt in prompts)
+        ),
+        verify_ms={width: median(times) for width, times in sorted(widths.items())},
+        runs=tuple(runs),
+    )
+
+
+def _prompt_result(runs: Sequence[BenchRun]) -> PromptResult:
+    by_setting: dict[str, list[BenchRun]] = defaultdict(list)
+    for run in runs:
+        by_setting[run.setting].append(run)
+    speeds = {setting: _speed(some) for setting, some in by_setting.items()}
+    fastest = max(speeds, key=lambda setting: speeds[setting].median)
+    drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
+    shown = max(drafting, key=lambda setting: speeds[setting].median, default=None)
+    chosen = by_setting[shown] if shown is not None else []
+    return PromptResult(
+        prompt=runs[0].prompt,
+        speeds=speeds,
+        fastest=fastest,
+        speed_up=speeds[fastest].median / speeds[PLAIN].median,
+        acceptance_rate=_acceptance(chosen),
+        mean_accepted_length=_length(chosen),
+    )
+
+
+def _speed(runs: Sequence[BenchRun]) -> Speed:
+    speeds = [run.tokens_per_second for run in runs]
+    return Speed(median(speeds), min(speeds), max(speeds))
+
+
+def _setting_result(
+    setting: str, prompts: Sequence[PromptResult], runs: Sequence[BenchRun]
+) -> SettingResult:
+    with_it = [prompt for prompt in prompts if setting in prompt.speeds]
+    gains = [prompt.speeds[setting].median / prompt.speeds[PLAIN].median for prompt in with_it]
+    own = [run for run in runs if run.setting == setting]
+    return SettingResult(
+        setting=setting,
+        tokens_per_second=fmean(prompt.speeds[setting].median for prompt in with_it),
+        speed_up=geometric_mean(gains),
+        worst_speed_up=min(gains),
+        acceptance_rate=_acceptance(own),
+        mean_accepted_length=_length(own),
+    )
+
+
+def _acceptance(runs: Sequence[BenchRun]) -> float | None:
+    tested = sum(run.n_tested for run in runs)
+    return sum(run.n_accepted for run in runs) / tested if tested else None
+
+
+def _length(runs: Sequence[BenchRun]) -> float | None:
+    lengths = [run.mean_accepted_length for run in runs if run.mean_accepted_length is not None]
+    return fmean(lengths) if lengths else None
+
+
+def builtin_prompts() -> list[BenchPrompt]:
+    """A prompt for each of eight kinds of work."""
+    text = files("eaglechat.engine").joinpath("bench_prompts.txt").read_text(encoding="utf-8")
+    return parse_prompts(text)
+
+
+def parse_prompts(text: str) -> list[BenchPrompt]:
+    """Prompts from a file: each after a line `=== name`; without such a line it is one prompt.
+
+    Raises ValueError naming an empty prompt or a name used twice.
+    """
+    if not text.startswith(_HEADING):
+        text = f"{_HEADING}prompt\n{text}"
+    prompts = []
+    for block in f"\n{text}".split(f"\n{_HEADING}")[1:]:
+        name, _, body = block.partition("\n")
+        if not body.strip():
+            raise ValueError(f"the prompt {name.strip()!r} is empty")
+        prompts.append(BenchPrompt(name.strip(), body.strip()))
+    names = [prompt.name for prompt in prompts]
+    doubled = next((name for name in names if names.count(name) > 1), None)
+    if doubled is not None:
+        raise ValueError(f"two prompts are named {doubled!r}")
+    return prompts

