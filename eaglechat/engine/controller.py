@@ -10,17 +10,21 @@ Pure: times come in with each observation, and the same observations give the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from eaglechat.engine.acceptance import Acceptance, accept_rate
+from eaglechat.engine.acceptance import Acceptance
 from eaglechat.engine.costs import CostTable, RobustMean, context_bucket
+from eaglechat.engine.draft_plan import (
+    DraftPlan,
+    Observation,
+    Outlook,
+    round_times,
+    token_rates,
+)
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
 
 LOSS_SHARE = 0.02
 """What a reply may lose against plain decoding, beside one round of the longest draft."""
 
-_EXPLORE_SHARE = 0.01
+_EXPLORE_SHARE = 0.005
 _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
 _EXPLORE_GAP = 2
@@ -28,6 +32,11 @@ _HOPE = 1.05
 _HYSTERESIS = 1.03
 _CLEARLY_BETTER = 1.15
 _DWELL = 8
+"""Choices before a small lead changes the length."""
+_LEARNING = 48
+"""Rounds of a pair before a plan may be kept."""
+_KEEP_DRAFTING, _KEEP_PLAIN = 4, 8
+"""Rounds a plan is kept: thinking again costs as much as a tenth of a token on a GPU."""
 _CONSIDERED = 0.6
 _PLAIN_EVERY = 64
 _FAR_FROM_PLAIN = 1.3
@@ -42,61 +51,6 @@ _USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
 """Rows waiting for the draft after a verified draft; more than these are a catch-up."""
 
 
-@dataclass(frozen=True)
-class DraftPlan:
-    """How a round drafts: at most `n` tokens, and which of them are worth verifying.
-
-    `worth[j]` is the least probability that draft tokens 0 .. j are all accepted for token j to
-    pay for its place in the batch; `by_probability` turns the draft's own probabilities into
-    rates of acceptance. A `whole` draft goes on regardless, to measure its width.
-    """
-
-    n: int
-    worth: tuple[float, ...]
-    by_probability: tuple[float, ...]
-    whole: bool
-    state: AutoDraft
-
-    def keeps(self, probabilities: Sequence[float]) -> bool:
-        """Whether the last of these draft tokens should be verified."""
-        return self.whole or self.is_worth(probabilities)
-
-    def is_worth(self, probabilities: Sequence[float]) -> bool:
-        """Whether the last of these draft tokens pays for its place in the batch."""
-        survival = 1.0
-        for probability in probabilities:
-            survival *= accept_rate(self.by_probability, probability)
-        return survival >= self.worth[len(probabilities) - 1]
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a planned round did. Times in milliseconds."""
-
-    n_past: int
-    """Tokens in the KV cache before the round."""
-    n_waiting: int
-    """Rows of features the draft had not taken in before the round."""
-    probabilities: tuple[float, ...]
-    """The draft's own probability of each token it drafted."""
-    n_tested: int
-    n_accepted: int
-    n_tokens: int
-    draft_ms: float
-    verify_ms: float
-    """All of the round but drafting."""
-
-
-@dataclass(frozen=True)
-class _Outlook:
-    """Expectations by draft length: milliseconds of a round, and tokens a millisecond."""
-
-    times: list[float]
-    rates: list[float]
-    one_round: float
-    """What a round of the longest draft worth considering takes longer than a plain one."""
-
-
 class Controller:
     """Learns over all replies of a loaded pair."""
 
@@ -108,7 +62,9 @@ class Controller:
         self._n = 0
         self._dwelt = 0
         self._plain_surprised = False
-        self._now: _Outlook | None = None
+        self._now: Outlook | None = None
+        self._kept: DraftPlan | None = None
+        self._keep_for = 0
         self._since_exploring = _EXPLORE_GAP
         self._probed = self._probes_left = 0
         self._explored_ms = 0.0
@@ -119,10 +75,28 @@ class Controller:
         """A reply begins: its ledger is empty."""
         self._lost_ms = 0.0
         self._plain_ms = 0.0
+        self._kept = None
         self._acceptance.new_reply()
 
     def choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
         """The next round's plan. `n_most` is what context and reply have room for."""
+        kept = self._kept
+        if kept is not None and self._keep_for > 0 and kept.n <= n_most and self._bears(kept):
+            self._keep_for -= 1
+            return kept
+        plan = self._choose(n_past, n_most, n_waiting)
+        settled = plan.state.reason is AutoReason.BEST and self._verify.rounds >= _LEARNING
+        self._kept = plan if settled else None
+        self._keep_for = _KEEP_DRAFTING if plan.n > 0 else _KEEP_PLAIN
+        return plan
+
+    def _bears(self, plan: DraftPlan) -> bool:
+        """Whether the ledger still bears a plan that is kept."""
+        return plan.n == 0 or (
+            self._now is not None and self._may_lose(self._now, self._now.times[plan.n])
+        )
+
+    def _choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
         bucket = context_bucket(n_past)
         plain = self._verify.cell(1, bucket)
         if not self._verify.expected(bucket):
@@ -196,20 +170,20 @@ class Controller:
         self._total_ms += plain_ms
         self._since_exploring += 1
 
-    def _enter(self, took: float, plain_ms: float, outlook: _Outlook) -> None:
+    def _enter(self, took: float, plain_ms: float, outlook: Outlook) -> None:
         """Book a drafted round. What was gained long ago cannot pay for what is lost now."""
         self._plain_ms += plain_ms
         self._total_ms += took
         self._lost_ms = max(self._lost_ms + took - plain_ms, -outlook.one_round)
 
-    def _allowed_ms(self, outlook: _Outlook) -> float:
+    def _allowed_ms(self, outlook: Outlook) -> float:
         return LOSS_SHARE * self._plain_ms + outlook.one_round
 
-    def _may_lose(self, outlook: _Outlook, took: float) -> bool:
+    def _may_lose(self, outlook: Outlook, took: float) -> bool:
         """Whether the ledger bears a round of this time that yields a single token."""
         return self._lost_ms + took - outlook.times[0] <= self._allowed_ms(outlook)
 
-    def _bearable(self, outlook: _Outlook, best: int, catch_up: float) -> int:
+    def _bearable(self, outlook: Outlook, best: int, catch_up: float) -> int:
         """The best length, or the longest below it that the ledger bears and that still pays."""
         for n in range(best, 0, -1):
             pays = outlook.rates[n] > _HYSTERESIS * outlook.rates[0]
@@ -217,7 +191,7 @@ class Controller:
                 return n
         return 0
 
-    def _probe(self, outlook: _Outlook, best: int, catch_up: float, bucket: int) -> int | None:
+    def _probe(self, outlook: Outlook, best: int, catch_up: float, bucket: int) -> int | None:
         """A length to try although it is not known to be the best, if one is worth its loss."""
         if self._probes_left > 0 and self._probed < len(outlook.times):
             self._probes_left -= 1
@@ -233,7 +207,7 @@ class Controller:
         self._probed, self._probes_left = candidate, _PROBES - 1 if asleep else 0
         return candidate
 
-    def _affords(self, outlook: _Outlook, n: int, best: int, catch_up: float) -> bool:
+    def _affords(self, outlook: Outlook, n: int, best: int, catch_up: float) -> bool:
         """Whether trying a length is within the budget of explorations and the ledger."""
         took = outlook.times[n] + catch_up
         loss = max(0.0, took - outlook.rates[n] * outlook.times[n] / outlook.rates[best])
@@ -251,7 +225,7 @@ class Controller:
             every = _PLAIN_RECHECK
         return self._verify.since(1, bucket) >= every
 
-    def _settle(self, outlook: _Outlook) -> int:
+    def _settle(self, outlook: Outlook) -> int:
         """The length to play: the best one, once it is better by more than noise for a while."""
         rates = outlook.rates
         current = min(self._n, len(rates) - 1)
@@ -266,7 +240,7 @@ class Controller:
             return best
         return current
 
-    def _candidate(self, outlook: _Outlook, best: int, bucket: int) -> int | None:
+    def _candidate(self, outlook: Outlook, best: int, bucket: int) -> int | None:
         """A length that may be better than the best known one. Of widths never measured one
         twice the widest known comes first, since what it costs bounds all below it."""
         bar = outlook.rates[best] * _HOPE
@@ -283,13 +257,13 @@ class Controller:
         # Shorter drafts than the one in use teach nothing that it does not.
         return next((n for n in hopeful if n > best), None)
 
-    def _outlook(self, bucket: int, n_most: int) -> _Outlook:
+    def _outlook(self, bucket: int, n_most: int) -> Outlook:
         verify, draft = self._verify.expected(bucket), self._draft_ms(bucket)
         kept = self._acceptance.kept()
-        times = _times(verify, draft, kept, n_most)
-        rates = _rates(self._acceptance.expected(), times)
+        times = round_times(verify, draft, kept, n_most)
+        rates = token_rates(self._acceptance.expected(), times)
         near = max(n for n, rate in enumerate(rates) if rate >= _CONSIDERED * max(rates)) or 1
-        return _Outlook(
+        return Outlook(
             times,
             rates,
             one_round=verify[near] - verify[0] + draft[near - 1],
@@ -297,8 +271,8 @@ class Controller:
 
     def _hoped_rates(self, bucket: int, n_most: int) -> list[float]:
         """Tokens a millisecond as they may be at best; a round that explores drafts throughout."""
-        times = _times(self._verify.hoped(bucket), self._draft_ms(bucket), None, n_most)
-        return _rates(self._acceptance.hoped(), times)
+        times = round_times(self._verify.hoped(bucket), self._draft_ms(bucket), None, n_most)
+        return token_rates(self._acceptance.hoped(), times)
 
     def _draft_ms(self, bucket: int) -> list[float]:
         known = self._draft.expected(bucket)
@@ -314,7 +288,7 @@ class Controller:
         row = self._draft_ms(bucket)[0] / 4.0
         return min(row, self._catch_up.mean) * n_waiting if len(self._catch_up) else row * n_waiting
 
-    def _plan(self, n: int, reason: AutoReason, outlook: _Outlook | None, bucket: int) -> DraftPlan:
+    def _plan(self, n: int, reason: AutoReason, outlook: Outlook | None, bucket: int) -> DraftPlan:
         rate = max(outlook.rates) if outlook is not None else 0.0
         return DraftPlan(
             n=n,
@@ -342,9 +316,7 @@ class Controller:
             worth.append(max(0.0, least))
         return tuple(worth)
 
-    def _state(
-        self, n: int, reason: AutoReason, outlook: _Outlook | None, bucket: int
-    ) -> AutoDraft:
+    def _state(self, n: int, reason: AutoReason, outlook: Outlook | None, bucket: int) -> AutoDraft:
         if outlook is None:
             return AutoDraft(n, reason, (), 0.0, 0.0, 0.0)
         plain = self._verify.cell(1, bucket)
@@ -358,28 +330,3 @@ class Controller:
             lost_ms=round(self._lost_ms, 1),
             allowed_ms=round(self._allowed_ms(outlook), 1),
         )
-
-
-def _times(
-    verify: list[float], draft: list[float], kept: list[float] | None, n_most: int
-) -> list[float]:
-    """Milliseconds of a round by draft length; `kept` is P(a further token is drafted)."""
-    times = [verify[0]]
-    in_verify, in_draft, reached = verify[0], 0.0, 1.0
-    for n in range(1, n_most + 1):
-        in_draft += reached * (draft[n - 1] - (draft[n - 2] if n > 1 else 0.0))
-        if kept is not None:
-            reached *= kept[n - 1]
-        in_verify += reached * (verify[n] - verify[n - 1])
-        times.append(in_verify + in_draft)
-    return times
-
-
-def _rates(accepted: list[float], times: list[float]) -> list[float]:
-    """Tokens a millisecond by draft length."""
-    rates, tokens, survival = [1.0 / times[0]], 1.0, 1.0
-    for rate, time in zip(accepted, times[1:], strict=False):
-        survival *= rate
-        tokens += survival
-        rates.append(tokens / time)
-    return rates

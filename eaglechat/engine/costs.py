@@ -106,6 +106,11 @@ class CostTable:
         return self._clock - self._seen.get((size, bucket), 0)
 
     @property
+    def rounds(self) -> int:
+        """Rounds this table has seen."""
+        return self._clock
+
+    @property
     def largest(self) -> int:
         """The largest size measured in any bucket; 0 before the first."""
         return max((size for cells in self._cells.values() for size in cells), default=0)
@@ -118,7 +123,7 @@ class CostTable:
 
     def hoped(self, bucket: int) -> list[float]:
         """As `expected`, but each size as cheap as it can still be hoped to be: one that was
-        never measured, or long ago, may cost no more than the next smaller one."""
+        never measured, or long ago, may cost little more than the next smaller one."""
         hoped: list[float] = []
         for size, ms in enumerate(self.expected(bucket), start=1):
             times, cell = self.times_measured(size), self.cell(size, bucket)
@@ -126,7 +131,8 @@ class CostTable:
             if times > 1:
                 least -= cell.error if cell is not None else 0.0
             elif hoped:
-                least = max(_ONCE * ms if times else 0.0, min(ms, hoped[-1]))
+                # Never measured: half way to the next smaller one.
+                least = max(_ONCE * ms if times else 0.0, min(ms, (ms + hoped[-1]) / 2.0))
             hoped.append(least)
         return hoped
 

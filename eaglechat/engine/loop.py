@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from eaglechat.engine.controller import Controller, DraftPlan, Observation
+from eaglechat.engine.controller import Controller
+from eaglechat.engine.draft_plan import DraftPlan, Observation
 from eaglechat.engine.errors import DecodeError, EngineError, ProcessError, PromptError
 from eaglechat.engine.live import Live
 from eaglechat.engine.native import Batch, Context

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from eaglechat.engine.controller import Controller, DraftPlan, Observation
+from eaglechat.engine.controller import Controller
+from eaglechat.engine.draft_plan import DraftPlan, Observation
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 

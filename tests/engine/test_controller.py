@@ -142,12 +142,11 @@ def test_drafting_resumes_when_the_draft_becomes_useful_again() -> None:
     assert sum(state.n > 0 for state in late) > 80
 
 
-def test_plain_decoding_is_measured_even_where_drafting_wins() -> None:
-    reply = write(PAIRS["gpu"], 1500, Controller())
+def test_plain_decoding_is_measured_now_and_then_even_where_drafting_wins() -> None:
+    reply = write(PAIRS["gpu"], 3000, Controller())
     checks = [i for i, s in enumerate(reply.states) if s.reason is AutoReason.PLAIN_CHECK]
-    # A draft that gave up at its first token has measured plain decoding as well.
-    assert max(later - earlier for earlier, later in pairwise(checks)) <= 130
-    assert len(checks) < len(reply.states) / 16
+    assert checks[-1] > len(reply.states) / 2
+    assert 5 <= len(checks) <= len(reply.states) / 32
 
 
 def test_the_state_says_what_plain_would_have_been_and_how_sure_that_is() -> None:
