@@ -122,7 +122,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         finally:
             progress.clear()
         if args.profile and trouble is None and not interrupt.happened:
-            profiles = _profiles(args, prompts[0], write)
+            profiles = _profiles(args, prompts[0], write, interrupt)
         info = loaded.info
     finally:
         loaded.close()
@@ -227,7 +227,9 @@ def _messages(prompt: BenchPrompt) -> tuple[Message, ...]:
     return (Message(role="user", content=prompt.text),)
 
 
-def _profiles(args: argparse.Namespace, prompt: BenchPrompt, write: Write) -> list[RoundProfile]:
+def _profiles(
+    args: argparse.Namespace, prompt: BenchPrompt, write: Write, interrupt: Interrupt
+) -> list[RoundProfile]:
     """Extra replies under the clock of native calls, which costs a little itself."""
     from eaglechat.engine import bench, profile
 
@@ -235,7 +237,10 @@ def _profiles(args: argparse.Namespace, prompt: BenchPrompt, write: Write) -> li
     with profile.native_clock() as clock:
         for setting in bench.settings_of(args.n):
             events = write(prompt, bench.speculation_of(setting), args.max_tokens)
-            profiles.append(profile.profile(setting, events, clock))
+            profiled = profile.profile(setting, events, clock)
+            if interrupt.happened:
+                break
+            profiles.append(profiled)
     return profiles
 
 
