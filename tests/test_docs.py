@@ -29,8 +29,8 @@ RECORDS = {
     type_.__name__: type_
     for type_ in (
         protocol.LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
-        protocol.PairInfo, protocol.ModelInfo, records.Round, records.ReplyEnd,
-        stats.SpeculationStats,
+        protocol.PairInfo, protocol.ModelInfo, records.Round, records.AutoDraft,
+        records.ReplyEnd, stats.SpeculationStats,
     )
 }  # fmt: skip
 

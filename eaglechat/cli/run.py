@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
