@@ -2,7 +2,8 @@
 
 Functions of llama.cpp's `llama-ext.h` are C++ and bound by mangled name (Itanium and MSVC ABI).
 Functions that return within microseconds keep the GIL (PYFUNCTYPE): handing it over costs more
-than they do. Everything here takes and returns plain Python values; pointers are integers.
+than they do; those that read a result must follow `synchronize`. Everything here takes and
+returns plain Python values; pointers are integers.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +64,7 @@ _SYMBOLS: dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]] = {
     "process": (("llama_process",), False, _I32, (_PTR, ctypes.c_int, _PTR)),
     "synchronize": (("llama_synchronize",), False, None, (_PTR,)),
     "sample": (("llama_sampler_sample",), False, _I32, (_PTR, _PTR, _I32)),
-    "logits_ith": (("llama_get_logits_ith",), False, _PTR, (_PTR, _I32)),
+    "logits_ith": (("llama_get_logits_ith",), True, _PTR, (_PTR, _I32)),
     "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
     "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
     "set_layer_inputs": (
@@ -77,7 +79,7 @@ _SYMBOLS: dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]] = {
             "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
             "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
             "llama_get_embeddings_layer_inp",
-        ), False, _PTR, (_PTR, _U32),
+        ), True, _PTR, (_PTR, _U32),
     ),
     "set_nextn": (
         (
@@ -98,7 +100,7 @@ _SYMBOLS: dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]] = {
             "_Z30llama_get_embeddings_nextn_ithP13llama_contexti",
             "?llama_get_embeddings_nextn_ith@@YAPEAMPEAUllama_context@@H@Z",
             "llama_get_embeddings_nextn_ith",
-        ), False, _PTR, (_PTR, _I32),
+        ), True, _PTR, (_PTR, _I32),
     ),
     "target_layers": (
         (
@@ -281,8 +283,12 @@ def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
         size = -n
 
 
+@lru_cache(maxsize=256)
 def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
-    """A view of native float32 memory, or None for a null pointer."""
+    """A view of native float32 memory, or None for a null pointer.
+
+    Cached, because llama.cpp's buffers rarely move and a view takes longer to make than to read.
+    """
     if not address:
         return None
     size = 1
@@ -293,17 +299,16 @@ def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
     return view
 
 
-class PositionCell:
-    """One llama_pos in native memory, which the batch functions take by address."""
-
-    def __init__(self) -> None:
-        self._cell = _I32()
-        self.address = ctypes.addressof(self._cell)
-
-    def set(self, position: int) -> None:
-        self._cell.value = position
+def position_cell() -> tuple[Any, int]:
+    """One llama_pos in native memory, set through `value`, and its address for `batch_set_pos`."""
+    cell = _I32()
+    return cell, ctypes.addressof(cell)
 
 
-def embedding(row: Floats) -> Any:
-    """A contiguous float32 row as a llama_embd; llama.cpp copies it when it is added."""
-    return _Embedding(row.ctypes.data, 1, row.size)
+def embeddings(rows: Floats) -> Iterator[Any]:
+    """Each row of [n, n_embd] float32 as a llama_embd, which llama.cpp copies when it is added."""
+    address, (stride, _), size = rows.ctypes.data, rows.strides, rows.shape[1]
+    row = _Embedding(address, 1, size)
+    for first in range(address, address + stride * len(rows), stride):
+        row.data = first
+        yield row

@@ -166,8 +166,7 @@ class Generator:
     ) -> float:
         """Run the target over `tokens` and hand its features to the draft; the target's ms."""
         self._batch.clear()
-        for offset, token in enumerate(tokens):
-            self._batch.add_token(token, position + offset, _SEQ, output=outputs)
+        self._batch.add_tokens(tokens, position, _SEQ, output=outputs)
         started = time.perf_counter()
         status = self._target.decode(self._batch)
         decode_ms = ms_since(started)
@@ -203,7 +202,7 @@ class Generator:
         """One pass: draft, verify, sample until the target disagrees."""
         started = time.perf_counter()
         session = self._session if self._extracting else None
-        before = session.stats() if session is not None else None
+        before = session.spent_ms if session is not None else (0.0, 0.0)
         n_past = len(self._cached)
         waiting = session.waiting(_SEQ) if session is not None else 0
         n_draft_max, plan = self._draft_length(session, speculation, reply, n_past)
@@ -224,13 +223,12 @@ class Generator:
         kept = [token.id for token in drafted[:n_accepted]]
         self._cached += [reply.id_last, *kept]
         reply.id_last = tokens[-1].id
-        self._target.forget(_SEQ, len(self._cached))
-        process_ms = draft_ms = 0.0
-        if session is not None and before is not None and not reply.draft_failed:
+        if n_accepted < len(drafted):
+            self._target.forget(_SEQ, len(self._cached))
+        after = before
+        if session is not None and not reply.draft_failed:
             session.accept(_SEQ, n_accepted)
-            after = session.stats()
-            process_ms = after.process_ms - before.process_ms
-            draft_ms = after.draft_ms - before.draft_ms
+            after = session.spent_ms
         total_ms = ms_since(started)
         if plan is not None and not reply.draft_failed:
             self._controller.observe(
@@ -256,9 +254,9 @@ class Generator:
                 tokens=tuple(tokens),
                 n_past=len(self._cached),
                 timings=RoundTimings(
-                    draft_ms=draft_ms,
+                    draft_ms=after[1] - before[1],
                     verify_ms=verify_ms,
-                    process_ms=process_ms,
+                    process_ms=after[0] - before[0],
                     sample_ms=sample_s * 1000.0,
                     total_ms=total_ms,
                 ),

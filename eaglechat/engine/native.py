@@ -130,7 +130,7 @@ class Batch(_Owned):
 
     def __init__(self, context: Context) -> None:
         self._pointer = C.batch_init(context.pointer)
-        self._cell = bindings.PositionCell()
+        self._cell, self._cell_address = bindings.position_cell()
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
@@ -144,32 +144,54 @@ class Batch(_Owned):
         self.positions.clear()
         self.seq_ids.clear()
 
-    def add_token(
-        self, token: int, position: int, seq_id: int, *, output: bool, state: Floats | None = None
+    def add_token(self, token: int, position: int, seq_id: int, *, output: bool) -> None:
+        """A token of a sequence; `output` asks for its logits."""
+        self.add_tokens((token,), position, seq_id, output=output)
+
+    def add_tokens(
+        self,
+        tokens: Sequence[int],
+        position: int,
+        seq_id: int,
+        *,
+        output: bool,
+        states: Floats | None = None,
     ) -> None:
-        """A token; `state` [n_embd] comes with it where the model takes both (EAGLE-3)."""
-        row = C.batch_add_token(self.pointer, seq_id, token)
-        if state is not None and row >= 0:
-            C.batch_set_embd(self.pointer, row, bindings.embedding(state))
-        self._place(row, token, position, seq_id, output)
+        """Tokens of a sequence from `position` on; `states` [n, n_embd] come with them where the
+        model takes both (EAGLE-3). Raises DecodeError when the batch is full."""
+        pointer, cell, address = self.pointer, self._cell, self._cell_address
+        embeddings = bindings.embeddings(states) if states is not None else None
+        for cell.value, token in enumerate(tokens, position):
+            row = C.batch_add_token(pointer, seq_id, token)
+            if row < 0:
+                raise _no_row(row, f"token {token} is not in the vocabulary", seq_id)
+            if embeddings is not None:
+                C.batch_set_embd(pointer, row, next(embeddings))
+            C.batch_set_pos(pointer, row, address)
+            if output:
+                C.batch_set_output(pointer, row, True)
+        self._note(tokens, position, seq_id)
 
-    def add_features(self, features: Floats, position: int, seq_id: int) -> None:
-        """A row of features for an encoder, whose output is read."""
-        row = C.batch_add_embd(self.pointer, seq_id, bindings.embedding(features))
-        self._place(row, -1, position, seq_id, True)
+    def add_features(self, rows: Floats, position: int, seq_id: int) -> None:
+        """Rows of features [n, width] for an encoder, whose outputs are read."""
+        pointer, cell, address = self.pointer, self._cell, self._cell_address
+        for cell.value, features in enumerate(bindings.embeddings(rows), position):
+            row = C.batch_add_embd(pointer, seq_id, features)
+            if row < 0:
+                raise _no_row(row, "a row of features has the wrong width", seq_id)
+            C.batch_set_pos(pointer, row, address)
+            C.batch_set_output(pointer, row, True)
+        self._note([-1] * len(rows), position, seq_id)
 
-    def _place(self, row: int, token: int, position: int, seq_id: int, output: bool) -> None:
-        if row < 0:
-            cause = {-1: "the batch is full", -2: f"token {token} is not in the vocabulary"}
-            reason = cause.get(row, f"sequence {seq_id} is out of range")
-            raise DecodeError(f"cannot add a row to a batch: {reason}")
-        self._cell.set(position)
-        C.batch_set_pos(self.pointer, row, self._cell.address)
-        if output:
-            C.batch_set_output(self.pointer, row, True)
-        self.tokens.append(token)
-        self.positions.append(position)
-        self.seq_ids.append(seq_id)
+    def _note(self, tokens: Sequence[int], position: int, seq_id: int) -> None:
+        self.tokens += tokens
+        self.positions += range(position, position + len(tokens))
+        self.seq_ids += [seq_id] * len(tokens)
+
+
+def _no_row(row: int, wrong: str, seq_id: int) -> DecodeError:
+    reason = {-1: "the batch is full", -2: wrong}.get(row, f"sequence {seq_id} is out of range")
+    return DecodeError(f"cannot add a row to a batch: {reason}")
 
 
 class Context(_Owned):
@@ -269,8 +291,8 @@ class Context(_Owned):
         return _view(C.nextn(self.pointer), (n_rows, self.model.n_embd))
 
     def state(self, row: int) -> Floats:
-        """A view [n_embd] of the state of an output row of the last decode."""
-        return _view(C.nextn_ith(self.pointer, row), (self.model.n_embd,))
+        """A view [1, n_embd] of the state of an output row of the last decode."""
+        return _view(C.nextn_ith(self.pointer, row), (1, self.model.n_embd))
 
 
 def _view(address: int | None, shape: tuple[int, ...]) -> Floats:
@@ -299,6 +321,8 @@ class Sampler(_Owned):
         """Penalty, top-k, top-p, min-p, temperature, then a draw; greedy at temperature 0."""
         params = api.llama_sampler_chain_default_params()
         self._pointer = api.llama_sampler_chain_init(params)
+        # llama.cpp first copies the vocabulary into candidates: six times the work of looking.
+        self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
         stages = []
         if repeat_penalty != 1.0:
             stages.append(
@@ -321,6 +345,8 @@ class Sampler(_Owned):
 
     def sample(self, context: Context, row: int) -> int:
         """Draw the token after an output row; the chain takes note of it."""
+        if self._is_argmax:
+            return int(context.logits(row).argmax())
         return int(C.sample(self._pointer, context.pointer, row))
 
     def accept(self, token: int) -> None:

@@ -28,9 +28,13 @@ from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.preflight import EXTRACT_LAYERS
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.engine.session_stats import SessionCounts, SessionStats
+from eaglechat.engine.waiting_rows import WaitingRows
 
 _TOP_K = 10
 """Upstream takes a draft token's probability over this many candidates."""
+
+_NEGLIGIBLE = 16.0
+"""Logits this far below the likeliest have a ten-millionth of its probability."""
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
@@ -62,28 +66,22 @@ class Eagle3SessionConfig:
 class _Sequence:
     """What a session knows of one sequence.
 
-    Rows wait here from `process` to the next `draft`: the token of each, its position, its
-    features. The last one waits because its next token is not known before it is sampled.
+    Rows wait here from `process` to the next `draft`, at the positions from `taken` on. The last
+    one waits because its next token is not known before it is sampled.
     """
 
+    rows: WaitingRows
     taken: int = 0
     """Positions from 0 on that the draft's KV cache truly holds."""
-    tokens: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    features: list[Floats] = field(default_factory=list)
     verify_start: int = 0
     """Index among the waiting rows of the last batch's first row."""
     drafted: list[int] = field(default_factory=list)
     probabilities: list[float] = field(default_factory=list)
 
-    def keep(self, n_rows: int) -> None:
-        """Keep the first `n_rows` waiting rows."""
-        del self.tokens[n_rows:], self.positions[n_rows:], self.features[n_rows:]
-
     @property
     def known(self) -> int:
         """Positions from 0 on whose features were seen."""
-        return self.positions[-1] + 1 if self.positions else self.taken
+        return self.taken + len(self.rows)
 
 
 class Eagle3Session:
@@ -105,8 +103,8 @@ class Eagle3Session:
         self.p_min = config.p_min
         self.keeps: Callable[[Sequence[float]], bool] | None = None
         """Asked with the probabilities of a draft so far; False ends it without its last token."""
-        self._n_embd = draft.model.n_embd
-        self._sequences = [_Sequence() for _ in range(config.n_seq)]
+        width = EXTRACT_LAYERS * target.model.n_embd
+        self._sequences = [_Sequence(WaitingRows(width)) for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
         self._batch = Batch(draft)
         self._vocabulary: npt.NDArray[np.intp] | None = None
@@ -177,7 +175,7 @@ class Eagle3Session:
 
     def waiting(self, seq_id: int) -> int:
         """Rows of features the draft has not taken in yet."""
-        return len(self._sequence(seq_id).tokens)
+        return len(self._sequence(seq_id).rows)
 
     def known_length(self, seq_id: int) -> int:
         """Positions from 0 on whose features the session has seen."""
@@ -190,7 +188,7 @@ class Eagle3Session:
         paired with it: keep one token less than the common prefix.
         """
         sequence = self._sequence(seq_id)
-        sequence.keep(sum(position < length for position in sequence.positions))
+        sequence.rows.keep(max(0, length - sequence.taken))
         sequence.taken = min(sequence.taken, length)
         sequence.drafted = []
         self._draft.forget(seq_id, sequence.taken)
@@ -202,7 +200,7 @@ class Eagle3Session:
         Raises ProcessError, BadSeqIdError.
         """
         started, spent = time.perf_counter(), self._counts.process_s
-        features = self._gather(len(batch))
+        layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
         for seq_id, first, last in _runs(batch.seq_ids):
             sequence = self._sequence(seq_id)
             if batch.positions[first] != sequence.known:
@@ -210,13 +208,12 @@ class Eagle3Session:
                     f"the draft saw {sequence.known} positions of sequence {seq_id}, "
                     f"the batch goes on at {batch.positions[first]}"
                 )
+            rows = sequence.rows
             # Bounds what waits to one batch beside the new rows.
-            if sequence.tokens and len(sequence.tokens) + last - first > self._draft.n_batch:
+            if len(rows) and len(rows) + last - first > self._draft.n_batch:
                 self._take_in(seq_id, sequence, batch.tokens[first], output=False)
-            sequence.verify_start = len(sequence.tokens)
-            sequence.tokens += batch.tokens[first:last]
-            sequence.positions += batch.positions[first:last]
-            sequence.features.extend(features[first:last])
+            sequence.verify_start = len(rows)
+            rows.add(batch.tokens[first:last], layers, first)
         # Not added up: a catch-up in between has counted its encoder already.
         self._counts.process_s = spent + time.perf_counter() - started
 
@@ -229,7 +226,7 @@ class Eagle3Session:
         sequence.drafted, sequence.probabilities = [], []
         if self._n_draft_max == 0 or n_past == 0:
             return []
-        if not sequence.tokens or sequence.known != n_past:
+        if not len(sequence.rows) or sequence.known != n_past:
             raise ProcessError(
                 f"the draft saw {sequence.known} positions of sequence {seq_id}, "
                 f"drafting after position {n_past} needs {n_past}"
@@ -255,9 +252,14 @@ class Eagle3Session:
         sequence = self._sequence(seq_id)
         if not 0 <= n_accepted <= len(sequence.drafted):
             raise ProcessError(f"{n_accepted} accepted of a draft of {len(sequence.drafted)}")
-        sequence.keep(sequence.verify_start + 1 + n_accepted)
+        sequence.rows.keep(sequence.verify_start + 1 + n_accepted)
         self._counts.note_accept(n_accepted)
         sequence.drafted = []
+
+    @property
+    def spent_ms(self) -> tuple[float, float]:
+        """Milliseconds in features and encoder, and in drafting, since the session was made."""
+        return self._counts.process_s * 1000.0, self._counts.draft_s * 1000.0
 
     def stats(self) -> SessionStats:
         """Counts and times since the session was made."""
@@ -271,53 +273,41 @@ class Eagle3Session:
             )
         return self._sequences[seq_id]
 
-    def _gather(self, n_rows: int) -> Floats:
-        """The features of the target's last batch: [n_rows, 3 * n_embd], layer after layer."""
-        layers = [self._target.layer_inputs(layer, n_rows) for layer in self.layers]
-        return np.concatenate(layers, axis=1)
-
     def _take_in(self, seq_id: int, sequence: _Sequence, next_token: int, *, output: bool) -> None:
         """Write the waiting rows into the draft's KV cache, as (next token, state) pairs.
 
         `next_token` completes the last pair; with `output` that pair is the seed of a draft.
         """
+        rows = sequence.rows
+        following = [*rows.tokens[1:], next_token]
         self._draft.forget(seq_id, sequence.taken)
-        states = self._encode(seq_id, sequence.features)
-        following = [*sequence.tokens[1:], next_token]
         # llama.cpp's eagle3 graph outputs every row of a batch, in order: ask for all or none.
         n_quiet = len(following)
         if output:
             n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
-        for first, last in [*_chunks(n_quiet, self._draft.n_batch), (n_quiet, len(following))]:
+        for first, last in [*_chunks(n_quiet, self._draft.n_ubatch), (n_quiet, len(following))]:
+            if first == last:
+                continue
+            position = sequence.taken + first
+            states = self._encode(seq_id, rows.features[first:last], position)
             self._batch.clear()
-            for row in range(first, last):
-                self._batch.add_token(
-                    following[row],
-                    sequence.positions[row],
-                    seq_id,
-                    state=states[row],
-                    output=row >= n_quiet,
-                )
-            if len(self._batch):
-                self._decode(self._batch)
+            self._batch.add_tokens(
+                following[first:last], position, seq_id, output=first >= n_quiet, states=states
+            )
+            self._decode(self._batch)
         sequence.taken = sequence.known
-        sequence.keep(0)
+        rows.keep(0)
 
-    def _encode(self, seq_id: int, features: list[Floats]) -> Floats:
-        """The states g of some rows' features: [rows, n_embd]."""
+    def _encode(self, seq_id: int, features: Floats, position: int) -> Floats:
+        """The states g [rows, n_embd] of features [rows, 3 * n_embd]; valid until the next call."""
         started = time.perf_counter()
-        states = np.empty((len(features), self._n_embd), dtype=np.float32)
-        # llama.cpp wants consecutive positions here, although the encoder reads none.
-        position = self._draft.last_position(seq_id) + 1
-        for first in range(0, len(features), self._draft.n_ubatch):
-            rows = features[first : first + self._draft.n_ubatch]
-            self._encoder_batch.clear()
-            for offset, row in enumerate(rows):
-                self._encoder_batch.add_features(row, position + offset, seq_id)
-            status = self._draft.encode(self._encoder_batch)
-            if status != 0:
-                raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
-            states[first : first + len(rows)] = self._draft.states(len(rows))
+        self._encoder_batch.clear()
+        # The encoder reads no positions, yet llama.cpp wants those that follow the KV cache.
+        self._encoder_batch.add_features(features, position, seq_id)
+        status = self._draft.encode(self._encoder_batch)
+        if status != 0:
+            raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
+        states = self._draft.states(len(features))
         self._counts.process_s += time.perf_counter() - started
         return states
 
@@ -336,25 +326,29 @@ class Eagle3Session:
             state = self._draft.state(row)
             self._batch.clear()
             position = n_past - 1 + len(sequence.drafted)
-            self._batch.add_token(token, position, seq_id, state=state, output=True)
+            self._batch.add_tokens((token,), position, seq_id, output=True, states=state)
             self._decode(self._batch)
             row = 0
 
     def _likeliest(self, logits: Floats) -> tuple[int, float]:
         """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it.
 
-        `logits` [n_vocab] is -inf outside the draft's vocabulary, which is looked up once:
-        partitioning 49,152 values, most of them equal, takes 0.9 ms; the 8,192 others 0.01 ms.
+        `logits` [n_vocab] is -inf outside the draft's vocabulary, which is looked up once.
         """
-        token = int(logits.argmax())
-        if not np.isfinite(logits[token]):
-            raise ProcessError("the draft computed no finite logits")
         if self._vocabulary is None:
             self._vocabulary = np.flatnonzero(np.isfinite(logits))
-        candidates = logits[self._vocabulary]
-        k = min(_TOP_K, len(candidates))
-        top = np.partition(candidates, -k)[-k:]
-        return token, float(1.0 / np.exp(top - logits[token]).sum())
+            if not len(self._vocabulary):
+                raise ProcessError("the draft computed no finite logits")
+        candidates = logits.take(self._vocabulary)
+        best = candidates.argmax()
+        likeliest = candidates[best]
+        if not np.isfinite(likeliest):
+            raise ProcessError("the draft computed no finite logits")
+        # Those left out weigh less than rounding does; few are left to order.
+        near = candidates[candidates > likeliest - _NEGLIGIBLE]
+        if len(near) > _TOP_K:
+            near = np.partition(near, -_TOP_K)[-_TOP_K:]
+        return int(self._vocabulary[best]), float(1.0 / np.exp(near - likeliest).sum())
 
     def _decode(self, batch: Batch) -> None:
         status = self._draft.decode(batch)
