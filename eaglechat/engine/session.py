@@ -19,22 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-import numpy as np
-import numpy.typing as npt
-
 from eaglechat.engine.bindings import Floats
 from eaglechat.engine.errors import BadSeqIdError, InitError, InvalidConfigError, ProcessError
+from eaglechat.engine.likeliest import Likeliest
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.preflight import EXTRACT_LAYERS
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.engine.session_stats import SessionCounts, SessionStats
 from eaglechat.engine.waiting_rows import WaitingRows
-
-_TOP_K = 10
-"""Upstream takes a draft token's probability over this many candidates."""
-
-_NEGLIGIBLE = 16.0
-"""Logits this far below the likeliest have a ten-millionth of its probability."""
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
@@ -107,7 +99,7 @@ class Eagle3Session:
         self._sequences = [_Sequence(WaitingRows(width)) for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
         self._batch = Batch(draft)
-        self._vocabulary: npt.NDArray[np.intp] | None = None
+        self._likeliest = Likeliest()
         self._counts = SessionCounts()
         self._closed = False
         draft.export_states()
@@ -315,7 +307,7 @@ class Eagle3Session:
         """Draft token after token from the seed's output on, each on the state before it."""
         row = len(self._batch) - 1
         while True:
-            token, probability = self._likeliest(self._draft.logits(row))
+            token, probability = self._likeliest.of(self._draft.logits(row))
             candidate = [*sequence.probabilities, probability]
             if probability < self.p_min or not (self.keeps is None or self.keeps(candidate)):
                 return
@@ -329,26 +321,6 @@ class Eagle3Session:
             self._batch.add_tokens((token,), position, seq_id, output=True, states=state)
             self._decode(self._batch)
             row = 0
-
-    def _likeliest(self, logits: Floats) -> tuple[int, float]:
-        """The likeliest token, and its probability among the `_TOP_K` likeliest as upstream has it.
-
-        `logits` [n_vocab] is -inf outside the draft's vocabulary, which is looked up once.
-        """
-        if self._vocabulary is None:
-            self._vocabulary = np.flatnonzero(np.isfinite(logits))
-            if not len(self._vocabulary):
-                raise ProcessError("the draft computed no finite logits")
-        candidates = logits.take(self._vocabulary)
-        best = candidates.argmax()
-        likeliest = candidates[best]
-        if not np.isfinite(likeliest):
-            raise ProcessError("the draft computed no finite logits")
-        # Those left out weigh less than rounding does; few are left to order.
-        near = candidates[candidates > likeliest - _NEGLIGIBLE]
-        if len(near) > _TOP_K:
-            near = np.partition(near, -_TOP_K)[-_TOP_K:]
-        return int(self._vocabulary[best]), float(1.0 / np.exp(near - likeliest).sum())
 
     def _decode(self, batch: Batch) -> None:
         status = self._draft.decode(batch)
