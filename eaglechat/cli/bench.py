@@ -199,8 +199,7 @@ def _yardstick(
 
 
 def _reference_lengths(args: argparse.Namespace) -> list[int]:
-    # The program aborts when it is asked for no draft.
-    return [n for n in args.n if isinstance(n, int) and n > 0]
+    return [0, *(n for n in args.n if isinstance(n, int) and n > 0)]
 
 
 def _settings_per_repeat(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ Pure: times come in with each observation, and the same observations give the sa
 from __future__ import annotations
 
 from eaglechat.engine.acceptance import Acceptance
+from eaglechat.engine.calibrate import Calibration
 from eaglechat.engine.costs import CostTable, RobustMean, context_bucket
 from eaglechat.engine.draft_plan import (
     DraftPlan,
@@ -54,9 +55,14 @@ _USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
 class Controller:
     """Learns over all replies of a loaded pair."""
 
-    def __init__(self) -> None:
+    def __init__(self, calibration: Calibration | None = None) -> None:
         self._verify = CostTable(N_DRAFT_MAX_LIMIT + 1)
         self._draft = CostTable(N_DRAFT_MAX_LIMIT)
+        if calibration is not None:
+            for width, ms in calibration.verify:
+                self._verify.add(width, 0, ms)
+            for n_drafted, ms in calibration.draft:
+                self._draft.add(n_drafted, 0, ms)
         self._catch_up = RobustMean()
         self._acceptance = Acceptance()
         self._n = 0

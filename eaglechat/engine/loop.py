@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from eaglechat.engine.calibrate import Calibration
 from eaglechat.engine.controller import Controller
 from eaglechat.engine.draft_plan import DraftPlan, Observation
 from eaglechat.engine.errors import DecodeError, EngineError, ProcessError, PromptError
@@ -43,13 +44,18 @@ class Generator:
     not decoded again.
     """
 
-    def __init__(self, target: Context, session: Eagle3Session | None) -> None:
+    def __init__(
+        self,
+        target: Context,
+        session: Eagle3Session | None,
+        calibration: Calibration | None = None,
+    ) -> None:
         self._target = target
         self._session = session
         self._batch = Batch(target)
         self._cached: list[int] = []
         self._extracting = session is not None
-        self._controller = Controller()
+        self._controller = Controller(calibration)
 
     def close(self) -> None:
         self._batch.close()

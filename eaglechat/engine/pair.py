@@ -9,6 +9,7 @@ from collections.abc import Callable
 import psutil
 
 from eaglechat.engine import bindings
+from eaglechat.engine.calibrate import calibrate
 from eaglechat.engine.chat import Prompter
 from eaglechat.engine.errors import LoadCancelledError, ModelLoadError
 from eaglechat.engine.gguf import GGUFHeader
@@ -76,8 +77,9 @@ class LoadedPair:
         self._owned.insert(0, self._target_context)
         session = self._make_session(draft, options) if draft and self._off is None else None
         self._warm_up()
+        calibration = calibrate(self._target_context, session) if session is not None else None
         report.stage("context", 1.0)
-        self.generator = Generator(self._target_context, session)
+        self.generator = Generator(self._target_context, session, calibration)
         self._owned.insert(0, self.generator)
         self.prompter = Prompter(target)
         self._infos = tuple(

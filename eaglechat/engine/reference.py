@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.bench import BenchRun
+from eaglechat.engine.bench import PLAIN, BenchRun
 
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _COUNTS = {name: re.compile(rf"{name}\s*=\s*(\d+)") for name in ("n_drafted", "n_accept")}
@@ -34,7 +34,7 @@ class Reference:
     def run(
         self, name: str, prompt: str, n: int, repeat: int, cancelled: Callable[[], bool]
     ) -> BenchRun | None:
-        """Decode a rendered prompt with draft length `n`; None if it was cancelled.
+        """Decode a rendered prompt with draft length `n`, plainly at 0; None if it was cancelled.
 
         Raises ReferenceFailedError.
         """
@@ -47,12 +47,24 @@ class Reference:
 
     def _command(self, prompt: Path, n: int) -> list[str]:
         return [
-            *(str(self.binary), "-m", str(self.target), "-md", str(self.draft)),
-            *("--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)),
+            *(str(self.binary), "-m", str(self.target), *self._speculation(n)),
             *("-f", str(prompt), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
             *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
             *("-ngl", str(self.n_gpu_layers)),
         ]
+
+    def _speculation(self, n: int) -> list[str]:
+        if n > 0:
+            eagle3 = ["--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)]
+            return ["-md", str(self.draft), *eagle3]
+        # The program cannot run without a drafter: this one looks for repetitions longer than
+        # any text here, and so never finds one.
+        return ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1024"]
+
+
+def reference_setting(n: int) -> str:
+    """The name of the program's runs with draft length `n`."""
+    return f"reference {n or PLAIN}"
 
 
 def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
@@ -67,7 +79,7 @@ def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
         )
     return BenchRun(
         prompt=name,
-        setting=f"reference {n}",
+        setting=reference_setting(n),
         repeat=repeat,
         tokens=int(decoded[1]),
         generation_ms=float(decoded[2]) * 1000.0,

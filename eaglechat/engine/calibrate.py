@@ -1,0 +1,81 @@
+"""What batches of each width and drafts cost on this machine, timed before the first reply.
+
+Without it an automatic draft length would have to try widths in the user's replies, where the
+dear ones cost the most.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from eaglechat.engine.errors import DecodeError, ProcessError
+from eaglechat.engine.native import Batch, Context
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.session import Eagle3Session
+
+_WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
+_REPEATS = 3
+"""Of each width, the first untimed: it builds the graph and touches the memory."""
+_BUDGET_S = 0.4
+_DRAFTED, _TAKEN_IN = 3, 2
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Milliseconds, each measured alone: of verifying a batch by its width, features included,
+    and of drafting by the number of tokens."""
+
+    verify: tuple[tuple[int, float], ...] = ()
+    draft: tuple[tuple[int, float], ...] = ()
+
+
+def calibrate(target: Context, session: Eagle3Session) -> Calibration:
+    """Time what fits into half a second, narrow batches first. Both KV caches must be empty, and
+    are left so. A pair that fails here is not known, and fails where a user sees it."""
+    deadline = time.perf_counter() + _BUDGET_S
+    verify: list[tuple[int, float]] = []
+    draft: list[tuple[int, float]] = []
+    token = max(target.model.bos, 0)
+    session.n_draft_max, length = _DRAFTED, session.n_draft_max
+    try:
+        with Batch(target) as batch:
+            for width in _WIDTHS:
+                started = time.perf_counter()
+                for repeat in range(_REPEATS):
+                    verify_ms, draft_ms = _round(target, session, batch, [token] * width)
+                    if repeat > 0:
+                        verify.append((width, verify_ms))
+                        # A usual draft takes in a row or two, not the whole batch.
+                        if width <= _TAKEN_IN:
+                            draft.append((_DRAFTED, draft_ms))
+                now = time.perf_counter()
+                # The next width takes up to twice as long.
+                if now + 2.0 * (now - started) > deadline:
+                    break
+    except (DecodeError, ProcessError):
+        return Calibration()
+    finally:
+        session.n_draft_max = length
+        session.rewind(0, 0)
+        target.forget(0, 0)
+    return Calibration(tuple(verify), tuple(draft))
+
+
+def _round(
+    target: Context, session: Eagle3Session, batch: Batch, tokens: list[int]
+) -> tuple[float, float]:
+    """Milliseconds of verifying these tokens, and of drafting after them."""
+    session.rewind(0, 0)
+    target.forget(0, 0)
+    started = time.perf_counter()
+    batch.clear()
+    batch.add_tokens(tokens, 0, 0, output=True)
+    status = target.decode(batch)
+    if status != 0:
+        raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
+    session.process(batch)
+    target.logits(0).argmax()
+    verified = time.perf_counter()
+    session.draft(0, len(tokens), tokens[0])
+    return (verified - started) * 1000.0, (time.perf_counter() - verified) * 1000.0
