@@ -15,7 +15,7 @@ from eaglechat.cli import bench_tables, options
 from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.engine.errors import EngineError, LoadCancelledError
-from eaglechat.engine.protocol import AUTO, Auto, Message, Sampling, Speculation
+from eaglechat.engine.protocol import AUTO, Auto, LoadOptions, Message, Sampling, Speculation
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench import BenchPrompt, BenchRun, Write
@@ -112,7 +112,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             raise EngineError(f"there is nothing to compare: {loaded.info.speculation_off}")
         write = _writer(loaded, interrupt)
         progress = _Progress(len(prompts) * args.repeat * _settings_per_repeat(args))
-        yardstick = _yardstick(args, loaded, settings.engine.n_gpu_layers, interrupt)
+        yardstick = _yardstick(args, loaded, settings.to_load_options(), interrupt)
         try:
             for measured in _runs(args, prompts, write, yardstick, interrupt):
                 runs.append(measured)
@@ -169,7 +169,7 @@ def _runs(
 
 
 def _yardstick(
-    args: argparse.Namespace, loaded: LoadedPair, n_gpu_layers: int, interrupt: Interrupt
+    args: argparse.Namespace, loaded: LoadedPair, how: LoadOptions, interrupt: Interrupt
 ) -> Yardstick | None:
     """Runs the reference program on a prompt, with each fixed length."""
     from eaglechat.engine.reference import Reference
@@ -183,7 +183,7 @@ def _yardstick(
         draft=Path(info.draft.path),
         n_ctx=info.n_ctx,
         n_threads=info.n_threads,
-        n_gpu_layers=n_gpu_layers,
+        options=how,
         max_tokens=args.max_tokens,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from eaglechat.engine.placement import offload_devices
 from eaglechat.engine.protocol import Memory
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def memory(devices: Sequence[Device] = ()) -> Memory:
-    """RAM as far as this process may use it, and the memory of the GPUs among the devices."""
+    """RAM as far as this process may use it, and the memory of the GPUs that are used."""
     ram = psutil.virtual_memory()
     limit = _control_group_limit()
-    gpus = [device for device in devices if device.is_gpu]
+    gpus = offload_devices(devices)
     return Memory(
         ram=min(ram.total, limit) if limit else ram.total,
         ram_available=min(ram.available, limit) if limit else ram.available,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.engine.bench import BenchRun
+from eaglechat.engine.protocol import LoadOptions
 
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _COUNTS = {name: re.compile(rf"{name}\s*=\s*(\d+)") for name in ("n_drafted", "n_accept")}
@@ -28,7 +29,7 @@ class Reference:
     draft: Path
     n_ctx: int
     n_threads: int
-    n_gpu_layers: int
+    options: LoadOptions
     max_tokens: int
 
     def run(
@@ -51,7 +52,18 @@ class Reference:
             *("--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)),
             *("-f", str(prompt), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
             *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
-            *("-ngl", str(self.n_gpu_layers)),
+            *self._gpu_flags(),
+        ]
+
+    def _gpu_flags(self) -> list[str]:
+        """The same models on the same GPUs as here; `-fit` would change that as it likes."""
+        options = self.options
+        layers = "all" if options.n_gpu_layers < 0 else str(options.n_gpu_layers)
+        shares = ",".join(f"{share:g}" for share in options.tensor_split)
+        return [
+            *("-ngl", layers, "-ngld", layers, "-fit", "off", "-sm", options.split_mode),
+            *("-mg", str(options.main_gpu), "-fa", options.flash_attention),
+            *(("-ts", shares) if shares else ()),
         ]
 
 
