@@ -117,7 +117,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="Threads of llama.cpp; 0 takes the physical cores it may use.",
+            description="Threads of llama.cpp; 0 takes the fast physical cores it may use.",
         ),
     ] = 0
     n_gpu_layers: Annotated[

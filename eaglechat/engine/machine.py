@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
+from eaglechat.engine.control_groups import memory_limit
 from eaglechat.engine.placement import offload_devices
 from eaglechat.engine.protocol import Memory
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def memory(devices: Sequence[Device] = ()) -> Memory:
     """RAM as far as this process may use it, and the memory of the GPUs that are used."""
     ram = psutil.virtual_memory()
-    limit = _control_group_limit()
+    limit = memory_limit()
     gpus = offload_devices(devices)
     return Memory(
         ram=min(ram.total, limit) if limit else ram.total,
@@ -26,12 +26,3 @@ def memory(devices: Sequence[Device] = ()) -> Memory:
         gpu=sum(device.memory_total for device in gpus),
         unified=bool(gpus) and all(device.shares_ram for device in gpus),
     )
-
-
-def _control_group_limit() -> int | None:
-    """What a container may use, if it is limited."""
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
-import psutil
-
-from eaglechat.engine import bindings
+from eaglechat.engine import bindings, threads
 from eaglechat.engine.chat import Prompter
 from eaglechat.engine.errors import LoadCancelledError, ModelLoadError
 from eaglechat.engine.gguf import GGUFHeader
@@ -24,15 +21,6 @@ _DRAFT_UBATCH = 128
 
 Progress = Callable[[str, float], bool]
 """Called with the stage and the fraction of the whole load; False stops the load."""
-
-
-def default_threads() -> int:
-    """Physical cores this process may use: llama.cpp's threads spin, a second one on a core
-    only slows the first."""
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, min(physical, len(os.sched_getaffinity(0))))
-    return physical
 
 
 class LoadedPair:
@@ -61,7 +49,7 @@ class LoadedPair:
         self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
     ) -> None:
         target_header, draft_header = headers
-        self._n_threads = options.n_threads or default_threads()
+        self._n_threads = options.n_threads or threads.choose().count
         placement = target_placement(options, bindings.devices())
         target = self._open(target_header, placement, report)
         draft = None
