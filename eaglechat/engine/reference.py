@@ -12,6 +12,7 @@ from pathlib import Path
 from eaglechat.engine.bench import BenchRun
 from eaglechat.engine.protocol import LoadOptions
 
+_ENCODED = re.compile(r"encoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _COUNTS = {name: re.compile(rf"{name}\s*=\s*(\d+)") for name in ("n_drafted", "n_accept")}
 
@@ -69,10 +70,10 @@ class Reference:
 
 def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
     """The measurement in the program's output. Raises ReferenceFailedError."""
-    decoded = _DECODED.search(output)
+    encoded, decoded = _ENCODED.search(output), _DECODED.search(output)
     counts = {key: pattern.search(output) for key, pattern in _COUNTS.items()}
     drafted, accepted = counts["n_drafted"], counts["n_accept"]
-    if decoded is None or drafted is None or accepted is None:
+    if encoded is None or decoded is None or drafted is None or accepted is None:
         tail = " ".join(output.split()[-30:]) or "nothing"
         raise ReferenceFailedError(
             f"the reference program printed no measurement; it ended with: {tail}"
@@ -89,6 +90,8 @@ def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
         n_accepted=int(accepted[1]),
         mean_accepted_length=None,
         verify_ms={},
+        prefill_tokens=int(encoded[1]),
+        prefill_ms=float(encoded[2]) * 1000.0,
     )
 
 

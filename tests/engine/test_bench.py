@@ -178,6 +178,7 @@ def test_the_reference_program_is_read_from_what_it_prints() -> None:
     run = reference.parse(REFERENCE_OUTPUT, "chat", 3, repeat=1)
     assert run.tokens_per_second == pytest.approx(200.0)
     assert (run.setting, run.n_drafted, run.n_accepted) == ("reference 3", 219, 57)
+    assert (run.prefill_tokens, run.prefill_ms) == (40, 160.0)
     with pytest.raises(reference.ReferenceFailedError, match="out of memory"):
         reference.parse("error: out of memory", "chat", 3, repeat=0)
 
