@@ -19,14 +19,19 @@ from msgspec import Meta
 from eaglechat.engine.protocol import (
     N_DRAFT_MAX_DEFAULT,
     SEED_LIMIT,
+    TENSOR_SPLIT_REFUSED,
     Auto,
     ContextSize,
     DraftLength,
+    FlashAttention,
+    GpuIndex,
     GpuLayers,
+    GpuShares,
     LoadOptions,
     Probability,
     Sampling,
     Speculation,
+    SplitMode,
     Temperature,
 )
 
@@ -112,12 +117,33 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="Threads of llama.cpp; 0 takes the physical cores it may use.",
+            description="Threads of llama.cpp; 0 takes the fast physical cores it may use.",
         ),
     ] = 0
     n_gpu_layers: Annotated[
         GpuLayers, Meta(description="Layers of the models on the GPU; -1 means all.")
     ] = -1
+    split_mode: Annotated[
+        SplitMode,
+        Meta(
+            description="How several GPUs share the target: layer by layer, row by row, or none, "
+            "which takes main_gpu alone. The draft goes to one GPU."
+        ),
+    ] = "layer"
+    main_gpu: Annotated[
+        GpuIndex, Meta(description="The GPU that split_mode none takes, counted from 0.")
+    ] = 0
+    tensor_split: Annotated[
+        GpuShares,
+        Meta(
+            description="Each GPU's share of the target, for instance [3, 1]; empty shares by "
+            "free memory."
+        ),
+    ] = ()
+    flash_attention: Annotated[
+        FlashAttention,
+        Meta(description="Flash attention; auto uses it where the backend can."),
+    ] = "auto"
     command: Annotated[
         tuple[str, ...],
         Meta(
@@ -194,6 +220,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             n_batch=self.engine.n_batch,
             n_threads=self.engine.n_threads or None,
             n_gpu_layers=self.engine.n_gpu_layers,
+            split_mode=self.engine.split_mode,
+            main_gpu=self.engine.main_gpu,
+            tensor_split=self.engine.tensor_split,
+            flash_attention=self.engine.flash_attention,
         )
 
 
@@ -210,6 +240,8 @@ class SettingDoc:
     maximum: float | None
     above_minimum: bool = False
     """The minimum itself does not fit."""
+    choices: tuple[str, ...] = ()
+    """The only values there are; empty where there are others."""
 
     @property
     def name(self) -> str:
@@ -288,11 +320,15 @@ def _table(
         try:
             values[key] = msgspec.convert(value, hints[key])
         except msgspec.ValidationError as error:
-            problems.append(Problem(path, full, _plain(error, value), getattr(default, key)))
+            reason = _plain(error, value, _choices(hints[key]))
+            problems.append(Problem(path, full, reason, getattr(default, key)))
     return msgspec.structs.replace(default, **values)
 
 
-def _plain(error: msgspec.ValidationError, value: object) -> str:
+def _plain(error: msgspec.ValidationError, value: object, choices: tuple[str, ...]) -> str:
+    if choices:
+        why = f"; {TENSOR_SPLIT_REFUSED}" if value == "tensor" else ""
+        return f"{value!r} is not one of {', '.join(choices)}{why}"
     reason = str(error).replace("`", "")
     return f"{value!r} does not fit: {reason[:1].lower()}{reason[1:]}"
 
@@ -311,6 +347,7 @@ def describe() -> Iterator[SettingDoc]:
                 minimum=next((v for m in metas for v in (m.ge, m.gt) if v is not None), None),
                 maximum=next((v for m in metas for v in (m.le, m.lt) if v is not None), None),
                 above_minimum=any(m.gt is not None for m in metas),
+                choices=_choices(hint),
             )
 
 
@@ -324,6 +361,12 @@ def _metas(hint: Any) -> Iterator[Meta]:
             yield from _metas(member)
 
 
+def _choices(hint: Any) -> tuple[str, ...]:
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
@@ -335,4 +378,6 @@ def _type_name(hint: Any) -> str:
         return " or ".join(_type_name(member) for member in get_args(hint))
     if get_origin(hint) is Literal:
         return " or ".join(f'"{value}"' for value in get_args(hint))
-    return "list of strings" if get_origin(hint) is tuple else str(hint.__name__)
+    if get_origin(hint) is tuple:
+        return "list of strings" if get_args(hint)[0] is str else "list of numbers"
+    return str(hint.__name__)

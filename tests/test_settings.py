@@ -62,6 +62,9 @@ def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
         ("[engine]\nn_ctx = 99999999999", "engine.n_ctx"),
         ("[engine]\nn_gpu_layers = 99999999999", "engine.n_gpu_layers"),
         ("[engine]\ncommand = 'ssh'", "engine.command"),
+        ("[engine]\nsplit_mode = 'rows'", "engine.split_mode"),
+        ("[engine]\nflash_attention = true", "engine.flash_attention"),
+        ("[engine]\ntensor_split = [1, -1]", "engine.tensor_split"),
     ],
 )
 def test_a_value_of_the_wrong_kind_or_size_is_refused(config: Path, value: str, key: str) -> None:
@@ -71,6 +74,21 @@ def test_a_value_of_the_wrong_kind_or_size_is_refused(config: Path, value: str, 
 
     assert [problem.key for problem in problems] == [key]
     assert loaded == Settings()
+
+
+def test_the_split_that_llama_cpp_cannot_draft_with_is_refused_with_the_reason(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("[engine]\nsplit_mode = 'tensor'")
+    _, (problem,) = settings.load(config)
+    assert "'tensor' is not one of none, layer, row" in str(problem)
+    assert "assertion when a draft reads the target's layers" in str(problem)
+
+    parser = argparse.ArgumentParser()
+    options.add_load_options(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--split-mode", "tensor"])
+    assert "assertion when a draft reads the target's layers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"[generation", b"\xff\xfe", b'a = "\n'])
@@ -129,7 +147,8 @@ def test_flags_override_the_file_and_leave_the_rest(config: Path) -> None:
     [
         "--n-draft-max -1", "--n-draft-max 99", "--n-draft-max three", "--p-min 2",
         "--temperature nan", "--seed -1", "--seed 4294967295", "--max-tokens 0", "--threads 0",
-        "--ctx 99999999999", "--gpu-layers -2",
+        "--ctx 99999999999", "--gpu-layers -2", "--split-mode rows", "--main-gpu -1",
+        "--tensor-split x", "--flash-attention maybe",
     ],
 )  # fmt: skip
 def test_a_flag_out_of_range_is_wrong_usage(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +161,20 @@ def test_a_flag_out_of_range_is_wrong_usage(flags: str, capsys: pytest.CaptureFi
     assert exit_.value.code == 2
     flag, value = flags.split()
     assert re.search(rf"{flag}.*{re.escape(value)}", capsys.readouterr().err)
+
+
+def test_flags_and_file_say_how_gpus_are_used(config: Path) -> None:
+    config.write_text("[engine]\nmain_gpu = 1\ntensor_split = [3, 1]\nflash_attention = 'on'\n")
+    parser = argparse.ArgumentParser()
+    options.add_load_options(parser)
+    flags = "--split-mode none --tensor-split 0,2.5 --gpu-layers 7"
+
+    merged, problems = options.load_settings(parser.parse_args(flags.split()))
+
+    assert problems == []
+    load = merged.to_load_options()
+    assert (load.n_gpu_layers, load.split_mode, load.main_gpu) == (7, "none", 1)
+    assert (load.tensor_split, load.flash_attention) == ((0.0, 2.5), "on")
 
 
 def test_the_engine_gets_what_the_settings_say() -> None:

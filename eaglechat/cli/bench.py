@@ -15,11 +15,12 @@ from eaglechat.cli import bench_tables, options
 from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.engine.errors import EngineError, LoadCancelledError
-from eaglechat.engine.protocol import AUTO, Auto, Message, Sampling, Speculation
+from eaglechat.engine.protocol import AUTO, Auto, LoadOptions, Message, Sampling, Speculation
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench import BenchPrompt, BenchRun, Write
     from eaglechat.engine.pair import LoadedPair
+    from eaglechat.engine.prefill import PrefillRun
     from eaglechat.engine.profile import RoundProfile
 
     Yardstick = Callable[[BenchPrompt, int], Iterator[BenchRun]]
@@ -64,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="your llama-speculative-simple, to run on the same prompts",
     )
     parser.add_argument(
+        "--prefill", action="store_true", help="measure how fast the prompts are read, too"
+    )
+    parser.add_argument(
         "--profile", action="store_true", help="show where the time of a round goes"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
@@ -98,6 +102,7 @@ def _read(path: Path) -> str:
 
 def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Interrupt) -> int:
     from eaglechat.engine import bench
+    from eaglechat.engine.prefill import prefill_results
     from eaglechat.engine.reference import ReferenceFailedError
 
     settings, problems = options.load_settings(args)
@@ -106,16 +111,20 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     loaded = load_pair(pair, settings, interrupt)
     trouble: str | None = None
     runs: list[BenchRun] = []
+    prefills: list[PrefillRun] = []
     profiles: list[RoundProfile] = []
     try:
         if loaded.info.speculation_off:
             raise EngineError(f"there is nothing to compare: {loaded.info.speculation_off}")
         write = _writer(loaded, interrupt)
         progress = _Progress(len(prompts) * args.repeat * _settings_per_repeat(args))
-        yardstick = _yardstick(args, loaded, settings.engine.n_gpu_layers, interrupt)
+        yardstick = _yardstick(args, loaded, settings.to_load_options(), interrupt)
         try:
             for measured in _runs(args, prompts, write, yardstick, interrupt):
-                runs.append(measured)
+                if isinstance(measured, bench.BenchRun):
+                    runs.append(measured)
+                else:
+                    prefills.append(measured)
                 progress.show(measured)
         except (bench.BenchFailedError, ReferenceFailedError, EngineError) as error:
             trouble = str(error)
@@ -128,9 +137,10 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         loaded.close()
     report = bench.report_of(runs)
     if args.json:
-        document = {"pair": info, "report": report, "profile": profiles}
+        document = {"pair": info, "report": report, "prefill": prefills, "profile": profiles}
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
-    for line in bench_tables.lines(info, report, profiles, markdown=args.markdown):
+    read = prefill_results(prefills, runs)
+    for line in bench_tables.lines(info, report, read, profiles, markdown=args.markdown):
         print(line)
     if interrupt.happened:
         trouble = "stopped"
@@ -146,9 +156,10 @@ def _runs(
     write: Write,
     yardstick: Yardstick | None,
     interrupt: Interrupt,
-) -> Iterator[BenchRun]:
-    """Every measured reply; the reference's runs follow each repeat of a prompt."""
+) -> Iterator[BenchRun | PrefillRun]:
+    """Every measured reply; prefill and the reference's runs follow each repeat of a prompt."""
     from eaglechat.engine import bench
+    from eaglechat.engine.prefill import measure_prefill
 
     settings = bench.settings_of(args.n)
     for prompt in prompts:
@@ -162,14 +173,20 @@ def _runs(
         )
         for count, run_ in enumerate(measured, start=1):
             yield run_
-            if yardstick is not None and count % len(settings) == 0:
+            if count % len(settings) != 0:
+                continue
+            if args.prefill:
+                yield from measure_prefill(
+                    write, prompt, run_.repeat, cancelled=lambda: interrupt.happened
+                )
+            if yardstick is not None:
                 yield from yardstick(prompt, run_.repeat)
         if interrupt.happened:
             return
 
 
 def _yardstick(
-    args: argparse.Namespace, loaded: LoadedPair, n_gpu_layers: int, interrupt: Interrupt
+    args: argparse.Namespace, loaded: LoadedPair, how: LoadOptions, interrupt: Interrupt
 ) -> Yardstick | None:
     """Runs the reference program on a prompt, with each fixed length."""
     from eaglechat.engine.reference import Reference
@@ -183,7 +200,7 @@ def _yardstick(
         draft=Path(info.draft.path),
         n_ctx=info.n_ctx,
         n_threads=info.n_threads,
-        n_gpu_layers=n_gpu_layers,
+        options=how,
         max_tokens=args.max_tokens,
     )
 
@@ -203,7 +220,8 @@ def _reference_lengths(args: argparse.Namespace) -> list[int]:
 
 
 def _settings_per_repeat(args: argparse.Namespace) -> int:
-    return 1 + len(args.n) + (len(_reference_lengths(args)) if args.reference else 0)
+    reference = len(_reference_lengths(args)) if args.reference else 0
+    return 1 + len(args.n) + (2 if args.prefill else 0) + reference
 
 
 def _writer(loaded: LoadedPair, interrupt: Interrupt) -> Write:
@@ -252,7 +270,7 @@ class _Progress:
         self._started = time.monotonic()
         self._shown = sys.stderr.isatty()
 
-    def show(self, run_: BenchRun) -> None:
+    def show(self, run_: BenchRun | PrefillRun) -> None:
         self._done += 1
         elapsed = time.monotonic() - self._started
         left = elapsed / self._done * (self._total - self._done)

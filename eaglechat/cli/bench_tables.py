@@ -10,6 +10,7 @@ from eaglechat.engine.protocol import PairInfo
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench import BenchReport, PromptResult, SettingResult, Speed
+    from eaglechat.engine.prefill import PrefillResult
     from eaglechat.engine.profile import RoundProfile
 
 _BAR = 28
@@ -20,7 +21,12 @@ Row = Sequence[str]
 
 
 def lines(
-    info: PairInfo, report: BenchReport, profiles: Sequence[RoundProfile], *, markdown: bool
+    info: PairInfo,
+    report: BenchReport,
+    prefills: Sequence[PrefillResult],
+    profiles: Sequence[RoundProfile],
+    *,
+    markdown: bool,
 ) -> Iterator[str]:
     """Everything the bench prints."""
     yield f"{info.target.name} {info.target.quantization}, {info.n_threads} threads, " + (
@@ -40,6 +46,10 @@ def lines(
     yield from (["```"] if markdown else [])
     yield from _chart(report)
     yield from (["```"] if markdown else [])
+    if prefills:
+        yield ""
+        yield "Prompt tokens read per second: by the target alone, and with features for the draft"
+        yield from _table(_prefill_rows(prefills), markdown)
     if profiles:
         yield ""
         yield "A round in milliseconds (medians); native is all time inside llama.cpp"
@@ -77,6 +87,23 @@ def _setting_rows(settings: Sequence[SettingResult]) -> Iterator[Row]:
             _share(result.acceptance_rate),
             _number(result.mean_accepted_length),
             *([_number(ratio)] if compared else []),
+        ]
+
+
+def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:
+    compared = any(result.reference is not None for result in prefills)
+    yield [
+        *("prompt", "tokens", "plain", "with features"),
+        *(["reference", "of the reference"] if compared else []),
+    ]
+    for result in prefills:
+        ratio = None
+        if result.drafting is not None and result.reference is not None:
+            ratio = result.drafting / result.reference
+        yield [
+            *(result.prompt, str(result.tokens)),
+            *(_whole(result.plain), _whole(result.drafting)),
+            *([_whole(result.reference), _number(ratio)] if compared else []),
         ]
 
 
@@ -145,6 +172,10 @@ def _speed(speed: Speed | None) -> str:
 
 def _share(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.0%}"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _number(value: float | None) -> str:

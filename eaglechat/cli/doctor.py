@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
-from eaglechat.engine.errors import NativeLibraryError
+from eaglechat.engine.errors import ModelLoadError, NativeLibraryError
+
+if TYPE_CHECKING:
+    from eaglechat.engine.bindings import Device
+    from eaglechat.engine.placement import Placement
+
+_WIDTH = 78
+_WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
+"""Backends that compute nothing on a GPU of this machine."""
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
@@ -24,6 +34,7 @@ def run(_args: argparse.Namespace) -> int:
     for title, section in (
         ("llama.cpp", _llama_cpp),
         ("Devices", _devices),
+        ("Threads", _threads),
         ("Paths", _paths),
         ("Pairs", _pairs),
         ("Configuration", _configuration),
@@ -50,27 +61,93 @@ def _llama_cpp(wrong: list[str]) -> Iterator[str]:
         return
     python, native = bindings.versions()
     yield f"llama-cpp-python {python}, llama.cpp {native}"
-    yield f"compiled for {bindings.system_info().strip()}"
+    yield f"built for {', '.join(bindings.backends())}"
+    yield from _features(bindings.system_info())
     yield "every function the engine needs is there"
 
 
-def _devices(_wrong: list[str]) -> Iterator[str]:
-    import psutil  # only here
+def _features(system_info: str) -> Iterator[str]:
+    """What llama.cpp names as `CPU : SSE3 = 1 | AVX = 1 | ...`, a line for each backend."""
+    features: list[str] = []
+    for part in system_info.split("|"):
+        backend, _, rest = part.rpartition(" : ")
+        name, _, value = rest.strip().partition(" = ")
+        if backend:
+            if features:
+                yield from _prose(", ".join(features))
+            features = []
+        if name:
+            shown = name if value == "1" else f"{name} {value}"
+            features.append(f"{backend.strip()}: {shown}" if backend else shown)
+    if features:
+        yield from _prose(", ".join(features))
 
-    memory = psutil.virtual_memory()
-    yield f"memory: {_gib(memory.available)} free of {_gib(memory.total)}"
+
+def _devices(wrong: list[str]) -> Iterator[str]:
+    from eaglechat.engine.machine import memory  # needs psutil
+
+    ram = memory()
+    yield f"memory: {_gib(ram.ram_available)} free of {_gib(ram.ram)}"
     if "eaglechat.engine.bindings" not in sys.modules:
         return
     from eaglechat.engine import bindings
-    from eaglechat.engine.pair import default_threads
 
     bindings.start_backend(bindings.LOG_ERRORS)
-    for device in bindings.devices():
+    devices = bindings.devices()
+    for device in devices:
         size = f", {_gib(device.memory_free)} free of {_gib(device.memory_total)}"
         yield f"{device.name}: {device.description}{size if device.is_gpu else ''}"
-    if not any(device.is_gpu for device in bindings.devices()):
-        yield "no GPU backend: see docs/getting-started.md for CUDA, Metal and Vulkan"
-    yield f"threads: {default_threads()}, the physical cores this process may use"
+    yield from _offload(devices, bindings.backends(), wrong)
+
+
+def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:
+    """Which layers would go where, as the configuration has it."""
+    from eaglechat.engine.placement import draft_placement, offload_devices, target_placement
+
+    gpus = offload_devices(devices)
+    if not gpus:
+        idle = [name for name in backends if name not in _WITHOUT_GPU]
+        yield from _prose(
+            f"no GPU: {', '.join(idle)} found none (is the driver installed?); see docs/gpu.md"
+            if idle
+            else "no GPU: llama.cpp was built for the processor only; see docs/gpu.md"
+        )
+        yield "layers: all on the processor"
+        return
+    options = settings.load(paths.config_file())[0].to_load_options()
+    try:
+        target = target_placement(options, devices)
+    except ModelLoadError as error:
+        wrong.append(f"no pair would load: {error}")
+        return
+    draft = draft_placement(target, len(gpus))
+    yield from _prose(_layers(target, draft, [gpu.name for gpu in gpus]))
+    yield f"flash attention: {options.flash_attention}"
+
+
+def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
+    if target.n_gpu_layers == 0:
+        return "layers: all on the processor (engine.n_gpu_layers is 0)"
+    count = "all" if target.n_gpu_layers < 0 else f"up to {target.n_gpu_layers} of each model"
+    if target.split_mode == "none" or len(gpus) == 1:
+        gpu = gpus[target.main_gpu if target.split_mode == "none" else 0]
+        return f"layers: {count} on {gpu}, target and draft"
+    shares = ":".join(f"{share:g}" for share in target.tensor_split) or "by free memory"
+    return (
+        f"layers: {count}; the target split by {target.split_mode} over {' and '.join(gpus)} "
+        f"({shares}), the draft on {gpus[draft.tensor_split.index(1.0)]}"
+    )
+
+
+def _threads(_wrong: list[str]) -> Iterator[str]:
+    from eaglechat.engine import threads  # needs psutil
+
+    chosen = threads.choose()
+    own = settings.load(paths.config_file())[0].engine.n_threads
+    if own:
+        yield f"{own}, as engine.n_threads says"
+    rule = "the default would be " if own else ""
+    yield from _prose(f"{rule}{chosen.count}: {chosen.reason}")
 
 
 def _paths(_wrong: list[str]) -> Iterator[str]:
@@ -101,6 +178,11 @@ def _configuration(wrong: list[str]) -> Iterator[str]:
         "read" if exists and not problems else "has problems" if problems else "none, all defaults"
     )
     wrong.extend(str(problem) for problem in problems)
+
+
+def _prose(line: str) -> list[str]:
+    """A line, or lines for a narrow terminal."""
+    return textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _gib(size: float) -> str:

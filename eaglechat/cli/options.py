@@ -5,14 +5,22 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
 from eaglechat import paths, settings
 from eaglechat.cli.status import complain
 from eaglechat.engine.errors import EngineError
-from eaglechat.engine.protocol import AUTO, N_CTX_LIMIT, SEED_LIMIT, Auto
+from eaglechat.engine.protocol import (
+    AUTO,
+    N_CTX_LIMIT,
+    SEED_LIMIT,
+    TENSOR_SPLIT_REFUSED,
+    Auto,
+    FlashAttention,
+    SplitMode,
+)
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.settings import Settings
 
@@ -106,6 +114,43 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="layers on the GPU, -1 for all",
     )
+    load.add_argument(
+        "--split-mode",
+        type=_split_mode,
+        metavar="MODE",
+        help="how several GPUs share the target: layer, row, or none (one GPU only)",
+    )
+    load.add_argument(
+        "--main-gpu",
+        type=number(int, 0, 255),
+        metavar="N",
+        help="the GPU that --split-mode none takes, counted from 0",
+    )
+    load.add_argument(
+        "--tensor-split",
+        type=_shares,
+        metavar="LIST",
+        help="each GPU's share of the target, such as 3,1",
+    )
+    load.add_argument(
+        "--flash-attention",
+        choices=get_args(FlashAttention),
+        help="flash attention; auto uses it where the backend can",
+    )
+
+
+def _split_mode(text: str) -> str:
+    """An argparse type for split modes."""
+    if text not in get_args(SplitMode):
+        why = TENSOR_SPLIT_REFUSED if text == "tensor" else "it is layer, row or none"
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be used: {why}")
+    return text
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    """An argparse type for the shares of GPUs."""
+    share = number(float, 0.0, 1e6)
+    return tuple(share(part) for part in text.split(","))
 
 
 def draft_length(text: str) -> int | Auto:
@@ -128,7 +173,15 @@ def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Pro
         p_min=flags.get("p_min"),
         enabled=False if flags.get("no_speculation") else None,
     )
-    engine = _given(n_ctx=args.ctx, n_threads=args.threads, n_gpu_layers=args.gpu_layers)
+    engine = _given(
+        n_ctx=args.ctx,
+        n_threads=args.threads,
+        n_gpu_layers=args.gpu_layers,
+        split_mode=args.split_mode,
+        main_gpu=args.main_gpu,
+        tensor_split=args.tensor_split,
+        flash_attention=args.flash_attention,
+    )
     replace = msgspec.structs.replace
     merged = replace(
         loaded,

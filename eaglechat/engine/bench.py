@@ -46,6 +46,9 @@ class BenchRun:
     mean_accepted_length: float | None
     verify_ms: Mapping[int, float]
     """Median milliseconds of the target's decode by batch width."""
+    prefill_tokens: int = 0
+    """Of the reference program, which reads the whole prompt each time; here it is in the cache."""
+    prefill_ms: float = 0.0
 
     @property
     def tokens_per_second(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "300")
 
 try:
     import llama_cpp
-    from llama_cpp import _ggml
+    from llama_cpp import _ctypes_extensions, _ggml
     from llama_cpp import llama_cpp as api
 except (ImportError, OSError, RuntimeError, AttributeError) as error:
     raise NativeLibraryError(
@@ -41,6 +41,7 @@ except (ImportError, OSError, RuntimeError, AttributeError) as error:
     ) from error
 
 _I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
+_SIZE, _TEXT = ctypes.c_size_t, ctypes.c_char_p
 
 
 class _Embedding(ctypes.Structure):
@@ -49,8 +50,24 @@ class _Embedding(ctypes.Structure):
     _fields_ = [("data", _PTR), ("n_rows", ctypes.c_size_t), ("n_embd", ctypes.c_size_t)]
 
 
+class _DeviceProperties(ctypes.Structure):
+    """struct ggml_backend_dev_props."""
+
+    _fields_ = [
+        ("name", _TEXT),
+        ("description", _TEXT),
+        ("memory_free", _SIZE),
+        ("memory_total", _SIZE),
+        ("type", ctypes.c_int),
+        ("device_id", _TEXT),
+        ("caps", _BOOL * 5),
+    ]
+
+
 # name -> (names by ABI, quick, result, arguments). Quick calls keep the GIL.
-_SYMBOLS: dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]] = {
+_Symbols = dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]]
+
+_SYMBOLS: _Symbols = {
     "batch_init": (("llama_batch_ext_init",), True, _PTR, (_PTR,)),
     "batch_free": (("llama_batch_ext_free",), True, None, (_PTR,)),
     "batch_clear": (("llama_batch_ext_clear",), True, None, (_PTR,)),
@@ -116,20 +133,53 @@ _SYMBOLS: dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]] = {
             "llama_model_target_layer_ids_n",
         ), True, _U32, (_PTR,),
     ),
+    "model_devices_n": (
+        (
+            "_Z21llama_model_n_devicesPK11llama_model",
+            "?llama_model_n_devices@@YAHPEBUllama_model@@@Z",
+            "llama_model_n_devices",
+        ), True, _I32, (_PTR,),
+    ),
+    "model_device": (
+        (
+            "_Z22llama_model_get_devicePK11llama_modeli",
+            "?llama_model_get_device@@YAPEAUggml_backend_device@@PEBUllama_model@@H@Z",
+            "llama_model_get_device",
+        ), True, _PTR, (_PTR, _I32),
+    ),
 }  # fmt: skip
 
+_GGML_SYMBOLS: _Symbols = {
+    "commit": (("ggml_commit",), False, _TEXT, ()),
+    "backends": (("ggml_backend_reg_count",), False, _SIZE, ()),
+    "backend": (("ggml_backend_reg_get",), False, _PTR, (_SIZE,)),
+    "backend_name": (("ggml_backend_reg_name",), False, _TEXT, (_PTR,)),
+    "backend_function": (("ggml_backend_reg_get_proc_address",), False, _PTR, (_PTR, _TEXT)),
+    "devices": (("ggml_backend_dev_count",), False, _SIZE, ()),
+    "device": (("ggml_backend_dev_get",), False, _PTR, (_SIZE,)),
+    "device_name": (("ggml_backend_dev_name",), False, _TEXT, (_PTR,)),
+    "device_backend": (("ggml_backend_dev_backend_reg",), False, _PTR, (_PTR,)),
+    "device_properties": (("ggml_backend_dev_get_props",), False, None, (_PTR, _PTR)),
+}
 
-def _bind(library: Any) -> Any:
-    """The functions of `_SYMBOLS` as attributes. Raises NativeLibraryError for a missing one."""
+
+def _bind(symbols_of: _Symbols, libraries: Callable[[], Iterable[Any]]) -> Any:
+    """Functions as attributes, each from the first library that has it.
+
+    Raises NativeLibraryError for missing ones.
+    """
     functions: dict[str, Any] = {}
     missing: list[str] = []
-    for name, (symbols, quick, result, arguments) in _SYMBOLS.items():
+    for name, (symbols, quick, result, arguments) in symbols_of.items():
         prototype = (ctypes.PYFUNCTYPE if quick else ctypes.CFUNCTYPE)(result, *arguments)
-        symbol = next((symbol for symbol in symbols if hasattr(library, symbol)), None)
-        if symbol is None:
+        found = next(
+            ((symbol, lib) for lib in libraries() for symbol in symbols if hasattr(lib, symbol)),
+            None,
+        )
+        if found is None:
             missing.append(symbols[-1])
         else:
-            functions[name] = prototype((symbol, library))
+            functions[name] = prototype(found)
     if missing:
         raise NativeLibraryError(
             f"llama-cpp-python {llama_cpp.__version__} lacks {', '.join(missing)}; "
@@ -138,7 +188,14 @@ def _bind(library: Any) -> Any:
     return SimpleNamespace(**functions)
 
 
-C: Any = _bind(api._lib)
+def _ggml_libraries() -> Iterator[Any]:
+    yield _ggml.libggml
+    # Elsewhere ggml offers the names of the library under it; on Windows each DLL only its own.
+    yield _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path)
+
+
+C: Any = _bind(_SYMBOLS, lambda: (api._lib,))
+_G: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
 
 __all__ = ["C", "Floats", "api"]
 
@@ -167,8 +224,7 @@ def start_backend(log_level: int) -> None:
 
 def versions() -> tuple[str, str]:
     """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
-    commit = ctypes.CFUNCTYPE(ctypes.c_char_p)(("ggml_commit", _ggml.libggml))
-    native = f"{api.llama_version().decode()} ({commit().decode()})"
+    native = f"{api.llama_version().decode()} ({_G.commit().decode()})"
     return llama_cpp.__version__, native
 
 
@@ -177,9 +233,17 @@ def system_info() -> str:
     return str(api.llama_print_system_info().decode())
 
 
+def backends() -> tuple[str, ...]:
+    """The backends in this build, such as CUDA and CPU, whether or not they found a device."""
+    return tuple(_G.backend_name(_G.backend(index)).decode() for index in range(_G.backends()))
+
+
 @dataclass(frozen=True)
 class Device:
-    """A compute device; memory in bytes (0 where the backend does not say)."""
+    """A compute device; memory in bytes (0 where the backend does not say).
+
+    `backend` is what drives it, `hardware_id` the same for one card seen by two backends.
+    """
 
     name: str
     description: str
@@ -187,48 +251,70 @@ class Device:
     memory_total: int
     is_gpu: bool
     shares_ram: bool
+    backend: str = ""
+    hardware_id: str = ""
+    splits_rows: bool = False
 
 
 def devices() -> tuple[Device, ...]:
     """The devices llama.cpp sees."""
-    ggml = _ggml.libggml
-    get = ctypes.CFUNCTYPE(_PTR, ctypes.c_size_t)(("ggml_backend_dev_get", ggml))
-    text = ctypes.CFUNCTYPE(ctypes.c_char_p, _PTR)
-    name = text(("ggml_backend_dev_name", ggml))
-    description = text(("ggml_backend_dev_description", ggml))
-    kind = ctypes.CFUNCTYPE(ctypes.c_int, _PTR)(("ggml_backend_dev_type", ggml))
-    size_p = ctypes.POINTER(ctypes.c_size_t)
-    memory = ctypes.CFUNCTYPE(None, _PTR, size_p, size_p)(("ggml_backend_dev_memory", ggml))
-    found = []
-    for index in range(ctypes.CFUNCTYPE(ctypes.c_size_t)(("ggml_backend_dev_count", ggml))()):
-        device = get(index)
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        memory(device, ctypes.byref(free), ctypes.byref(total))
-        called = name(device).decode()
-        found.append(
-            Device(
-                called,
-                description(device).decode(),
-                free.value,
-                total.value,
-                is_gpu=kind(device) in (1, 2),
-                # Metal calls its devices MTL0 and so on, and does not say that they share.
-                shares_ram=kind(device) == 2 or called.startswith(("MTL", "Metal")),
-            )
-        )
-    return tuple(found)
+    return tuple(_device(_G.device(index)) for index in range(_G.devices()))
+
+
+def _device(device: int) -> Device:
+    found = _DeviceProperties()
+    _G.device_properties(device, ctypes.byref(found))
+    backend, name = _G.device_backend(device), found.name.decode()
+    return Device(
+        name=name,
+        description=found.description.decode(),
+        memory_free=found.memory_free,
+        memory_total=found.memory_total,
+        is_gpu=found.type in (1, 2),
+        # Metal calls its devices MTL0 and so on, and does not say that they share.
+        shares_ram=found.type == 2 or name.startswith(("MTL", "Metal")),
+        backend=_G.backend_name(backend).decode(),
+        hardware_id=(found.device_id or b"").decode(),
+        splits_rows=bool(_G.backend_function(backend, b"ggml_backend_split_buffer_type")),
+    )
+
+
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
+FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
 def load_model(
-    path: str, n_gpu_layers: int, progress: Callable[[float], bool] | None
+    path: str,
+    *,
+    n_gpu_layers: int,
+    split_mode: str,
+    main_gpu: int,
+    tensor_split: Sequence[float],
+    progress: Callable[[float], bool] | None,
 ) -> int | None:
-    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False."""
+    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False.
+
+    `tensor_split` is each GPU's share; empty shares by free memory.
+    """
     params = api.llama_model_default_params()
     params.n_gpu_layers = n_gpu_layers
+    params.split_mode = SPLIT_MODES[split_mode]
+    params.main_gpu = main_gpu
+    if tensor_split:
+        # llama.cpp copies llama_max_devices() of them.
+        params.tensor_split = (ctypes.c_float * api.llama_max_devices())(*tensor_split)
     if progress is not None:
         params.progress_callback = api.llama_progress_callback(lambda done, _data: progress(done))
     pointer: int | None = api.llama_model_load_from_file(path.encode(), params)
     return pointer
+
+
+def model_devices(model: int) -> tuple[str, ...]:
+    """The GPUs a model may use, by name."""
+    return tuple(
+        _G.device_name(C.model_device(model, index)).decode()
+        for index in range(C.model_devices_n(model))
+    )
 
 
 def quantise(

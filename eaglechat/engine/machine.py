@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
+from eaglechat.engine.control_groups import memory_limit
+from eaglechat.engine.placement import offload_devices
 from eaglechat.engine.protocol import Memory
 
 if TYPE_CHECKING:
@@ -15,22 +16,13 @@ if TYPE_CHECKING:
 
 
 def memory(devices: Sequence[Device] = ()) -> Memory:
-    """RAM as far as this process may use it, and the memory of the GPUs among the devices."""
+    """RAM as far as this process may use it, and the memory of the GPUs that are used."""
     ram = psutil.virtual_memory()
-    limit = _control_group_limit()
-    gpus = [device for device in devices if device.is_gpu]
+    limit = memory_limit()
+    gpus = offload_devices(devices)
     return Memory(
         ram=min(ram.total, limit) if limit else ram.total,
         ram_available=min(ram.available, limit) if limit else ram.available,
         gpu=sum(device.memory_total for device in gpus),
         unified=bool(gpus) and all(device.shares_ram for device in gpus),
     )
-
-
-def _control_group_limit() -> int | None:
-    """What a container may use, if it is limited."""
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None

@@ -11,6 +11,8 @@ from typing import TypeVar
 from eaglechat.engine import bindings
 from eaglechat.engine.bindings import C, Floats, api
 from eaglechat.engine.errors import DecodeError, ModelLoadError
+from eaglechat.engine.placement import ALL_LAYERS, Placement
+from eaglechat.engine.protocol import FlashAttention
 
 REPEAT_LAST_N = 64
 """Tokens the repeat penalty looks back on."""
@@ -57,14 +59,21 @@ class Model(_Owned):
     def __init__(
         self,
         path: Path,
-        n_gpu_layers: int = -1,
+        placement: Placement = ALL_LAYERS,
         progress: Callable[[float], bool] | None = None,
     ) -> None:
         """Load `path`. `progress` gets 0..1 and stops the load by returning False.
 
         Raises ModelLoadError.
         """
-        self._pointer = bindings.load_model(str(path), n_gpu_layers, progress)
+        self._pointer = bindings.load_model(
+            str(path),
+            n_gpu_layers=placement.n_gpu_layers,
+            split_mode=placement.split_mode,
+            main_gpu=placement.main_gpu,
+            tensor_split=placement.tensor_split,
+            progress=progress,
+        )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
         self._vocab = api.llama_model_get_vocab(self._pointer)
@@ -73,6 +82,11 @@ class Model(_Owned):
         self.n_vocab: int = api.llama_vocab_n_tokens(self._vocab)
         self.n_ctx_train: int = api.llama_model_n_ctx_train(self._pointer)
         self._pieces: dict[int, bytes] = {}
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPUs the model may use, by name; empty where it runs on the processor."""
+        return bindings.model_devices(self.pointer)
 
     @property
     def target_layers(self) -> tuple[int, ...]:
@@ -209,6 +223,7 @@ class Context(_Owned):
         n_ubatch: int = 512,
         n_seq: int = 1,
         n_outputs: int = 0,
+        flash_attention: FlashAttention = "auto",
         other: Context | None = None,
     ) -> None:
         """`n_outputs` bounds the rows of one batch whose output is read (0: no bound);
@@ -224,6 +239,7 @@ class Context(_Owned):
         params.n_outputs_max = n_outputs
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = n_seq > 1
+        params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
         if other is not None:
             params.ctx_other = other.pointer
         self._pointer = api.llama_init_from_model(model.pointer, params)

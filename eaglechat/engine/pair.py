@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
-import psutil
-
-from eaglechat.engine import bindings
+from eaglechat.engine import bindings, threads
 from eaglechat.engine.calibrate import calibrate
 from eaglechat.engine.chat import Prompter
 from eaglechat.engine.errors import LoadCancelledError, ModelLoadError
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.loop import Generator
 from eaglechat.engine.native import Batch, Context, Model
+from eaglechat.engine.placement import Placement, draft_placement, target_placement
 from eaglechat.engine.protocol import LoadOptions, ModelInfo, PairInfo
 from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
@@ -24,15 +22,6 @@ _DRAFT_UBATCH = 128
 
 Progress = Callable[[str, float], bool]
 """Called with the stage and the fraction of the whole load; False stops the load."""
-
-
-def default_threads() -> int:
-    """Physical cores this process may use: llama.cpp's threads spin, a second one on a core
-    only slows the first."""
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, min(physical, len(os.sched_getaffinity(0))))
-    return physical
 
 
 class LoadedPair:
@@ -61,9 +50,13 @@ class LoadedPair:
         self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
     ) -> None:
         target_header, draft_header = headers
-        self._n_threads = options.n_threads or default_threads()
-        target = self._open(target_header, options, report)
-        draft = self._open(draft_header, options, report) if draft_header else None
+        self._n_threads = options.n_threads or threads.choose().count
+        placement = target_placement(options, bindings.devices())
+        target = self._open(target_header, placement, report)
+        draft = None
+        if draft_header is not None:
+            beside = draft_placement(placement, len(target.devices))
+            draft = self._open(draft_header, beside, report)
         report.stage("context")
         self._off = _why_no_speculation(target, draft)
         n_ctx = options.n_ctx or min(target.n_ctx_train, N_CTX_DEFAULT_LIMIT)
@@ -73,6 +66,7 @@ class LoadedPair:
             n_batch=options.n_batch,
             n_threads=self._n_threads,
             n_outputs=N_DRAFT_MAX_LIMIT + 1,
+            flash_attention=options.flash_attention,
         )
         self._owned.insert(0, self._target_context)
         session = self._make_session(draft, options) if draft and self._off is None else None
@@ -89,10 +83,10 @@ class LoadedPair:
         )
         self._layers = draft.target_layers if draft else ()
 
-    def _open(self, header: GGUFHeader, options: LoadOptions, report: _Progress) -> Model:
+    def _open(self, header: GGUFHeader, placement: Placement, report: _Progress) -> Model:
         report.stage("draft" if header.architecture == "eagle3" else "target")
         try:
-            model = Model(header.path, options.n_gpu_layers, report.within_stage)
+            model = Model(header.path, placement, report.within_stage)
         except ModelLoadError:
             if report.cancelled:
                 raise LoadCancelledError("the load was cancelled") from None
@@ -107,6 +101,7 @@ class LoadedPair:
             n_batch=options.n_batch,
             n_ubatch=_DRAFT_UBATCH,
             n_threads=self._n_threads,
+            flash_attention=options.flash_attention,
             other=self._target_context,
         )
         self._owned.insert(0, context)

@@ -30,6 +30,14 @@ AUTO: Auto = "auto"
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+SplitMode = Literal["none", "layer", "row"]
+TENSOR_SPLIT_REFUSED = (
+    "llama.cpp's tensor split stops at an assertion when a draft reads the target's layers; "
+    "use layer, row or none"
+)
+FlashAttention = Literal["auto", "on", "off"]
+GpuIndex = Annotated[int, Meta(ge=0, le=255)]
+GpuShares = Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1e6)], ...], Meta(max_length=16)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 
 
@@ -75,6 +83,13 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     n_gpu_layers: GpuLayers = -1
     """Layers on the GPU; -1 is all of them."""
+    split_mode: SplitMode = "layer"
+    """How several GPUs share the target: none takes one of them. The draft goes to one GPU."""
+    main_gpu: GpuIndex = 0
+    """The GPU that split mode none takes."""
+    tensor_split: GpuShares = ()
+    """Each GPU's share of the target; empty shares by free memory."""
+    flash_attention: FlashAttention = "auto"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

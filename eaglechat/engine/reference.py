@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.engine.bench import PLAIN, BenchRun
+from eaglechat.engine.protocol import LoadOptions
 
+_ENCODED = re.compile(r"encoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _COUNTS = {name: re.compile(rf"{name}\s*=\s*(\d+)") for name in ("n_drafted", "n_accept")}
 
@@ -28,7 +30,7 @@ class Reference:
     draft: Path
     n_ctx: int
     n_threads: int
-    n_gpu_layers: int
+    options: LoadOptions
     max_tokens: int
 
     def run(
@@ -50,7 +52,18 @@ class Reference:
             *(str(self.binary), "-m", str(self.target), *self._speculation(n)),
             *("-f", str(prompt), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
             *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
-            *("-ngl", str(self.n_gpu_layers)),
+            *self._gpu_flags(),
+        ]
+
+    def _gpu_flags(self) -> list[str]:
+        """The same models on the same GPUs as here; `-fit` would change that as it likes."""
+        options = self.options
+        layers = "all" if options.n_gpu_layers < 0 else str(options.n_gpu_layers)
+        shares = ",".join(f"{share:g}" for share in options.tensor_split)
+        return [
+            *("-ngl", layers, "-ngld", layers, "-fit", "off", "-sm", options.split_mode),
+            *("-mg", str(options.main_gpu), "-fa", options.flash_attention),
+            *(("-ts", shares) if shares else ()),
         ]
 
     def _speculation(self, n: int) -> list[str]:
@@ -69,10 +82,10 @@ def reference_setting(n: int) -> str:
 
 def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
     """The measurement in the program's output. Raises ReferenceFailedError."""
-    decoded = _DECODED.search(output)
+    encoded, decoded = _ENCODED.search(output), _DECODED.search(output)
     counts = {key: pattern.search(output) for key, pattern in _COUNTS.items()}
     drafted, accepted = counts["n_drafted"], counts["n_accept"]
-    if decoded is None or drafted is None or accepted is None:
+    if encoded is None or decoded is None or drafted is None or accepted is None:
         tail = " ".join(output.split()[-30:]) or "nothing"
         raise ReferenceFailedError(
             f"the reference program printed no measurement; it ended with: {tail}"
@@ -89,6 +102,8 @@ def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
         n_accepted=int(accepted[1]),
         mean_accepted_length=None,
         verify_ms={},
+        prefill_tokens=int(encoded[1]),
+        prefill_ms=float(encoded[2]) * 1000.0,
     )
 
 

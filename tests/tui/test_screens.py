@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 from textual.filter import Monochrome, NoColor
+from textual.widgets import Input, Select, Static
 
 from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat import ChatScreen
 from eaglechat.tui.screens.menu import MenuScreen
+from eaglechat.tui.screens.settings import SettingField
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -50,6 +52,27 @@ async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
         await user.on(MenuScreen)
     assert not (tmp_path / "config.toml").exists()
     assert user.app.settings == Settings()
+
+
+async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Path) -> None:
+    async with drive() as user:
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        fields = {
+            str(field.query_one(".setting-name", Static).content): field
+            for field in user.app.screen.query(SettingField)
+        }
+        fields["split_mode"].query_one(Select).focus()
+        await user.press("enter", "up", "enter")
+        fields["tensor_split"].query_one(Input).focus()
+        await user.type("[3, 1]")
+        await user.press("enter")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        assert user.app.settings.engine.split_mode == "none"
+    loaded, problems = load(tmp_path / "config.toml")
+    assert problems == []
+    assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
 
 
 async def test_files_of_your_own(drive: Drive, models: Path) -> None:

@@ -84,6 +84,9 @@ class SettingField(Vertical):
             return Select(
                 [(name, name) for name in names], value=chosen, allow_blank=False, compact=True
             )
+        if doc.choices:
+            choices = [(choice, choice) for choice in doc.choices]
+            return Select(choices, value=self._value, allow_blank=False, compact=True)
         return Input(_written(self._value), compact=True, name=doc.name)
 
     def _meaning(self) -> str:
@@ -156,7 +159,8 @@ def _parsed(text: str, type_name: str) -> Any:
         words = json.loads(text) if text else []
     except ValueError:
         raise ValueError(_TYPE_NAMES[type_name]) from None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    kinds = str if type_name == "list of strings" else (int, float)
+    if not isinstance(words, list) or not all(isinstance(word, kinds) for word in words):
         raise ValueError(_TYPE_NAMES[type_name])
     return tuple(words)
 
@@ -165,5 +169,6 @@ _TYPE_NAMES = {
     "int": "a whole number",
     'int or "auto"': "a whole number or auto",
     "float": "a number",
+    "list of numbers": "a list such as [3, 1]",
     "list of strings": 'a list such as ["ssh", "gpu-box", "eaglechat", "engine"]',
 }
