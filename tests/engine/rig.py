@@ -14,6 +14,7 @@ from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Message, Sampling, Speculation
 from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.window import Turns
 
 GREEDY = Sampling(temperature=0.0)
 N_THREADS = 1
@@ -82,6 +83,7 @@ class Rig:
         sampling: Sampling = GREEDY,
         live: Live | None = None,
         seed: int = 1,
+        turns: Turns | None = None,
         max_tokens: int | None = 32,
         stop: Sequence[str] = (),
         cancelled: Callable[[], bool] = lambda: False,
@@ -92,6 +94,7 @@ class Rig:
             sampling,
             live,
             seed=seed,
+            turns=turns,
             max_tokens=max_tokens,
             stop=stop,
             cancelled=cancelled,
