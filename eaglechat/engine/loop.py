@@ -81,6 +81,8 @@ class Generator:
         reply and while it is written; a Window says so.
         Raises PromptError, DecodeError; a failing draft ends speculation, never the reply.
         """
+        if not prompt:
+            raise PromptError("the prompt is empty")
         window = ContextWindow(prompt, turns, self._target.n_ctx, can_shift=self._can_shift)
         reply = ReplyState(
             self._target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop
@@ -114,8 +116,6 @@ class Generator:
         yield reply.end()
 
     def _check(self, prompt: Sequence[int]) -> None:
-        if not prompt:
-            raise PromptError("the prompt is empty")
         if len(prompt) >= self._target.n_ctx:
             raise PromptError(
                 f"the prompt has {len(prompt):,} tokens, the context holds "

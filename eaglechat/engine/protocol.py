@@ -12,7 +12,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, Prefill, ReplyEnd, Round, SpeculationOff, Window
+from eaglechat.engine.records import (
+    N_DRAFT_MAX_LIMIT,
+    Prefill,
+    ReplyEnd,
+    Round,
+    SpeculationOff,
+    Window,
+)
 from eaglechat.engine.stats import SpeculationStats
 
 PROTOCOL_VERSION = 1

@@ -12,7 +12,7 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.loop import Generator, ReplyEvent
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Message, Sampling, Speculation
-from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff, Window
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
 from eaglechat.engine.window import Turns
 
@@ -46,6 +46,10 @@ class Reply:
     def end(self) -> ReplyEnd:
         assert isinstance(self.events[-1], ReplyEnd)
         return self.events[-1]
+
+    @property
+    def windows(self) -> list[Window]:
+        return self._of(Window)
 
     @property
     def tokens(self) -> list[int]:
