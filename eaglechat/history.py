@@ -3,7 +3,8 @@
 The first line is the header (`type` "chat"), then one line per message (`type` "message"). While
 a reply streams, its text is written in pieces (`type` "partial") that the whole message replaces;
 what was typed and not sent is kept at the end (`type` "unsent"), and a message that could not be
-answered is taken back (`type` "retracted").
+answered is taken back (`type` "retracted"). Where the oldest turns have left the context, a line
+says which turn it begins with (`type` "window").
 """
 
 from __future__ import annotations
@@ -52,7 +53,13 @@ class RetractedLine(msgspec.Struct, frozen=True, kw_only=True, tag="retracted"):
     """The last message could not be answered and was taken back."""
 
 
-Line = ChatHeader | MessageLine | PartialLine | UnsentLine | RetractedLine
+class WindowLine(msgspec.Struct, frozen=True, kw_only=True, tag="window"):
+    """The turns before this one, counted from 0, are not in the context from here on."""
+
+    first_turn: int
+
+
+Line = ChatHeader | MessageLine | PartialLine | UnsentLine | RetractedLine | WindowLine
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
@@ -66,6 +73,8 @@ class SavedChat:
     header: ChatHeader
     messages: list[MessageLine] = field(default_factory=list)
     unsent: str = ""
+    first_turn: int = 0
+    """The oldest turn that was in the context."""
 
     @property
     def title(self) -> str:
@@ -103,6 +112,10 @@ class ChatLog:
     def retracted(self) -> None:
         """The last message is taken back."""
         self._append(RetractedLine())
+
+    def window(self, first_turn: int) -> None:
+        """The context begins with this turn now."""
+        self._append(WindowLine(first_turn=first_turn))
 
     def close(self) -> None:
         if self._stream is not None:
@@ -163,6 +176,8 @@ def read_chat(file: Path) -> SavedChat:
             partial = chat.unsent = ""
         elif isinstance(line, UnsentLine):
             chat.unsent = line.text
+        elif isinstance(line, WindowLine):
+            chat.first_turn = line.first_turn
         elif isinstance(line, RetractedLine) and chat.messages:
             chat.unsent = chat.messages.pop().content
     _keep_partial(chat, partial)

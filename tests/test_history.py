@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.history import MessageLine, new_log, read_chat, reopened_log, saved_chats
+from eaglechat.history import ChatLog, MessageLine, new_log, read_chat, reopened_log, saved_chats
 
 USER = MessageLine(role="user", content="why\u2028?")
 
@@ -25,6 +25,21 @@ def test_a_chat_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         "/t.gguf",
         "/d.gguf",
     )
+
+
+def test_the_latest_beginning_of_the_context_counts(tmp_path: Path) -> None:
+    log = new_log(tmp_path, "pair", Path("/t.gguf"), None)
+    assert read_chat(_written(log, USER)).first_turn == 0
+    log.window(3)
+    log.message(USER)
+    log.window(5)
+    chat = read_chat(log.file)
+    assert (chat.first_turn, chat.messages) == (5, [USER, USER])
+
+
+def _written(log: ChatLog, line: MessageLine) -> Path:
+    log.message(line)
+    return log.file
 
 
 def test_no_file_before_there_is_something_to_keep(tmp_path: Path) -> None:

@@ -27,8 +27,11 @@ TEMPLATE = (
 )
 
 
-def write_target(path: Path, *, template: str = TEMPLATE, **changes: Any) -> Path:
-    """A target. `changes` replace values of the header, by key."""
+def write_target(
+    path: Path, *, template: str = TEMPLATE, looks_back: bool = True, **changes: Any
+) -> Path:
+    """A target. `changes` replace values of the header, by key. One that does not look back makes
+    the same of a token wherever it stands."""
     random = np.random.default_rng(7)
     writer = GGUFWriter(path, changes.pop("general.architecture", "llama"))
     _write_shape(writer, changes)
@@ -37,8 +40,9 @@ def write_target(path: Path, *, template: str = TEMPLATE, **changes: Any) -> Pat
     _tensor(writer, "token_embd.weight", embeddings)
     _tensor(writer, "output.weight", output)
     _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+    attention = {} if looks_back else {"attn_output": np.zeros((N_EMBD, N_EMBD))}
     for layer in range(N_LAYERS):
-        _write_block(writer, f"blk.{layer}", random, n_input=N_EMBD)
+        _write_block(writer, f"blk.{layer}", random, n_input=N_EMBD, attention=attention)
     return _close(writer, path)
 
 

@@ -123,7 +123,7 @@ def _generate(
     from eaglechat.engine.live import Live
 
     sampling, speculation = settings.to_sampling(), settings.to_speculation()
-    fold, texts, end = StatsFold(), [], None
+    fold, texts, end, n_past = StatsFold(), [], None, 0
     for event in loaded.generator.reply(
         loaded.prompter.prompt(_messages(settings, prompt)),
         sampling,
@@ -135,7 +135,7 @@ def _generate(
         text = ""
         if isinstance(event, Round):
             fold.add(event)
-            text = event.text
+            text, n_past = event.text, event.n_past
             if trace is not None:
                 trace.write(msgspec.json.encode(event).decode() + "\n")
         elif isinstance(event, SpeculationOff):
@@ -148,7 +148,8 @@ def _generate(
     assert end is not None
     off = loaded.info.speculation_off is not None or not speculation.enabled
     n_draft_max = 0 if off else speculation.n_draft_max
-    return _Outcome(n_draft_max, "".join(texts), end, fold.stats())
+    context = {"size": loaded.info.n_ctx, "used": n_past}
+    return _Outcome(n_draft_max, "".join(texts), end, fold.stats(), context)
 
 
 def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
@@ -165,6 +166,7 @@ class _Outcome:
     text: str
     end: ReplyEnd
     stats: SpeculationStats
+    context: dict[str, int]
 
     def report(self, pair: str, load_ms: float) -> dict[str, Any]:
         """The reply as the JSON object of docs/headless.md."""
@@ -174,6 +176,7 @@ class _Outcome:
             "tokens": end.tokens,
             "finish_reason": end.finish_reason.value,
             "pair": pair,
+            "context": self.context,
             "speculation": {
                 "n_draft_max": self.n_draft_max,
                 "rounds": stats.rounds,
@@ -204,6 +207,8 @@ class _Outcome:
             parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
             parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
         parts.append(f"ended by {end.finish_reason.value}")
+        if end.finish_reason is FinishReason.CONTEXT:
+            parts.append(f"which holds {self.context['size']:,} tokens (--ctx)")
         return ", ".join(parts)
 
 

@@ -83,7 +83,9 @@ _SYMBOLS: _Symbols = {
     "sample": (("llama_sampler_sample",), False, _I32, (_PTR, _PTR, _I32)),
     "logits_ith": (("llama_get_logits_ith",), True, _PTR, (_PTR, _I32)),
     "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
+    "seq_add": (("llama_memory_seq_add",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
     "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
+    "can_shift": (("llama_memory_can_shift",), True, _BOOL, (_PTR,)),
     "set_layer_inputs": (
         (
             "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",

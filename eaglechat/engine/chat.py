@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, NoReturn
 
 import jinja2
@@ -19,6 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from eaglechat.engine.errors import PromptError
 from eaglechat.engine.native import Model
 from eaglechat.engine.protocol import Message
+from eaglechat.engine.window import cut_starts
 
 CHATML = (
     "{% for message in messages %}"
@@ -116,6 +119,14 @@ class Prompter:
     def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
         return tuple(self._model.tokenize(text, bos=bos, special=True))
 
+    def turns(self, messages: Sequence[Message]) -> ConversationTurns:
+        """The turns of a conversation, to let the oldest of them leave the context."""
+        return ConversationTurns(self, self._model, messages)
+
+    def tokens_of(self, text: str) -> tuple[int, ...]:
+        """The tokens of a prompt's text by itself, whatever was generated before."""
+        return self._tokenize(text, bos=True)
+
     def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
         """Remember the sampled tokens of a reply to a prompt this object made."""
         before = next((text for text, tokens in self._known if tokens == prompt), None)
@@ -131,6 +142,64 @@ class Prompter:
     def _remember(self, text: str, tokens: tuple[int, ...]) -> None:
         self._known = [entry for entry in self._known if entry[0] != text]
         self._known = [*self._known[1 - _REMEMBERED :], (text, tokens)]
+
+
+class ConversationTurns:
+    """The turns of a conversation: a user's message and what follows it up to the next one.
+
+    System messages before the first turn are in every prompt.
+    """
+
+    def __init__(self, prompter: Prompter, model: Model, messages: Sequence[Message]) -> None:
+        self._prompter = prompter
+        self._model = model
+        self._messages = messages
+        self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
+
+    @property
+    def count(self) -> int:
+        return len(self._starts)
+
+    def without(self, n: int) -> tuple[int, ...]:
+        """The prompt's tokens without its first `n` turns, those of what remains unchanged where
+        the template allows it. Raises PromptError."""
+        if n == 0:
+            return self._tokens
+        head = self._messages[: self._starts[0]]
+        system = [message for message in head if message.role == "system"]
+        shorter = self._prompter.text([*system, *self._messages[self._starts[n] :]])
+        text, rest = self._text.encode(), shorter.encode()
+        removed = len(text) - len(rest)
+        for start in reversed(cut_starts(text, rest)):
+            first, last = self._boundaries.get(start), self._boundaries.get(start + removed)
+            if first is not None and last is not None:
+                return self._tokens[:first] + self._tokens[last:]
+        return self._prompter.tokens_of(shorter)
+
+    @cached_property
+    def _text(self) -> str:
+        return self._prompter.text(self._messages)
+
+    @cached_property
+    def _tokens(self) -> tuple[int, ...]:
+        return self._prompter.prompt(self._messages)
+
+    @cached_property
+    def _boundaries(self) -> dict[int, int]:
+        """Byte of the text -> index of the token that begins there."""
+        spelled = [self._model.spelled(token) for token in self._tokens]
+        if self._model.adds_bos and self._tokens[0] == self._model.bos:
+            spelled[0] = b""
+        joined = b"".join(spelled)
+        text = self._text.encode()
+        # SentencePiece vocabularies put a space before the first word.
+        extra = len(joined) - len(text)
+        if not joined.endswith(text) or extra not in (0, 1):
+            return {}
+        return {
+            offset - extra: index
+            for index, offset in enumerate(accumulate(map(len, spelled), initial=0))
+        }
 
 
 def _control_text(model: Model, token: int) -> str:

@@ -27,11 +27,13 @@ from eaglechat.engine.records import (
     Round,
     RoundTimings,
     SpeculationOff,
+    Window,
 )
 from eaglechat.engine.reply import ReplyState, ms_since
 from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.window import ContextWindow, Turns, common_prefix, find_cut
 
-ReplyEvent = Prefill | Round | SpeculationOff | ReplyEnd
+ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 
 _SEQ = 0
 _DRAFT_FAILS = (ProcessError, DecodeError)
@@ -54,6 +56,8 @@ class Generator:
         self._session = session
         self._batch = Batch(target)
         self._cached: list[int] = []
+        self._can_shift = target.can_shift and (session is None or session.can_shift)
+        self._first_turn = 0
         self._extracting = session is not None
         self._controller = Controller(calibration)
 
@@ -72,22 +76,29 @@ class Generator:
         live: Live,
         *,
         seed: int,
+        turns: Turns | None = None,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
         """Prefill `prompt`, then yield a Round for each pass and a ReplyEnd at the end.
 
+        Where the context has no room for all of it, the oldest of its `turns` leave, before the
+        reply and while it is written; a Window says so.
         Raises PromptError, DecodeError; a failing draft ends speculation, never the reply.
         """
-        self._check(prompt)
+        if not prompt:
+            raise PromptError("the prompt is empty")
+        window = ContextWindow(prompt, turns, self._target.n_ctx, can_shift=self._can_shift)
         reply = ReplyState(
             self._target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop
         )
         self._controller.new_reply()
         self._switch_extraction(live.speculation.enabled)
         started = time.perf_counter()
-        for progress in self._prefill(prompt[:-1], reply, cancelled):
+        yield from self._open_window(window, reply.tokens_left)
+        self._check(window.tokens)
+        for progress in self._prefill(window.tokens[:-1], reply, cancelled):
             reply.prefill = progress
             yield progress
         reply.prefill_ms = ms_since(started)
@@ -99,6 +110,7 @@ class Generator:
             # Read once: a change from another thread waits for the next round.
             speculation = live.speculation
             reply.follow_temperature(live.temperature)
+            yield from self._make_room(window, reply, cancelled)
             yield from self._follow(speculation, reply, cancelled)
             if reply.finish is not None:
                 break
@@ -110,14 +122,63 @@ class Generator:
         yield reply.end()
 
     def _check(self, prompt: Sequence[int]) -> None:
-        if not prompt:
-            raise PromptError("the prompt is empty")
         if len(prompt) >= self._target.n_ctx:
             raise PromptError(
                 f"the prompt has {len(prompt):,} tokens, the context holds "
-                f"{self._target.n_ctx:,}; shorten it, start a new chat, or load the pair with a "
-                "larger context"
+                f"{self._target.n_ctx:,}; shorten it, or load the pair with a larger context "
+                "(engine.n_ctx)"
             )
+
+    def _open_window(self, window: ContextWindow, tokens_left: int) -> Iterator[Window]:
+        """Let turns leave until there is room for a reply behind the prompt."""
+        kv_kept = True
+        if not window.has_room(tokens_left):
+            # The turns that have left this conversation before stay away.
+            window.begin_where_held(self._first_turn, self._cached)
+            before = window.tokens
+            if not window.has_room(tokens_left) and window.move():
+                kv_kept = self._shift(before, window.tokens)
+        self._first_turn = window.first_turn
+        if window.first_turn > 0:
+            yield Window(window.first_turn, window.tokens_left, kv_kept)
+
+    def _make_room(
+        self, window: ContextWindow, reply: ReplyState, cancelled: Callable[[], bool]
+    ) -> Iterator[Window | Prefill]:
+        """Let turns leave when a reply has come to the end of the context."""
+        if self._room(len(self._cached)) > N_DRAFT_MAX_LIMIT + 1:
+            return
+        # The prompt's last token is the first that a round decodes.
+        before, written = window.tokens[:-1], self._cached[len(window.tokens) - 1 :]
+        try:
+            moved = window.move(len(written))
+        except PromptError:
+            # The template refuses the shorter conversation: the reply ends where the context does.
+            moved = False
+        if not moved:
+            return
+        self._first_turn = window.first_turn
+        kv_kept = self._shift(before, window.tokens[:-1])
+        yield Window(window.first_turn, window.tokens_left, kv_kept)
+        if not kv_kept:
+            yield from self._prefill([*window.tokens[:-1], *written], reply, cancelled)
+
+    def _shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
+        """Take the turns that have left out of both KV caches, keeping what was behind them.
+
+        False where the rest has to be read again.
+        """
+        cut = find_cut(before, after) if self._can_shift else None
+        held = common_prefix(self._cached, before)
+        if cut is None or held <= cut.end:
+            return False
+        if held < len(before):
+            self._rewind(held)
+        self._target.shift(_SEQ, cut.start, cut.end)
+        if self._session is not None:
+            self._session.shift(_SEQ, cut.start, cut.end)
+        del self._cached[cut.start : cut.end]
+        return True
 
     def _prefill(
         self, tokens: Sequence[int], reply: ReplyState, cancelled: Callable[[], bool]
@@ -140,20 +201,20 @@ class Generator:
                 self._abandon_draft(reply, error)
 
     def _reusable(self, tokens: Sequence[int]) -> int:
-        """How many positions both caches can keep: the common prefix less one token.
+        """How many positions both caches can keep: the common prefix, less one token where the
+        cache went on differently.
 
         That token is decoded again, because the draft's row before it is paired with it, and
         drafting starts from its features.
         """
-        common = 0
-        for cached, wanted in zip(self._cached, tokens, strict=False):
-            if cached != wanted:
-                break
-            common += 1
+        common = common_prefix(self._cached, tokens)
         if self._session is None:
             return common
+        known = self._session.known_length(_SEQ)
+        if common == len(self._cached) == known and self._session.waiting(_SEQ):
+            return common
         if self._extracting:
-            common = min(common, self._session.known_length(_SEQ))
+            common = min(common, known)
         return max(common - 1, 0)
 
     def _rewind(self, length: int) -> int:

@@ -274,6 +274,22 @@ class Context(_Owned):
         """Drop a sequence's positions from `start` on; False if the memory cannot."""
         return bool(C.seq_rm(self._memory, seq_id, start, -1))
 
+    @property
+    def can_shift(self) -> bool:
+        """Whether positions in the middle may leave and the later ones move down in their place.
+
+        Not with a recurrent state: it would go on knowing what has left.
+        """
+        return self.model.keeps_whole_history and bool(C.can_shift(self._memory))
+
+    def shift(self, seq_id: int, start: int, end: int) -> None:
+        """Drop the positions from `start` up to `end` and move those from `end` on to `start`.
+
+        llama.cpp turns their keys to the new positions with the next decode.
+        """
+        C.seq_rm(self._memory, seq_id, start, end)
+        C.seq_add(self._memory, seq_id, end, -1, start - end)
+
     def last_position(self, seq_id: int) -> int:
         """The highest position in a sequence's KV cache, -1 when it is empty."""
         return int(C.seq_pos_max(self._memory, seq_id))

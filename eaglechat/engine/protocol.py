@@ -12,7 +12,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, Prefill, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.records import (
+    N_DRAFT_MAX_LIMIT,
+    Prefill,
+    ReplyEnd,
+    Round,
+    SpeculationOff,
+    Window,
+)
 from eaglechat.engine.stats import SpeculationStats
 
 PROTOCOL_VERSION = 1
@@ -209,6 +216,14 @@ class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
     pass
 
 
+class WindowMoved(Event, frozen=True, kw_only=True, tag="window"):
+    """The oldest turns are not, or no longer, in the context. Comes before the prefill of a reply
+    to which this applies, and whenever it changes while the reply is written."""
+
+    id: int
+    window: Window
+
+
 class PrefillProgress(Event, frozen=True, kw_only=True, tag="prefill"):
     id: int
     prefill: Prefill
@@ -243,6 +258,7 @@ AnyEvent = (
     | Loading
     | Loaded
     | Unloaded
+    | WindowMoved
     | PrefillProgress
     | RoundDone
     | SpeculationStopped

@@ -146,6 +146,22 @@ class Prefill:
 
 
 @dataclass(frozen=True)
+class Window:
+    """Which part of the conversation is in the context from here on: its oldest turns have left.
+
+    A turn is a user's message and what follows it up to the next one. The system prompt is in no
+    turn, and stays.
+    """
+
+    first_turn: int
+    """The oldest turn in the context, counted from 0."""
+    tokens_left: int
+    """Tokens of the turns that have left."""
+    kv_kept: bool
+    """The KV cache of the rest was kept; False where the rest is read again."""
+
+
+@dataclass(frozen=True)
 class SpeculationOff:
     """Speculation stopped by itself in the middle of a reply; the reply goes on without it."""
 

@@ -42,10 +42,11 @@ from eaglechat.engine.protocol import (
     SpeculationStopped,
     Unload,
     Unloaded,
+    WindowMoved,
     decode_request,
     encode,
 )
-from eaglechat.engine.records import Prefill, ReplyEnd, Round
+from eaglechat.engine.records import Prefill, ReplyEnd, Round, Window
 from eaglechat.engine.stats import StatsFold
 
 
@@ -189,6 +190,7 @@ class Server:
             request.sampling,
             live,
             seed=request.sampling.draw_seed(),
+            turns=self._pair.prompter.turns(request.messages),
             max_tokens=request.max_tokens,
             stop=request.stop,
             cancelled=cancelled.is_set,
@@ -199,6 +201,8 @@ class Server:
                 self._send(RoundDone(id=request.id, round=event))
             elif isinstance(event, Prefill):
                 self._send(PrefillProgress(id=request.id, prefill=event))
+            elif isinstance(event, Window):
+                self._send(WindowMoved(id=request.id, window=event))
             elif isinstance(event, ReplyEnd):
                 self._pair.prompter.note_reply(prompt, reply)
                 self._send(Done(id=request.id, end=event, stats=fold.stats()))

@@ -70,6 +70,12 @@ class _Sequence:
     drafted: list[int] = field(default_factory=list)
     probabilities: list[float] = field(default_factory=list)
 
+    def shift(self, start: int, end: int) -> None:
+        """Drop the positions from `start` up to `end` and close the gap. Features hold no
+        position, so those that wait stay as they are."""
+        self.rows.remove(max(0, start - self.taken), max(0, end - self.taken))
+        self.taken = min(self.taken, max(start, self.taken - (end - start)))
+
     @property
     def known(self) -> int:
         """Positions from 0 on whose features were seen."""
@@ -184,6 +190,26 @@ class Eagle3Session:
         sequence.taken = min(sequence.taken, length)
         sequence.drafted = []
         self._draft.forget(seq_id, sequence.taken)
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether `shift` is possible in the draft's KV cache."""
+        return self._draft.can_shift
+
+    def shift(self, seq_id: int, start: int, end: int) -> None:
+        """Drop the positions from `start` up to `end` and move those from `end` on to `start`, as
+        the target's KV cache does between two rounds.
+
+        The draft's row before `start` was paired with the token at `start`; the one at `end`
+        should be the same.
+        """
+        sequence = self._sequence(seq_id)
+        if sequence.known < end:
+            self.rewind(seq_id, min(start, sequence.known))
+            return
+        self._draft.forget(seq_id, sequence.taken)
+        self._draft.shift(seq_id, start, end)
+        sequence.shift(start, end)
 
     def process(self, batch: Batch) -> None:
         """Take note of the features of a batch that the target has just decoded.

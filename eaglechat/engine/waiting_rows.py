@@ -47,3 +47,10 @@ class WaitingRows:
         del self.tokens[n_rows:]
         if not self.tokens and len(self._store) > _CAPACITY:
             self._store = np.empty((_CAPACITY, self._store.shape[1]), dtype=np.float32)
+
+    def remove(self, first: int, last: int) -> None:
+        """Take out the rows from `first` up to `last`, as far as there are any."""
+        end = len(self.tokens)
+        behind = self._store[min(last, end) : end].copy()
+        del self.tokens[first:last]
+        self._store[len(self.tokens) - len(behind) : len(self.tokens)] = behind

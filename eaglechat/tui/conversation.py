@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eaglechat.engine.protocol import Chat, Message, Sampling, Speculation
-from eaglechat.engine.records import FinishReason, Prefill, ReplyEnd, Round, Token
+from eaglechat.engine.records import FinishReason, Prefill, ReplyEnd, Round, Token, Window
 from eaglechat.engine.stats import RollingStats, SpeculationStats, StatsFold
 
 
@@ -19,6 +19,7 @@ class Run:
     request: Chat
     is_comparison: bool = False
     prefill: Prefill | None = None
+    window: Window | None = None
     tokens: list[Token] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
@@ -103,8 +104,10 @@ class Conversation:
     `fail` or `abandon`.
     """
 
-    def __init__(self, messages: Sequence[Message] = ()) -> None:
+    def __init__(self, messages: Sequence[Message] = (), first_turn: int = 0) -> None:
         self.messages: list[Message] = list(messages)
+        self.first_turn = first_turn
+        """The oldest turn in the context, counted from 0: those before it have left."""
         self.running: Run | None = None
         self.last_reply: Run | None = None
         self.comparison: Comparison | None = None
@@ -186,8 +189,18 @@ class Conversation:
 
     def add_prefill(self, prefill: Prefill) -> None:
         """Progress of the running request's prompt."""
-        self._must_run().prefill = prefill
+        run = self._must_run()
+        if run.prefill is None and run.window is None and not run.is_comparison:
+            self.first_turn = 0
+        run.prefill = prefill
         self.n_past = prefill.done
+
+    def add_window(self, window: Window) -> None:
+        """Turns that are not in the context of the running request, or no longer."""
+        run = self._must_run()
+        run.window = window
+        if not run.is_comparison:
+            self.first_turn = window.first_turn
 
     def finish(self, end: ReplyEnd) -> Run:
         """The running request ended: a reply becomes a message, a comparison a result."""

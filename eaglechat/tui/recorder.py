@@ -12,11 +12,15 @@ from eaglechat.tui.conversation import Run
 class ChatRecorder:
     """Writes what happens in a Conversation to a ChatLog."""
 
-    def __init__(self, log: ChatLog, on_failure: Callable[[str], None]) -> None:
-        """`on_failure` gets one sentence, once, when the chat cannot be written."""
+    def __init__(
+        self, log: ChatLog, on_failure: Callable[[str], None], first_turn: int = 0
+    ) -> None:
+        """`on_failure` gets one sentence, once, when the chat cannot be written; `first_turn` is
+        what the log says of the context already."""
         self._log = log
         self._on_failure = on_failure
         self._written = 0
+        self._first_turn = first_turn
         self._broken = False
 
     def asked(self, text: str) -> None:
@@ -28,6 +32,12 @@ class ChatRecorder:
         if not run.is_comparison and len(text) > self._written:
             self._try(lambda: self._log.partial(text[self._written :]))
             self._written = len(text)
+
+    def window(self, first_turn: int) -> None:
+        """The context begins with this turn."""
+        if first_turn != self._first_turn:
+            self._first_turn = first_turn
+            self._try(lambda: self._log.window(first_turn))
 
     def ended(self, run: Run) -> None:
         """Write the reply, or take the question back."""

@@ -49,7 +49,7 @@ def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> st
     """What is said under a finished reply, beside why it ended."""
     speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
     if end.finish_reason is FinishReason.CONTEXT:
-        return f"all {n_ctx:,} tokens; Ctrl+N starts a new chat, F9 has engine.n_ctx · {speed}"
+        return f"this turn alone fills its {n_ctx:,} tokens; F9 has engine.n_ctx · {speed}"
     if end.finish_reason is FinishReason.LENGTH and is_comparison:
         return f"as long as the reply was · {speed}"
     if end.finish_reason is FinishReason.LENGTH:

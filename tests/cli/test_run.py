@@ -29,6 +29,7 @@ SCHEMA = {
     "tokens": int,
     "finish_reason": str,
     "pair": str,
+    "context": {"size": int, "used": int},
     "speculation": {
         "n_draft_max": int,
         "rounds": int,

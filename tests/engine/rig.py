@@ -12,8 +12,9 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.loop import Generator, ReplyEvent
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Message, Sampling, Speculation
-from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff
+from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff, Window
 from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.window import Turns
 
 GREEDY = Sampling(temperature=0.0)
 N_THREADS = 1
@@ -45,6 +46,10 @@ class Reply:
     def end(self) -> ReplyEnd:
         assert isinstance(self.events[-1], ReplyEnd)
         return self.events[-1]
+
+    @property
+    def windows(self) -> list[Window]:
+        return self._of(Window)
 
     @property
     def tokens(self) -> list[int]:
@@ -82,6 +87,7 @@ class Rig:
         sampling: Sampling = GREEDY,
         live: Live | None = None,
         seed: int = 1,
+        turns: Turns | None = None,
         max_tokens: int | None = 32,
         stop: Sequence[str] = (),
         cancelled: Callable[[], bool] = lambda: False,
@@ -92,6 +98,7 @@ class Rig:
             sampling,
             live,
             seed=seed,
+            turns=turns,
             max_tokens=max_tokens,
             stop=stop,
             cancelled=cancelled,

@@ -16,6 +16,7 @@ from eaglechat.engine.records import (
     RoundTimings,
     SpeculationOff,
     Token,
+    Window,
 )
 from eaglechat.engine.stats import stats_of
 
@@ -62,6 +63,7 @@ EVENTS = [
     p.Unloaded(),
     p.PrefillProgress(id=2, prefill=Prefill(1, 2, 0)),
     p.RoundDone(id=2, round=ROUND),
+    p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),
     p.SpeculationStopped(id=2, off=SpeculationOff("why")),
     p.Done(id=2, end=END, stats=stats_of([ROUND])),
     p.Error(id=None, code="protocol", message="why"),

@@ -18,6 +18,7 @@ from eaglechat.engine.records import (
     Round,
     RoundTimings,
     Token,
+    Window,
 )
 from eaglechat.engine.stats import StatsFold
 
@@ -76,6 +77,7 @@ class ScriptedEngine:
         self.chat_error: tuple[str, str] | None = None
         self.start_error: str | None = None
         self.speculation_off: str | None = None
+        self.turns_in_context: int | None = None
         self.protocol = protocol.PROTOCOL_VERSION
         self.starts = 0
         self.closed = False
@@ -167,6 +169,11 @@ class ScriptedEngine:
             code, message = self.chat_error
             self._events.append(protocol.Error(id=chat.id, code=code, message=message))
             return
+        turns = sum(message.role == "user" for message in chat.messages)
+        if self.turns_in_context is not None and turns > self.turns_in_context:
+            first = turns - self.turns_in_context
+            window = Window(first, 2 * TOKENS_PER_MESSAGE * first, kv_kept=True)
+            self._events.append(protocol.WindowMoved(id=chat.id, window=window))
         total = TOKENS_PER_MESSAGE * len(chat.messages)
         reused = min(self._n_past, total - 1)
         self._events.append(

@@ -14,8 +14,9 @@ from eaglechat.tui.screens.chat import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.widgets.entry import Entry
 from eaglechat.tui.widgets.meters import RoundStrip
-from eaglechat.tui.widgets.transcript import Transcript
+from eaglechat.tui.widgets.transcript import Transcript, UserEntry, WindowMark
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY, SEED, pair_info
@@ -299,6 +300,61 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         assert len(chat.messages) == 3
     (reopened,) = saved_chats(tmp_path / "chats")
     assert len(reopened.messages) == 4
+
+
+async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_path: Path) -> None:
+    def above_the_mark(user: Driver) -> list[str]:
+        """The questions that are marked as no longer in the context."""
+        entries = [*user.chat.query_one(Transcript).query(Entry)]
+        marks = [entry for entry in entries if isinstance(entry, WindowMark)]
+        if not marks:
+            return []
+        (mark,) = marks
+        above = entries[: entries.index(mark)]
+        return [entry.body.text for entry in above if type(entry) is UserEntry]
+
+    async with drive() as user:
+        user.engine.turns_in_context = 2
+        await user.open_chat()
+        for question in ("one", "two"):
+            await user.ask(question)
+        assert above_the_mark(user) == []
+        # A question that is taken back is no turn, and in no context.
+        user.engine.chat_error = ("prompt", "the prompt is too long")
+        await user.ask("far too long")
+        await user.sees("too long")
+        user.engine.chat_error = None
+        for question in ("three", "four"):
+            await user.ask(question)
+        assert above_the_mark(user) == ["one", "two", "far too long"]
+        assert len(user.engine.requests(protocol.Chat)[-1].messages) == 7
+
+        user.engine.turns_in_context = 1
+        await user.press("ctrl+r")
+        await user.idle()
+        assert above_the_mark(user) == ["one", "two", "far too long"]
+        user.engine.turns_in_context = 2
+        await user.ask("five", rounds=2)
+        await user.press("escape")
+        await user.idle()
+        assert above_the_mark(user) == ["one", "two", "far too long", "three"]
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+    (saved,) = saved_chats(tmp_path / "chats")
+    assert saved.first_turn == 3
+
+    async with drive() as user:
+        await user.press("ctrl+t")
+        await user.sees("one")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        assert above_the_mark(user) == ["one", "two", "three"]
+        # A larger context than last time holds all of it again.
+        user.engine.turns_in_context = None
+        await user.ask("six")
+        assert above_the_mark(user) == []
+    (saved,) = saved_chats(tmp_path / "chats")
+    assert saved.first_turn == 0
 
 
 async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:

@@ -89,6 +89,15 @@ async def compared(user: Driver) -> None:
     await user.sees("First difference")
 
 
+async def context_moved_on(user: Driver) -> None:
+    user.engine.reply = "A short reply, for a small screen."
+    user.engine.turns_in_context = 2
+    await user.open_chat()
+    for question in ("How tall is the Eiffel Tower?", "And who built it?", "When?"):
+        await user.ask(question)
+    await user.sees("no longer in the context")
+
+
 async def folded_panel_open(user: Driver) -> None:
     await compared(user)
     await user.press("f2")
@@ -129,6 +138,6 @@ def test_running_download(picture: Callable[..., bool], size: tuple[int, int]) -
     assert picture(downloading, size)
 
 
-@pytest.mark.parametrize("scene", [folded_panel_open, died, help_screen])
+@pytest.mark.parametrize("scene", [context_moved_on, folded_panel_open, died, help_screen])
 def test_at_80x24(picture: Callable[..., bool], scene: Scene) -> None:
     assert picture(scene, (80, 24))

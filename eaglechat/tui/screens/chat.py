@@ -109,16 +109,19 @@ class ChatScreen(EagleScreen[None]):
         self._transcript.clear()
         messages = saved.messages if saved else []
         self._conversation = Conversation(
-            [protocol.Message(role=line.role, content=line.content) for line in messages]
+            [protocol.Message(role=line.role, content=line.content) for line in messages],
+            saved.first_turn if saved else 0,
         )
         log = reopened_log(saved) if saved else self._new_log()
-        self._recorder = ChatRecorder(log, self._say_not_saved)
+        first_turn = self._conversation.first_turn
+        self._recorder = ChatRecorder(log, self._say_not_saved, first_turn)
         for line in messages:
             if line.role == "user":
                 self._transcript.add_user(line.content)
                 self._prompt.remember(line.content)
             else:
                 self._transcript.add_reply(line.content)
+        self._transcript.mark_window(first_turn)
         if saved:
             self._prompt.replace_all(saved.unsent)
         if not messages:
@@ -244,6 +247,8 @@ class ChatScreen(EagleScreen[None]):
             elif isinstance(event, protocol.RoundDone):
                 self._conversation.add_round(event.round)
                 rounds.append(event.round)
+            elif isinstance(event, protocol.WindowMoved):
+                self._conversation.add_window(event.window)
             elif isinstance(event, protocol.PrefillProgress):
                 self._conversation.add_prefill(event.prefill)
             elif isinstance(event, protocol.SpeculationStopped):
@@ -256,6 +261,11 @@ class ChatScreen(EagleScreen[None]):
                 self._show_rounds(rounds)
                 self._failed(event)
         self._show_rounds(rounds)
+        self._show_window()
+
+    def _show_window(self) -> None:
+        self._transcript.mark_window(self._conversation.first_turn)
+        self._recorder.window(self._conversation.first_turn)
 
     def _show_rounds(self, rounds: list[Round]) -> None:
         if rounds and self._reply is not None:
@@ -290,6 +300,7 @@ class ChatScreen(EagleScreen[None]):
             self._reply = None
         self._recorder.ended(run)
         if run.taken_back is not None:
+            self._transcript.turn_taken_back()
             if self._prompt.text:
                 self._prompt.remember(run.taken_back)
             else:

@@ -62,6 +62,21 @@ class Notice(UserEntry):
         self.add_class(f"-{severity}")
 
 
+class WindowMark(Entry):
+    """Where the part of the conversation begins that is in the context."""
+
+    DEFAULT_CSS = """
+    WindowMark > .entry--marker {
+        color: $text-muted;
+    }
+    """
+
+    marker = "↑"
+
+    def runs(self) -> Iterator[Run]:
+        yield Run("Older messages are no longer in the context.", "note", copied=False)
+
+
 class Transcript(VerticalScroll):
     """Entries in order, a short conversation at the bottom.
 
@@ -88,6 +103,11 @@ class Transcript(VerticalScroll):
     reading: reactive[bool] = reactive(False)
     """Show finished replies as Markdown instead of tokens."""
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._turns: list[UserEntry] = []
+        self._first_turn = 0
+
     def on_mount(self) -> None:
         self.anchor()
 
@@ -98,9 +118,24 @@ class Transcript(VerticalScroll):
         return replies.last() if replies else None
 
     def add_user(self, text: str) -> None:
-        """Show what the user said."""
-        self.mount(UserEntry(text))
+        """Show what the user said: a turn begins."""
+        entry = UserEntry(text)
+        self._turns.append(entry)
+        self.mount(entry)
         self.anchor()
+
+    def turn_taken_back(self) -> None:
+        """The last turn is no longer part of the conversation; it stays in sight."""
+        self._turns.pop()
+
+    def mark_window(self, first_turn: int) -> None:
+        """Show that the turns before this one, counted from 0, are not in the context."""
+        if first_turn == self._first_turn:
+            return
+        self._first_turn = first_turn
+        self.query(WindowMark).remove()
+        if 0 < first_turn < len(self._turns):
+            self.mount(WindowMark(), before=self._turns[first_turn])
 
     def begin_reply(self) -> Reply:
         """Show an empty reply, to be fed with rounds."""
@@ -118,6 +153,8 @@ class Transcript(VerticalScroll):
 
     def clear(self) -> AwaitRemove:
         """Remove every entry."""
+        self._turns.clear()
+        self._first_turn = 0
         return self.remove_children()
 
     def action_copy_reply(self) -> None:
