@@ -28,7 +28,7 @@ def choose_pair(args: argparse.Namespace) -> Pair:
     status = pairs.inspect(pair)
     if status.problem:
         raise EngineError(f"{pair.name} cannot run: {status.problem}")
-    return pair
+    return library.as_kept(pair)
 
 
 def load_pair(pair: Pair, settings: Settings, interrupt: Interrupt) -> LoadedPair:

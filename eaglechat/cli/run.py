@@ -17,7 +17,7 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.engine.errors import EngineError, LoadCancelledError
-from eaglechat.engine.protocol import AUTO, Auto, Message
+from eaglechat.engine.protocol import Auto, Message
 from eaglechat.engine.records import FinishReason, ReplyEnd, Round, SpeculationOff
 from eaglechat.engine.stats import SpeculationStats, StatsFold
 from eaglechat.settings import Settings
@@ -80,7 +80,7 @@ def _reply(
 ) -> int:
     pair = choose_pair(args)
     n_draft_max = args.n_draft_max
-    if n_draft_max is None and settings.speculation.n_draft_max != AUTO:
+    if n_draft_max is None:
         n_draft_max = pair.n_draft_max
     if n_draft_max is not None:
         settings = settings.with_n_draft_max(n_draft_max)

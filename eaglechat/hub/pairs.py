@@ -12,6 +12,7 @@ import msgspec
 
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.preflight import PreflightError, check_pair
+from eaglechat.engine.protocol import Auto, DraftLength
 from eaglechat.hub import catalogue
 from eaglechat.paths import write_atomically
 
@@ -31,7 +32,7 @@ MOST_RECENT = 12
 class Pair:
     """A target and its draft by path; without a draft the target decodes plainly.
 
-    `n_draft_max` is what the pair starts with, or None for the user's setting.
+    `n_draft_max` is what the user keeps for this pair, or None for the setting of all pairs.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Pair:
     draft: Path | None
     source: str
     """built-in, recent, catalogue or files."""
-    n_draft_max: int | None = None
+    n_draft_max: int | Auto | None = None
     note: str = ""
 
 
@@ -71,14 +72,23 @@ class RecentPair(msgspec.Struct, frozen=True):
     draft: str | None = None
 
 
-class PairLibrary:
-    """The pairs on offer. `state_dir` holds the file of recent ones.
+class KeptLength(msgspec.Struct, frozen=True):
+    """A line of the file of draft lengths: what the user keeps for a pair of files."""
 
-    `problem` says in one sentence why the recent pairs could not be read or written, if so.
+    target: str
+    draft: str | None
+    n_draft_max: DraftLength | Auto
+
+
+class PairLibrary:
+    """The pairs on offer. `state_dir` holds the files of recent ones and of their draft lengths.
+
+    `problem` says in one sentence why one of them could not be read or written, if so.
     """
 
     def __init__(self, state_dir: Path) -> None:
         self._file = state_dir / "recent-pairs.json"
+        self._lengths_file = state_dir / "draft-lengths.json"
         self.problem: str | None = None
         self._recent = self._read()
 
@@ -125,6 +135,34 @@ class PairLibrary:
         self._recent = [known for known in self._recent if not _same_files(known, pair)]
         self._write()
 
+    def as_kept(self, pair: Pair) -> Pair:
+        """The pair with the draft length that the user keeps for its files, if there is one."""
+        kept = next((kept for kept in self._kept_lengths() if _is_of(kept, pair)), None)
+        return pair if kept is None else replace(pair, n_draft_max=kept.n_draft_max)
+
+    def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
+        """Keep a draft length for the pair's files; None drops what was kept."""
+        others = [kept for kept in self._kept_lengths() if not _is_of(kept, pair)]
+        if n_draft_max is not None:
+            draft = str(pair.draft) if pair.draft else None
+            others.append(KeptLength(str(pair.target), draft, n_draft_max))
+        self.problem = None
+        try:
+            write_atomically(self._lengths_file, msgspec.json.format(msgspec.json.encode(others)))
+        except OSError as error:
+            self.problem = f"The draft length of the pair cannot be kept ({error})."
+
+    def _kept_lengths(self) -> list[KeptLength]:
+        try:
+            return msgspec.json.decode(self._lengths_file.read_bytes(), type=list[KeptLength])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            self.problem = (
+                f"The pairs' draft lengths cannot be read ({self._lengths_file}: {error})."
+            )
+            return []
+
     def _read(self) -> list[Pair]:
         try:
             recents = msgspec.json.decode(self._file.read_bytes(), type=list[RecentPair])
@@ -154,7 +192,7 @@ def builtin_pair() -> Pair:
     """The pair that comes with the program; its target lies in an extra package."""
     draft = Path(str(files("eaglechat") / "models" / "smollm2-135m-eagle3.gguf"))
     target = _builtin_target() or Path(BUILTIN_TARGET_FILE)
-    return Pair(BUILTIN_NAME, target, draft, "built-in", n_draft_max=3, note=BUILTIN_NOTE)
+    return Pair(BUILTIN_NAME, target, draft, "built-in", note=BUILTIN_NOTE)
 
 
 def _builtin_target() -> Path | None:
@@ -183,6 +221,13 @@ def inspect(pair: Pair) -> PairStatus:
     except PreflightError as error:
         return PairStatus(pair, None, None, str(error))
     return PairStatus(pair, target, draft, None)
+
+
+def _is_of(kept: KeptLength, pair: Pair) -> bool:
+    return (kept.target, kept.draft) == (
+        str(pair.target),
+        str(pair.draft) if pair.draft else None,
+    )
 
 
 def _same_files(one: Pair, other: Pair) -> bool:

@@ -19,7 +19,7 @@ from textual.theme import Theme
 
 from eaglechat.engine.client import Died, EngineLink, EngineStartError
 from eaglechat.engine.machine import memory
-from eaglechat.engine.protocol import PROTOCOL_VERSION, AnyRequest, Hello, Unload
+from eaglechat.engine.protocol import PROTOCOL_VERSION, AnyRequest, Auto, Hello, Unload
 from eaglechat.history import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.fit import Machine, machine_of
@@ -98,7 +98,7 @@ class EagleApp(App[None]):
         theme_dirs: Sequence[Path],
         desk: HubDesk | None = None,
         start: Pair | None = None,
-        n_draft_max: int | None = None,
+        n_draft_max: int | Auto | None = None,
     ) -> None:
         loaded, theme_problems = load_themes(*theme_dirs)
         chosen = _choose_theme(settings.interface.theme, loaded)
@@ -227,8 +227,9 @@ class EagleApp(App[None]):
 
             if result is not None:
                 self._remember(pair)
-                n_draft_max = pair.n_draft_max if self._n_draft_max is None else self._n_draft_max
-                chosen = replace(pair, n_draft_max=n_draft_max)
+                chosen = self.pairs.as_kept(pair)
+                if self._n_draft_max is not None:
+                    chosen = replace(pair, n_draft_max=self._n_draft_max)
                 self.push_screen(ChatScreen(chosen, result.info, saved))
 
         self.push_screen(LoadingScreen(pair), loaded)

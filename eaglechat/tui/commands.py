@@ -10,10 +10,13 @@ from typing import Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from eaglechat.engine.protocol import AUTO
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.tui.conversation import Controls
 
-_WITH_VALUE = re.compile(r"\s*(?P<name>[a-z_ ]+?)\s+(?P<value>\d+(?:\.\d+)?)\s*", re.IGNORECASE)
+_WITH_VALUE = re.compile(
+    r"\s*(?P<name>[a-z_ ]+?)\s+(?P<value>\d+(?:\.\d+)?|auto)\s*", re.IGNORECASE
+)
 _MOST = {"n_draft_max": float(N_DRAFT_MAX_LIMIT), "p_min": 1.0, "temperature": 2.0}
 
 
@@ -53,7 +56,7 @@ class HasControls(Protocol):
 
 
 class ControlCommands(Provider):
-    """`n_draft_max 5`, `p_min 0.4`, `temperature 0.8`, as they are typed."""
+    """`n_draft_max 5`, `n_draft_max auto`, `p_min 0.4`, `temperature 0.8`, as they are typed."""
 
     async def search(self, query: str) -> Hits:
         chat = cast(HasControls, self.screen)
@@ -68,6 +71,10 @@ def controls_asked_for(query: str, controls: Controls) -> Iterator[tuple[str, Co
         return
     for name, most in _MOST.items():
         if not name.startswith(asked["name"].casefold().replace(" ", "_")):
+            continue
+        if asked["value"].casefold() == AUTO:
+            if name == "n_draft_max":
+                yield f"{name} {AUTO}", replace(controls, n_draft_max=AUTO)
             continue
         value = min(float(asked["value"]), most)
         if name == "n_draft_max":

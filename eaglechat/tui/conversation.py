@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from eaglechat.engine.protocol import Chat, Message, Sampling, Speculation
+from eaglechat.engine.protocol import Auto, Chat, Message, Sampling, Speculation
 from eaglechat.engine.records import FinishReason, Prefill, ReplyEnd, Round, Token, Window
 from eaglechat.engine.stats import RollingStats, SpeculationStats, StatsFold
 
@@ -92,7 +92,7 @@ class Controls:
     """What the user turns during a chat; a change applies from the next round on."""
 
     enabled: bool
-    n_draft_max: int
+    n_draft_max: int | Auto
     p_min: float
     temperature: float
 

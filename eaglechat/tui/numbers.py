@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eaglechat.engine.protocol import PairInfo
-from eaglechat.engine.records import Round
+from eaglechat.engine.protocol import AUTO, PairInfo
+from eaglechat.engine.records import AutoDraft, Round
 from eaglechat.engine.stats import ROLLING_ROUNDS, SpeculationStats
 from eaglechat.tui import wording
 from eaglechat.tui.conversation import Comparison, Controls, Conversation
@@ -31,6 +32,8 @@ class Numbers:
     """Why nothing is drafted, or None."""
     comparison: Comparison | None
     controls: Controls
+    auto: AutoDraft | None
+    """The latest choice of the automatic draft length; None while it is not in force."""
 
 
 def numbers_of(
@@ -60,7 +63,12 @@ def numbers_of(
         ),
         comparison=conversation.comparison,
         controls=controls,
+        auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
     )
+
+
+def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
+    return rounds[-1].auto if rounds else None
 
 
 def _mean(values: list[float]) -> float | None:

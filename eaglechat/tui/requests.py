@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.engine.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Sampling, Set, Speculation
+from eaglechat.engine.protocol import Sampling, Set, Speculation
 from eaglechat.hub.pairs import Pair
 from eaglechat.settings import Settings
 from eaglechat.tui.conversation import Controls
@@ -19,8 +19,7 @@ def first_controls(settings: Settings, pair: Pair) -> Controls:
     n_draft_max = speculation.n_draft_max if pair.n_draft_max is None else pair.n_draft_max
     return Controls(
         enabled=speculation.enabled,
-        # The controls know fixed lengths only.
-        n_draft_max=N_DRAFT_MAX_DEFAULT if n_draft_max == AUTO else n_draft_max,
+        n_draft_max=n_draft_max,
         p_min=speculation.p_min,
         temperature=settings.generation.temperature,
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from eaglechat.engine.client import Died
 from eaglechat.engine.protocol import PairInfo
-from eaglechat.engine.records import FinishReason, ReplyEnd
-from eaglechat.tui.conversation import Comparison, Controls, Fork
+from eaglechat.engine.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
+from eaglechat.tui.conversation import Comparison, Controls, Fork, Run
 
 _FORK_EXCERPT = 24
 _LOG_LINE = 160
@@ -45,6 +45,33 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
+def pair_in_short(info: PairInfo, name: str) -> str:
+    """The pair as the title of a screen."""
+    draft = f" + draft {info.draft.quantization}" if info.draft else ", no draft"
+    return f"{name}  {info.target.quantization}{draft}"
+
+
+def greeting(info: PairInfo, note: str) -> str:
+    """What a new chat says of the pair it runs on."""
+    where = ", ".join(info.devices) or "the processor"
+    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
+    if info.speculation_off:
+        return f"{loaded} Speculation is off: {info.speculation_off}."
+    return (
+        f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
+        f"once. The colours show which guesses it accepted. {note}"
+    ).rstrip()
+
+
+def progress(run: Run) -> str:
+    """What a running request is doing."""
+    if not run.rounds:
+        prefill = run.prefill
+        share = prefill.done / prefill.total if prefill and prefill.total else 0.0
+        return f"reading the prompt {share:.0%}"
+    return "comparing…" if run.is_comparison else "writing…"
+
+
 def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> str:
     """What is said under a finished reply, beside why it ended."""
     speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
@@ -73,6 +100,47 @@ def speculation_off(
     if controls.n_draft_max == 0:
         return "n_draft_max is 0 (F8 raises it)"
     return stopped
+
+
+def fitting(text: str, width: int) -> str:
+    """A text cut to `width` cells, with an ellipsis where something is missing."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def auto_choice(auto: AutoDraft, width: int) -> str:
+    """What the automatic draft length chose and why, in one line."""
+    chosen = f"draft {auto.n}" if auto.n else "plain"
+    whys = {
+        AutoReason.BEST: "expected fastest",
+        AutoReason.EXPLORING: "trying it out",
+        AutoReason.PLAIN_CHECK: "measured now and then",
+        AutoReason.LEDGER: "may lose no more",
+    }
+    return _longest(
+        (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto.reason.value}"), width
+    )
+
+
+def auto_speeds(auto: AutoDraft, width: int) -> str:
+    """The expected tokens per second of the choice and of plain decoding, with its uncertainty."""
+    plain = f"{auto.tokens_per_second[0]:.1f} ±{auto.plain_error:.1f}"
+    if auto.n == 0:
+        return _longest((f"Plain would be {plain} tok/s", f"plain {plain}"), width)
+    chosen = f"{auto.tokens_per_second[auto.n]:.1f}"
+    return _longest((f"{chosen} tok/s, plain {plain}", f"plain {plain}"), width)
+
+
+def auto_ledger(auto: AutoDraft, width: int) -> str:
+    """What the reply has lost against plain decoding, of what it may lose."""
+    lost, allowed = f"{max(auto.lost_ms, 0.0):,.0f}", f"{auto.allowed_ms:,.0f} ms"
+    said = f"Lost to plain: {lost} of {allowed}"
+    return _longest((f"{said} allowed", said, f"lost {lost} of {allowed}"), width)
+
+
+def _longest(texts: Iterable[str], width: int) -> str:
+    """The first text that fits into `width` cells; the last one cut where none does."""
+    *longer, last = texts
+    return next((text for text in longer if len(text) <= width), fitting(last, width))
 
 
 def comparison_result(result: Comparison) -> str:

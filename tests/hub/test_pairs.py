@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ def test_the_draft_of_the_builtin_pair_is_package_data() -> None:
     pair = builtin_pair()
     assert pair.draft is not None
     assert pair.draft.is_file()
-    assert pair.n_draft_max == 3
 
 
 def test_without_its_package_the_builtin_pair_says_what_to_install(
@@ -59,6 +59,28 @@ def test_a_corrupt_list_of_recent_pairs_is_named_and_replaced(tmp_path: Path) ->
     assert len(library.pairs()) == 1
     library.remember(pair_of_files(Path("/one.gguf"), None))
     assert PairLibrary(tmp_path).problem is None
+
+
+def test_a_draft_length_is_kept_for_a_pair_of_files(tmp_path: Path) -> None:
+    one, two = (pair_of_files(Path(f"/{name}.gguf"), Path("/draft.gguf")) for name in ("a", "b"))
+    PairLibrary(tmp_path).keep_length(one, 5)
+    PairLibrary(tmp_path).keep_length(two, "auto")
+    PairLibrary(tmp_path).keep_length(one, 0)
+    library = PairLibrary(tmp_path)
+    assert [library.as_kept(pair).n_draft_max for pair in (one, two)] == [0, "auto"]
+    # It belongs to the files, whatever the pair is called.
+    assert library.as_kept(replace(one, name="mine")).n_draft_max == 0
+    library.keep_length(one, None)
+    assert PairLibrary(tmp_path).as_kept(one).n_draft_max is None
+
+
+def test_draft_lengths_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "draft-lengths.json").write_text(
+        '[{"target": "a", "draft": null, "n_draft_max": 99}]'
+    )
+    library = PairLibrary(tmp_path)
+    assert library.as_kept(builtin_pair()).n_draft_max is None
+    assert "draft-lengths.json" in (library.problem or "")
 
 
 def test_headers_say_whether_a_pair_can_run(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Termi
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Iterator[Terminal]:
-    with open_terminal(tmp_path, "--temperature", "0", width=200, height=50) as terminal:
+    arguments = ("--temperature", "0", "--n-draft-max", "3")
+    with open_terminal(tmp_path, *arguments, width=200, height=50) as terminal:
         yield terminal
 
 

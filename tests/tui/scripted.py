@@ -9,6 +9,8 @@ import msgspec
 from eaglechat.engine import protocol
 from eaglechat.engine.client import Died, EngineStartError
 from eaglechat.engine.records import (
+    AutoDraft,
+    AutoReason,
     DraftToken,
     FinishReason,
     Origin,
@@ -29,6 +31,16 @@ REPLY = (
     "because 9 and 16 make 25."
 )
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
+AUTO_CHOICES = (
+    (0, AutoReason.PLAIN_CHECK),
+    (3, AutoReason.BEST),
+    (3, AutoReason.BEST),
+    (5, AutoReason.EXPLORING),
+    (3, AutoReason.BEST),
+    (2, AutoReason.LEDGER),
+    (0, AutoReason.PLAIN_CHECK),
+)
+AUTO_SPEEDS = tuple(83.3 + 11.0 * n - 1.45 * n * n + 0.04 * n**3 for n in range(17))
 WRONG_GUESS = " umbrella"
 SEED = 1234
 MACHINE = protocol.Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
@@ -256,6 +268,10 @@ class _Reply:
 
     def _round(self) -> Round:
         n = self.speculation.n_draft_max if self.speculation.enabled else 0
+        auto = None
+        if n == protocol.AUTO:
+            auto = self._auto()
+            n = auto.n
         left = self._texts[self._position :]
         n_drafted = min(n, len(left) - 1)
         wanted = ACCEPTED_OF_EACH_ROUND[self._index % len(ACCEPTED_OF_EACH_ROUND)]
@@ -289,10 +305,17 @@ class _Reply:
             tokens=tokens,
             n_past=self.n_past,
             timings=RoundTimings(draft_ms, verify_ms, 0.0, 0.0, draft_ms + verify_ms),
+            auto=auto,
         )
         self._index += 1
         self._fold.add(round_)
         return round_
+
+    def _auto(self) -> AutoDraft:
+        n, reason = AUTO_CHOICES[self._index % len(AUTO_CHOICES)]
+        if self._index == 0:
+            return AutoDraft(n, reason, (), 0.0, 0.0, 0.0)
+        return AutoDraft(n, reason, AUTO_SPEEDS, 4.1, 1.5 * self._index - 4.0, 38.0)
 
     @staticmethod
     def _id(text: str, position: int) -> int:

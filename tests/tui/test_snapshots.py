@@ -80,6 +80,18 @@ async def mid_reply(user: Driver) -> None:
     user.chat._show_numbers()
 
 
+async def auto_length(user: Driver) -> None:
+    await user.open_chat()
+    await user.press("f12")
+    await user.ask("Explain the Pythagorean theorem", rounds=13)
+    user.chat._show_numbers()
+
+
+async def auto_length_folded(user: Driver) -> None:
+    await auto_length(user)
+    await user.press("f2")
+
+
 async def compared(user: Driver) -> None:
     user.engine.plain_fork_at = 22
     await user.open_chat()
@@ -126,6 +138,19 @@ def test_menu(picture: Callable[..., bool], size: tuple[int, int], theme: str) -
 @pytest.mark.parametrize("size", SIZES)
 def test_chat_in_mid_reply(picture: Callable[..., bool], size: tuple[int, int], theme: str) -> None:
     assert picture(mid_reply, size, theme)
+
+
+@pytest.mark.parametrize(
+    ("scene", "size"),
+    [
+        (auto_length, (80, 24)),
+        (auto_length_folded, (80, 24)),
+        (auto_length, (120, 36)),
+        (auto_length, (200, 50)),
+    ],
+)
+def test_auto(picture: Callable[..., bool], scene: Scene, size: tuple[int, int]) -> None:
+    assert picture(scene, size)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -8,6 +8,7 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 
+from eaglechat.engine.records import AutoDraft, AutoReason
 from eaglechat.tui.widgets.meters import bar, change_marks, round_glyph
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.tui.widgets.slider import Slider
@@ -32,6 +33,13 @@ def test_changes_of_n_draft_max_are_marked_under_their_round() -> None:
     close = [replace(round_of(1), n_draft_max=n) for n in (3, 4, 16, 16)]
     assert change_marks(close, 9) == " ↑↑16"
     assert change_marks(close, 2) == "↑"
+
+
+def test_what_auto_chooses_is_no_change() -> None:
+    auto = AutoDraft(4, AutoReason.BEST, (), 0.0, 0.0, 0.0)
+    by_hand, chosen = replace(round_of(1), n_draft_max=3), replace(round_of(1), auto=auto)
+    rounds = [by_hand, *(replace(chosen, n_draft_max=n) for n in (0, 4, 4, 2, 4)), by_hand]
+    assert change_marks(rounds, 20) == " auto ↓3"
 
 
 class Bench(App[None]):

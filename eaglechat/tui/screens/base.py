@@ -9,6 +9,8 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from eaglechat.tui.widgets.readouts import Line
+
 if TYPE_CHECKING:
     from eaglechat.tui.app import EagleApp
 
@@ -31,14 +33,14 @@ class TitleBar(Widget):
 
     def compose(self) -> ComposeResult:
         yield Static("eaglechat", id="title-name")
-        yield Static(self._subject, id="title-subject", markup=False)
-        yield Static(self._state, id="title-state", markup=False)
+        yield Line(self._subject, id="title-subject")
+        yield Line(self._state, id="title-state")
 
     def show(self, *, subject: str | None = None, state: str | None = None) -> None:
         if subject is not None:
-            self.query_one("#title-subject", Static).update(subject)
+            self.query_one("#title-subject", Line).show(subject)
         if state is not None:
-            self.query_one("#title-state", Static).update(state)
+            self.query_one("#title-state", Line).show(state)
 
 
 class EagleScreen(Screen[Result]):

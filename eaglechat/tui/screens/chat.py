@@ -35,6 +35,8 @@ NUMBERS_PER_SECOND = 8
 SAVES_PER_SECOND = 1
 PANEL_FROM = (100, 34)
 """Width and height of the smallest terminal that shows the panel beside the chat."""
+TABLE_FROM = 48
+"""Height from which the panel has room for the table of the automatic draft length."""
 
 
 class ChatScreen(EagleScreen[None]):
@@ -58,7 +60,7 @@ class ChatScreen(EagleScreen[None]):
     def compose(self) -> ComposeResult:
         interface = self.eagle.settings.interface
         self._controls = requests.first_controls(self.eagle.settings, self._pair)
-        yield TitleBar(_subject(self._info, self._pair.name), "ready")
+        yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
@@ -83,7 +85,9 @@ class ChatScreen(EagleScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
-        self.set_class(width < PANEL_FROM[0] or height < PANEL_FROM[1], "-folded")
+        folded = width < PANEL_FROM[0] or height < PANEL_FROM[1]
+        self.set_class(folded, "-folded")
+        self.set_class(not folded and height >= TABLE_FROM, "-tall")
 
     @property
     def conversation(self) -> Conversation:
@@ -125,7 +129,7 @@ class ChatScreen(EagleScreen[None]):
         if saved:
             self._prompt.replace_all(saved.unsent)
         if not messages:
-            self._transcript.add_notice(_greeting(self._info, self._pair.note))
+            self._transcript.add_notice(wording.greeting(self._info, self._pair.note))
         self._show_numbers()
 
     def _new_log(self) -> ChatLog:
@@ -340,8 +344,21 @@ class ChatScreen(EagleScreen[None]):
         self._show_numbers()
 
     def action_draft_length(self, step: int) -> None:
-        wanted = min(max(self._controls.n_draft_max + step, 0), N_DRAFT_MAX_LIMIT)
+        wanted = min(max(self._length_in_force + step, 0), N_DRAFT_MAX_LIMIT)
         self.turn(replace(self._controls, n_draft_max=wanted))
+
+    def action_auto_length(self) -> None:
+        is_auto = self._controls.n_draft_max == protocol.AUTO
+        wanted = self._length_in_force if is_auto else protocol.AUTO
+        self.turn(replace(self._controls, n_draft_max=wanted))
+
+    @property
+    def _length_in_force(self) -> int:
+        """The draft length set, or the one auto chose last."""
+        if self._controls.n_draft_max != protocol.AUTO:
+            return self._controls.n_draft_max
+        run = self._conversation.shown
+        return run.rounds[-1].n_draft_max if run and run.rounds else protocol.N_DRAFT_MAX_DEFAULT
 
     def action_toggle_speculation(self) -> None:
         self.turn(replace(self._controls, enabled=not self._controls.enabled))
@@ -373,38 +390,11 @@ class ChatScreen(EagleScreen[None]):
         numbers = numbers_of(self._conversation, self._controls, self._info)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        self.query_one(TitleBar).show(state=self._state())
-
-    def _state(self) -> str:
-        run = self._conversation.running
-        if self._engine_gone:
-            return "engine stopped: Ctrl+L"
-        if run is None:
-            return "ready"
-        if self._stopping:
-            return "stopping…"
-        if not run.rounds:
-            prefill = run.prefill
-            share = prefill.done / prefill.total if prefill and prefill.total else 0.0
-            return f"reading the prompt {share:.0%}"
-        return "comparing…" if run.is_comparison else "writing…"
+        state = "engine stopped: Ctrl+L" if self._engine_gone else "ready"
+        if (run := self._conversation.running) is not None:
+            state = "stopping…" if self._stopping else wording.progress(run)
+        self.query_one(TitleBar).show(state=state)
 
     def _save_partial(self) -> None:
         if self._conversation.running is not None:
             self._recorder.writing(self._conversation.running)
-
-
-def _subject(info: protocol.PairInfo, name: str) -> str:
-    draft = f" + draft {info.draft.quantization}" if info.draft else ", no draft"
-    return f"{name}  {info.target.quantization}{draft}"
-
-
-def _greeting(info: protocol.PairInfo, note: str) -> str:
-    where = ", ".join(info.devices) or "the processor"
-    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
-    if info.speculation_off:
-        return f"{loaded} Speculation is off: {info.speculation_off}."
-    return (
-        f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
-        f"once. The colours show which guesses it accepted. {note}"
-    ).rstrip()

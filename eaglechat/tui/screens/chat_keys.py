@@ -47,6 +47,13 @@ CHAT_BINDINGS: list[BindingType] = [
     ),
     _key("f7,alt+down", "draft_length(-1)", "Draft less", "less", "Lower n_draft_max by 1"),
     _key("f8,alt+up", "draft_length(1)", "Draft more", "more", "Raise n_draft_max by 1"),
+    _key(
+        "f12,alt+a",
+        "auto_length",
+        "Automatic draft length",
+        "auto",
+        "Let measurement choose the draft length of every round, or take it over again",
+    ),
     _key("ctrl+o", "menu", "Menu", "menu", "Leave the chat for the menu; it is kept", show=True),
     _key("ctrl+t", "past_chats", "Past chats", "chats", "Go on with an earlier chat"),
     _key(

@@ -20,7 +20,7 @@ from eaglechat.tui.widgets.tick import Tick
 
 _HEADINGS = {
     "generation": "Generation",
-    "speculation": "Speculation (for new chats: a pair may start with its own n_draft_max)",
+    "speculation": "Speculation (for new chats: a pair may keep its own n_draft_max)",
     "engine": "Engine (from the next load; the command from the next start)",
     "interface": "Interface",
 }

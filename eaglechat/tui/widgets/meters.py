@@ -23,6 +23,14 @@ def bar(share: float, width: int) -> str:
     return ("█" * full + (_EIGHTHS_WIDE[rest] if rest else "")).ljust(width)
 
 
+def column(share: float, row: int, rows: int) -> str:
+    """One cell of a column of `rows` cells filled to `share` from below; row 0 is the top. The
+    lowest is never empty."""
+    below = (rows - 1 - row) * 8
+    eighths = min(max(round(share * rows * 8) - below, 0), 8)
+    return _EIGHTHS_HIGH[max(eighths, 1) if below == 0 else eighths]
+
+
 def round_glyph(round_: Round) -> str:
     """One cell: how much of the round's draft was accepted, or a dot where nothing was drafted."""
     if not round_.drafted:
@@ -71,36 +79,30 @@ class PositionChart(Widget):
         if not rates:
             return Content.styled("nothing drafted yet", self.get_visual_style("chart--label"))
         # Up to 9 positions each value has room for "100%"; beyond, the columns stand alone.
-        column = 4 if len(rates) * 4 <= self.content_size.width else 2
+        cells = 4 if len(rates) * 4 <= self.content_size.width else 2
         lines = [
-            Content.styled(self._row(rates, row, column), self.get_visual_style("chart--column"))
+            Content.styled(self._row(rates, row, cells), self.get_visual_style("chart--column"))
             for row in range(self.BAR_ROWS)
         ]
-        if column == 4:
+        if cells == 4:
             values = "".join(f"{rate:.0%}".rjust(3) + " " for rate in rates)
             lines.append(Content.styled(values, self.get_visual_style("chart--value")))
-        labels = _position_labels(len(rates), column)
+        labels = _position_labels(len(rates), cells)
         lines.append(Content.styled(labels, self.get_visual_style("chart--label")))
         return Content("\n").join(lines)
 
-    def _row(self, rates: Sequence[float], row: int, column: int) -> str:
-        below = (self.BAR_ROWS - 1 - row) * 8
-        cells = ""
-        for rate in rates:
-            eighths = min(max(round(rate * self.BAR_ROWS * 8) - below, 0), 8)
-            if below == 0:
-                eighths = max(eighths, 1)
-            cells += (_EIGHTHS_HIGH[eighths] * (column - 2 or 1)).rjust(column - 1) + " "
-        return cells
+    def _row(self, rates: Sequence[float], row: int, cells: int) -> str:
+        drawn = (column(rate, row, self.BAR_ROWS) for rate in rates)
+        return "".join((cell * (cells - 2 or 1)).rjust(cells - 1) + " " for cell in drawn)
 
 
-def _position_labels(count: int, column: int) -> str:
+def _position_labels(count: int, cells: int) -> str:
     """1, 2, 3 ... under their columns; under narrow columns only 1 and every fifth."""
-    line = [" "] * (count * column + 1)
+    line = [" "] * (count * cells + 1)
     for position in range(1, count + 1):
-        if column == 4 or position == 1 or position % 5 == 0:
+        if cells == 4 or position == 1 or position % 5 == 0:
             label = str(position)
-            end = position * column - 1
+            end = position * cells - 1
             line[end - 1 : end - 1 + len(label)] = label
     return "".join(line).rstrip()
 
@@ -144,17 +146,25 @@ class RoundStrip(Widget):
 
 def change_marks(rounds: Sequence[Round], width: int) -> str:
     """A line with an arrow and the new n_draft_max under each of the last `width` rounds that
-    was the first with it; the arrow alone where the next change is too close for the number."""
+    was the first with it; the arrow alone where the next change is too close for the number.
+    What auto chooses from round to round is no change; where it took over it says so."""
     first = max(0, len(rounds) - width)
     changes = [
-        (index - first, rounds[index - 1].n_draft_max, rounds[index].n_draft_max)
+        (index - first, mark)
         for index in range(max(first, 1), len(rounds))
-        if rounds[index].n_draft_max != rounds[index - 1].n_draft_max
+        if (mark := _change_mark(rounds[index - 1], rounds[index]))
     ]
     line = [" "] * width
-    ends = [column for column, _before, _now in changes[1:]] + [width]
-    for (column, before, now), end in zip(changes, ends, strict=False):
-        mark = f"{'↑' if now > before else '↓'}{now}"
-        mark = mark if column + len(mark) <= end else mark[0]
-        line[column : column + len(mark)] = mark
+    ends = [column for column, _mark in changes[1:]] + [width]
+    for (column, mark), end in zip(changes, ends, strict=False):
+        shown = mark if column + len(mark) <= end else mark[0]
+        line[column : column + len(shown)] = shown
     return "".join(line).rstrip()
+
+
+def _change_mark(before: Round, now: Round) -> str:
+    if now.auto is not None:
+        return "auto" if before.auto is None else ""
+    if before.auto is None and before.n_draft_max == now.n_draft_max:
+        return ""
+    return f"{'↑' if now.n_draft_max >= before.n_draft_max else '↓'}{now.n_draft_max}"

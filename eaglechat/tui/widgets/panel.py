@@ -6,35 +6,22 @@ from dataclasses import dataclass, replace
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Checkbox, Static
 
+from eaglechat.engine.protocol import AUTO
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 from eaglechat.tui import wording
 from eaglechat.tui.conversation import Controls
 from eaglechat.tui.numbers import Numbers
+from eaglechat.tui.widgets.auto_view import AutoView
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
+from eaglechat.tui.widgets.readouts import Line, Reading
 from eaglechat.tui.widgets.slider import Slider
 from eaglechat.tui.widgets.tick import Tick
 
 MOST_TEMPERATURE = 2.0
-
-
-class Reading(Horizontal):
-    """A label and its value, at both ends of a line."""
-
-    def __init__(self, label: str, *, id: str, tooltip: str) -> None:
-        super().__init__(id=id)
-        self._label = label
-        self.tooltip = tooltip
-
-    def compose(self) -> ComposeResult:
-        yield Static(self._label, classes="label")
-        yield Static("-", classes="value", markup=False)
-
-    def show(self, value: str) -> None:
-        self.query_one(".value", Static).update(value)
 
 
 class SpeculationPanel(VerticalScroll, can_focus=False):
@@ -52,8 +39,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="measures", classes="group"):
-            yield Static("Speculation", classes="heading", id="panel-heading", markup=False)
-            yield Static("", id="off-reason", markup=False)
+            yield Line("Speculation", classes="heading", id="panel-heading")
+            yield Line("", id="off-reason")
             yield Reading(
                 "Acceptance, last 64 rounds",
                 id="acceptance",
@@ -84,8 +71,20 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 tooltip="Tokens per second of the last reply over those of the same prompt "
                 "without speculation, as Ctrl+R measured them.",
             )
-            yield Static("Acceptance by draft position", classes="label above")
+            yield AutoView(
+                id="auto",
+                tooltip="n_draft_max = auto: the draft length of this round and why, the tokens "
+                "per second expected of each length (0 is plain decoding), what plain decoding "
+                "gives here (± two standard errors; it is measured now and then), and the time "
+                "this reply has lost to it, of the time it may lose.",
+            )
+            yield Static("Acceptance by draft position", classes="label above", id="positions-name")
             yield PositionChart(id="positions")
+            yield Reading(
+                "By position, %",
+                id="positions-line",
+                tooltip="Acceptance of the first drafted token of a round, the second, and so on.",
+            )
         with Vertical(id="rounds-and-controls", classes="group"):
             yield Static("Rounds (height: share accepted)", classes="label above")
             yield RoundStrip(id="strip")
@@ -117,10 +116,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 minimum=0,
                 maximum=N_DRAFT_MAX_LIMIT,
                 step=1,
-                value=self._controls.n_draft_max,
+                value=_position(self._controls),
                 show="{:.0f}".format,
+                auto=True,
                 id="n_draft_max",
-                tooltip="Most tokens drafted in a round (F7 less, F8 more). 0 decodes plainly.",
+                tooltip="Most tokens drafted in a round (F7 less, F8 more). 0 decodes plainly. "
+                "A at the left end (F12): auto chooses the fastest by measurement.",
             )
             yield Slider(
                 "p_min",
@@ -148,16 +149,18 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._controls = controls
         with self.prevent(Checkbox.Changed, Slider.Changed):
             self.query_one("#enabled", Tick).value = controls.enabled
-            self.query_one("#n_draft_max", Slider).value = controls.n_draft_max
+            self.query_one("#n_draft_max", Slider).value = _position(controls)
             self.query_one("#p_min", Slider).value = controls.p_min
             self.query_one("#temperature", Slider).value = controls.temperature
 
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
         rolling, reply = numbers.rolling, numbers.reply
-        self._text("#panel-heading", f"Speculation {'off' if numbers.off else 'on'}")
-        self._text("#off-reason", f"Off: {numbers.off}." if numbers.off else "")
+        self.query_one("#panel-heading", Line).show(f"Speculation {'off' if numbers.off else 'on'}")
+        self.query_one("#off-reason", Line).show(f"Off: {numbers.off}." if numbers.off else "")
         self.query_one("#off-reason").display = numbers.off is not None
+        self.set_class(numbers.controls.n_draft_max == AUTO and not numbers.off, "-auto")
+        self.query_one("#auto", AutoView).show(numbers.auto)
         self._reading("acceptance", wording.percent(rolling.acceptance_rate))
         self.query_one("#acceptance-bar", Bar).show(rolling.acceptance_rate)
         counts = f" ({reply.accepted:,} of {reply.tested:,})" if reply.tested else ""
@@ -171,6 +174,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             self.query_one("#speed-up").set_class(slower, "-slower")
             self._reading("speed-up", f"{comparison.speed_up:.2f}x{' (slower)' if slower else ''}")
         self.query_one("#positions", PositionChart).show(rolling)
+        positions = [f"{100 * rate:.0f}" for rate in rolling.per_position]
+        self._reading("positions-line", " ".join(positions) or "-")
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading(
             "times",
@@ -190,7 +195,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def _slider_changed(self, event: Slider.Changed) -> None:
         event.stop()
         if event.slider.id == "n_draft_max":
-            self._changed(replace(self._controls, n_draft_max=int(event.value)))
+            length = AUTO if event.value is None else int(event.value)
+            self._changed(replace(self._controls, n_draft_max=length))
+        elif event.value is None:
+            return
         elif event.slider.id == "p_min":
             self._changed(replace(self._controls, p_min=event.value))
         else:
@@ -200,8 +208,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._controls = controls
         self.post_message(self.ControlsChanged(controls))
 
-    def _text(self, selector: str, text: str) -> None:
-        self.query_one(selector, Static).update(text)
-
     def _reading(self, id: str, value: str) -> None:
         self.query_one(f"#{id}", Reading).show(value)
+
+
+def _position(controls: Controls) -> int | None:
+    """Where the slider stands; None is its position for auto."""
+    return None if controls.n_draft_max == AUTO else controls.n_draft_max

@@ -12,12 +12,16 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
+_STOP_CELLS = 2
+_NARROWEST_TRACK = 3
+
 
 class Slider(Widget, can_focus=True):
     """`label  ━━━●────  value` on one line.
 
     The user moves it in whole `step`s between `minimum` and `maximum`; a value set by the program
-    is shown as it is, even outside of them.
+    is shown as it is, even outside of them. With `auto` there is one more position left of the
+    least value, marked A, where the value is None.
     """
 
     COMPONENT_CLASSES = {"slider--label", "slider--filled", "slider--track", "slider--value"}
@@ -31,18 +35,18 @@ class Slider(Widget, can_focus=True):
             id="slider.more",
             tooltip="One step more",
         ),
-        Binding("home", "end(-1)", "Least", show=False, id="slider.least"),
+        Binding("home", "end(-1)", "Least; auto where there is one", show=False, id="slider.least"),
         Binding("end", "end(1)", "Most", show=False, id="slider.most"),
     ]
 
-    value: reactive[float] = reactive(0.0, init=False)
+    value: reactive[float | None] = reactive(0.0, init=False)
 
     @dataclass
     class Changed(Message):
         """The user moved the slider."""
 
         slider: Slider
-        value: float
+        value: float | None
 
         @property
         def control(self) -> Slider:
@@ -55,8 +59,9 @@ class Slider(Widget, can_focus=True):
         minimum: float,
         maximum: float,
         step: float,
-        value: float,
+        value: float | None,
         show: Callable[[float], str],
+        auto: bool = False,
         label_width: int = 13,
         value_width: int = 5,
         id: str | None = None,
@@ -66,6 +71,7 @@ class Slider(Widget, can_focus=True):
         super().__init__(id=id)
         self._label = label.ljust(label_width)
         self._show = show
+        self._auto = auto
         self._value_width = value_width
         self.minimum, self.maximum, self.step = minimum, maximum, step
         self.tooltip = tooltip
@@ -73,24 +79,46 @@ class Slider(Widget, can_focus=True):
 
     def render(self) -> Content:
         width = self._track_width
-        share = (self.value - self.minimum) / (self.maximum - self.minimum)
-        knob = round(min(max(share, 0.0), 1.0) * (width - 1))
+        if width < _NARROWEST_TRACK:
+            return self._without_track()
         filled = self.get_visual_style("slider--filled")
+        track = self.get_visual_style("slider--track")
+        label = self.get_visual_style("slider--label")
+        stop = ("● ", filled) if self.value is None else ("A ", label)
+        if self.value is None:
+            knob, shown = ("", filled), "auto"
+        else:
+            share = (self.value - self.minimum) / (self.maximum - self.minimum)
+            cells = round(min(max(share, 0.0), 1.0) * (width - 1))
+            knob, shown = ("━" * cells + "●", filled), self._show(self.value)
         return Content.assemble(
-            (self._label, self.get_visual_style("slider--label")),
-            ("━" * knob + "●", filled),
-            ("─" * (width - 1 - knob), self.get_visual_style("slider--track")),
-            (
-                self._show(self.value).rjust(self._value_width),
-                self.get_visual_style("slider--value"),
-            ),
+            (self._label, label),
+            *([stop] if self._auto else []),
+            knob,
+            ("─" * (width - len(knob[0])), track),
+            (shown.rjust(self._value_width), self.get_visual_style("slider--value")),
+        )
+
+    def _without_track(self) -> Content:
+        shown = "auto" if self.value is None else self._show(self.value)
+        label = self._label.strip()[: max(0, self.content_size.width - len(shown) - 1)]
+        return Content.assemble(
+            (label, self.get_visual_style("slider--label")),
+            " " * (self.content_size.width - len(label) - len(shown)),
+            (shown, self.get_visual_style("slider--value")),
         )
 
     def action_step(self, steps: int) -> None:
-        self._set(self.value + steps * self.step)
+        if self.value is not None:
+            self._set(self.value + steps * self.step)
+        elif steps > 0:
+            self._take(self.minimum)
 
     def action_end(self, side: int) -> None:
-        self._set(self.maximum if side > 0 else self.minimum)
+        if side < 0 and self._auto:
+            self._take(None)
+        else:
+            self._set(self.maximum if side > 0 else self.minimum)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self.capture_mouse()
@@ -105,23 +133,37 @@ class Slider(Widget, can_focus=True):
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self._set(self.value + self.step)
+        self.action_step(1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self._set(self.value - self.step)
+        self.action_step(-1)
+
+    @property
+    def _track_start(self) -> int:
+        return len(self._label) + (_STOP_CELLS if self._auto else 0)
 
     @property
     def _track_width(self) -> int:
-        return max(3, self.content_size.width - len(self._label) - self._value_width)
+        return self.content_size.width - self._track_start - self._value_width
 
     def _set_from_column(self, x: int) -> None:
-        share = (x - len(self._label)) / (self._track_width - 1)
-        self._set(self.minimum + share * (self.maximum - self.minimum))
+        if self._track_width < _NARROWEST_TRACK:
+            return
+        share = (x - self._track_start) / (self._track_width - 1)
+        if self._auto and share < 0:
+            self._take(None)
+        else:
+            self._set(self.minimum + share * (self.maximum - self.minimum))
 
     def _set(self, value: float) -> None:
+        if self._auto and value <= self.minimum - self.step:
+            self._take(None)
+            return
         steps = round((min(max(value, self.minimum), self.maximum) - self.minimum) / self.step)
-        value = round(self.minimum + steps * self.step, 6)
+        self._take(round(self.minimum + steps * self.step, 6))
+
+    def _take(self, value: float | None) -> None:
         if value != self.value:
             self.value = value
             self.post_message(self.Changed(self, value))

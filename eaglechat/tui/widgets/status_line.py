@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from textual.content import Content
+from textual.style import Style
 from textual.widget import Widget
 
+from eaglechat.engine.protocol import AUTO
 from eaglechat.tui import wording
 from eaglechat.tui.numbers import Numbers
 from eaglechat.tui.widgets.meters import bar
 
 _GAUGE_WIDTH = 10
 _SEPARATOR = "  "
+_ROOM_FOR_WHY = 90
 
 
 class StatusLine(Widget):
@@ -40,6 +43,15 @@ class StatusLine(Widget):
             line = longer
         return line
 
+    def _draft_length(self, numbers: Numbers, value: Style) -> Content:
+        if numbers.controls.n_draft_max != AUTO:
+            return Content.assemble("draft ≤", (str(numbers.controls.n_draft_max), value))
+        chosen = numbers.auto
+        if chosen is None:
+            return Content.assemble("draft ", (AUTO, value))
+        why = f" ({chosen.reason.value})" if self.content_size.width >= _ROOM_FOR_WHY else ""
+        return Content.assemble(f"{AUTO} ", (str(chosen.n), value), why)
+
     def _parts(self, numbers: Numbers) -> list[Content]:
         value = self.get_visual_style("status--value")
         rate = numbers.rolling.acceptance_rate
@@ -55,6 +67,6 @@ class StatusLine(Widget):
             first,
             Content.assemble((wording.one_decimal(numbers.tokens_per_second), value), " tok/s"),
             Content.assemble("length ", (length, value)),
-            Content.assemble("draft ≤", (str(numbers.controls.n_draft_max), value)),
+            self._draft_length(numbers, value),
             Content.assemble("context ", (f"{numbers.n_past:,}/{numbers.n_ctx:,}", value)),
         ]

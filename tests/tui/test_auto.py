@@ -1,0 +1,173 @@
+"""The automatic draft length: turned on and off, and what the panel says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from eaglechat.engine import protocol
+from eaglechat.engine.protocol import AUTO
+from eaglechat.engine.records import AutoDraft, AutoReason
+from eaglechat.settings import load
+from eaglechat.tui import wording
+from eaglechat.tui.screens.chat import PANEL_FROM, TABLE_FROM, ChatScreen
+from eaglechat.tui.widgets.auto_view import AutoView
+from eaglechat.tui.widgets.panel import SpeculationPanel
+from eaglechat.tui.widgets.slider import Slider
+from eaglechat.tui.widgets.status_line import StatusLine
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+TALL = (120, TABLE_FROM)
+
+
+def lengths_asked_for(user: Driver) -> list[object]:
+    sets = user.engine.requests(protocol.Set)
+    return [request.n_draft_max for request in sets if isinstance(request, protocol.Set)]
+
+
+async def test_auto_goes_on_and_off_in_the_middle_of_a_reply(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await user.press("f12")
+        assert user.chat.controls.n_draft_max == AUTO
+        # The scripted choices are 0, 3, 3, 5 by the number of the round.
+        await user.more_rounds(2)
+        await user.press("f12")
+        assert user.chat.controls.n_draft_max == 5
+        await user.press("f12", "f8")
+        assert lengths_asked_for(user) == [AUTO, 5, AUTO, 6]
+        await user.press("f12")
+        user.engine.budget = None
+        await user.idle()
+        await user.ask("again", rounds=0)
+        chat = user.engine.requests(protocol.Chat)[-1]
+        assert isinstance(chat, protocol.Chat)
+        assert chat.speculation.n_draft_max == AUTO
+
+
+async def test_auto_is_a_position_of_the_slider_by_key_and_mouse(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        slider = user.chat.query_one("#n_draft_max", Slider)
+        slider.focus()
+        await user.press("home")
+        assert user.chat.controls.n_draft_max == AUTO
+        assert slider.render().plain.endswith(" auto")
+        await user.press("left")
+        assert user.chat.controls.n_draft_max == AUTO
+        await user.press("right", "right")
+        assert user.chat.controls.n_draft_max == 1
+        await user.press("left", "left")
+        assert user.chat.controls.n_draft_max == AUTO
+        await user.press("end")
+        mark = slider.render().plain.index("A ")
+        await user.pilot.click("#n_draft_max", offset=(mark, 0))
+        assert user.chat.controls.n_draft_max == AUTO
+
+
+async def test_the_palette_knows_auto(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("ctrl+p")
+        await user.type("n_draft_max auto")
+        await user.sees("From the next round on")
+        await user.press("down", "enter")
+        await user.until(lambda: user.chat.controls.n_draft_max == AUTO, "auto")
+        await user.on(ChatScreen)
+
+
+async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        fields = user.app.screen.query(Input)
+        next(field for field in fields if field.name == "speculation.n_draft_max").focus()
+        await user.press("ctrl+u", *"auto", "enter", "escape")
+        await user.on(ChatScreen)
+        assert user.chat.controls.n_draft_max == AUTO
+    assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == AUTO
+
+
+async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: Drive) -> None:
+    async with drive(size=TALL, n_draft_max=AUTO) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=1)
+        await user.sees("Auto: measuring, plain first")
+        await user.more_rounds(1)
+        await user.sees("Auto: draft 3, expected fastest")
+        await user.sees(">    3 104.3")
+        await user.sees("plain  83.3")
+        await user.sees("104.3 tok/s, plain 83.3 ±4.1")
+        await user.sees("Lost to plain: 0 of 38 ms allowed")
+        await user.more_rounds(2)
+        await user.sees("Auto: draft 5, trying it out")
+        await user.more_rounds(2)
+        await user.sees("Auto: draft 2, may lose no more")
+        await user.more_rounds(1)
+        await user.sees("Auto: plain, measured now and then")
+        await user.sees("Plain would be 83.3 ±4.1 tok/s")
+        await user.press("f12")
+        await user.until(lambda: "Lost to plain" not in user.text, "the panel without auto")
+
+
+@pytest.mark.parametrize("size", [PANEL_FROM, TALL])
+async def test_the_panel_stands_whole_under_auto(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size, n_draft_max=AUTO) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.press("ctrl+r")
+        await user.idle()
+        panel = user.chat.query_one(SpeculationPanel)
+        await user.sees("Speed-up, measured")
+        assert panel.max_scroll_y == 0
+        assert user.inside(panel.query_one(AutoView).region)
+
+
+@pytest.mark.parametrize("width", [44, 80])
+async def test_the_folded_panel_shows_auto_and_every_control(drive: Drive, width: int) -> None:
+    async with drive(size=(width, 24), n_draft_max=AUTO) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=5)
+        await user.press("f2")
+        await user.sees("plain 83.3 ±4.1")
+        view = user.chat.query_one(AutoView)
+        assert user.inside(view.region)
+        assert all(len(line) <= view.size.width for line in view.render().plain.split("\n"))
+        for slider in user.chat.query(Slider):
+            assert user.inside(slider.region)
+        assert user.chat.query_one("#n_draft_max", Slider).render().plain.endswith("auto")
+
+
+async def test_the_status_line_names_the_length_auto_chose(drive: Drive) -> None:
+    async with drive(size=(80, 24), n_draft_max=AUTO) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=4)
+        await user.until(lambda: "auto 5" in user.chat.query_one(StatusLine).render().plain, "5")
+        await user.pilot.resize_terminal(99, 24)
+        await user.until(
+            lambda: "auto 5 (exploring)" in user.chat.query_one(StatusLine).render().plain, "why"
+        )
+
+
+@pytest.mark.parametrize("reason", AutoReason)
+@pytest.mark.parametrize("n", [0, 16])
+@pytest.mark.parametrize("width", [16, 35, 38])
+def test_what_auto_says_fits_its_line(reason: AutoReason, n: int, width: int) -> None:
+    auto = AutoDraft(n, reason, tuple(1000.0 + n for n in range(17)), 12.3, 1234.0, 5678.0)
+    said = [
+        wording.auto_choice(auto, width),
+        wording.auto_speeds(auto, width),
+        wording.auto_ledger(auto, width),
+    ]
+    assert all(len(text) <= width for text in said)
+    if width >= 38:
+        assert said[0].startswith("Auto: ")
+        assert said[2].startswith("Lost to plain: ")
