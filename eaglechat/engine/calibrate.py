@@ -17,27 +17,34 @@ from eaglechat.engine.session import Eagle3Session
 _WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
 _REPEATS = 3
 """Of each width, the first untimed: it builds the graph and touches the memory."""
-_BUDGET_S = 0.4
-_DRAFTED, _TAKEN_IN = 3, 2
+_BUDGET_S = 0.6
+CALIBRATED_DRAFT = 3
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Milliseconds, each measured alone: of verifying a batch by its width, features included,
-    and of drafting by the number of tokens."""
+    """Milliseconds, each measured alone, by batch width."""
 
     verify: tuple[tuple[int, float], ...] = ()
+    """Of decoding a batch with all its outputs, features included."""
     draft: tuple[tuple[int, float], ...] = ()
+    """Of taking a batch of this width in and drafting `CALIBRATED_DRAFT` tokens."""
+
+
+NOT_CALIBRATED = Calibration()
 
 
 def calibrate(target: Context, session: Eagle3Session) -> Calibration:
-    """Time what fits into half a second, narrow batches first. Both KV caches must be empty, and
-    are left so. A pair that fails here is not known, and fails where a user sees it."""
+    """Time what fits into some tenths of a second, narrow batches first.
+
+    Both KV caches must be empty, and are left so. A pair that cannot be timed is not calibrated:
+    what ails it shows in the first reply, where the user is told.
+    """
     deadline = time.perf_counter() + _BUDGET_S
     verify: list[tuple[int, float]] = []
     draft: list[tuple[int, float]] = []
     token = max(target.model.bos, 0)
-    session.n_draft_max, length = _DRAFTED, session.n_draft_max
+    session.n_draft_max, length = CALIBRATED_DRAFT, session.n_draft_max
     try:
         with Batch(target) as batch:
             for width in _WIDTHS:
@@ -46,15 +53,13 @@ def calibrate(target: Context, session: Eagle3Session) -> Calibration:
                     verify_ms, draft_ms = _round(target, session, batch, [token] * width)
                     if repeat > 0:
                         verify.append((width, verify_ms))
-                        # A usual draft takes in a row or two, not the whole batch.
-                        if width <= _TAKEN_IN:
-                            draft.append((_DRAFTED, draft_ms))
+                        draft.append((width, draft_ms))
                 now = time.perf_counter()
                 # The next width takes up to twice as long.
                 if now + 2.0 * (now - started) > deadline:
                     break
     except (DecodeError, ProcessError):
-        return Calibration()
+        return NOT_CALIBRATED
     finally:
         session.n_draft_max = length
         session.rewind(0, 0)

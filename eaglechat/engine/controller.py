@@ -11,8 +11,8 @@ Pure: times come in with each observation, and the same observations give the sa
 from __future__ import annotations
 
 from eaglechat.engine.acceptance import Acceptance
-from eaglechat.engine.calibrate import Calibration
-from eaglechat.engine.costs import CostTable, RobustMean, context_bucket
+from eaglechat.engine.calibrate import CALIBRATED_DRAFT, NOT_CALIBRATED, Calibration
+from eaglechat.engine.costs import CostTable, DraftCost, RobustMean, context_bucket
 from eaglechat.engine.draft_plan import (
     DraftPlan,
     Observation,
@@ -48,6 +48,9 @@ _PLAIN_SURPRISE = 0.2
 _PLAIN_DOUBT = 0.05
 _FIRST_DRAFT_STEP = 0.1
 """A draft step's cost before any was timed, in units of a plain token's."""
+_FIRST_ROW_SHARE = 0.1
+"""A row's share of a step's cost in a catch-up, before one was timed."""
+_FEW_ROWS = 2
 _USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
 """Rows waiting for the draft after a verified draft; more than these are a catch-up."""
 
@@ -55,15 +58,11 @@ _USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
 class Controller:
     """Learns over all replies of a loaded pair."""
 
-    def __init__(self, calibration: Calibration | None = None) -> None:
+    def __init__(self, calibration: Calibration = NOT_CALIBRATED) -> None:
         self._verify = CostTable(N_DRAFT_MAX_LIMIT + 1)
-        self._draft = CostTable(N_DRAFT_MAX_LIMIT)
-        if calibration is not None:
-            for width, ms in calibration.verify:
-                self._verify.add(width, 0, ms)
-            for n_drafted, ms in calibration.draft:
-                self._draft.add(n_drafted, 0, ms)
+        self._draft = DraftCost()
         self._catch_up = RobustMean()
+        self._start_from(calibration)
         self._acceptance = Acceptance()
         self._n = 0
         self._dwelt = 0
@@ -76,6 +75,16 @@ class Controller:
         self._explored_ms = 0.0
         self._total_ms = 0.0
         self.new_reply()
+
+    def _start_from(self, calibration: Calibration) -> None:
+        for width, ms in calibration.verify:
+            self._verify.add(width, 0, ms)
+        for width, ms in calibration.draft:
+            if width <= _FEW_ROWS:
+                self._draft.add(CALIBRATED_DRAFT, ms)
+            else:
+                usual = self._draft.expected(CALIBRATED_DRAFT)[-1]
+                self._catch_up.add(max(0.0, ms - usual) / width)
 
     def new_reply(self) -> None:
         """A reply begins: its ledger is empty."""
@@ -132,11 +141,11 @@ class Controller:
             return
         outlook = self._now
         assert outlook is not None
-        self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
+        self._plain_surprised |= self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
         steps = n_drafted + (n_drafted < plan.n)
         catch_up = 0.0
         if seen.n_waiting <= _USUAL_WAITING:
-            self._draft.add(steps, bucket, seen.draft_ms)
+            self._draft.add(steps, seen.draft_ms)
         else:
             catch_up = max(0.0, seen.draft_ms - self._draft_ms(bucket)[steps - 1])
             self._catch_up.add(catch_up / seen.n_waiting)
@@ -169,7 +178,6 @@ class Controller:
             cell is not None and abs(seen.verify_ms / cell.mean - 1.0) > _PLAIN_SURPRISE
         )
         self._verify.add(1, bucket, seen.verify_ms)
-        self._draft.tick()
         self._acceptance.age()
         plain_ms = seen.n_tokens * self._verify.expected(bucket)[0]
         self._plain_ms += plain_ms
@@ -281,18 +289,18 @@ class Controller:
         return token_rates(self._acceptance.hoped(), times)
 
     def _draft_ms(self, bucket: int) -> list[float]:
-        known = self._draft.expected(bucket)
-        if known:
-            return known
+        if self._draft:
+            return self._draft.expected(N_DRAFT_MAX_LIMIT)
         step = _FIRST_DRAFT_STEP * self._verify.expected(bucket)[0]
         return [step * n for n in range(1, N_DRAFT_MAX_LIMIT + 1)]
 
     def _catch_up_ms(self, n_waiting: int, bucket: int) -> float:
         if n_waiting <= _USUAL_WAITING:
             return 0.0
+        if len(self._catch_up):
+            return self._catch_up.mean * n_waiting
         # A row of a batch never costs what a step does.
-        row = self._draft_ms(bucket)[0] / 4.0
-        return min(row, self._catch_up.mean) * n_waiting if len(self._catch_up) else row * n_waiting
+        return self._draft_ms(bucket)[0] * _FIRST_ROW_SHARE * n_waiting
 
     def _plan(self, n: int, reason: AutoReason, outlook: Outlook | None, bucket: int) -> DraftPlan:
         rate = max(outlook.rates) if outlook is not None else 0.0

@@ -17,8 +17,11 @@ _KEPT = 16
 _STEP = 1.15
 _ONCE = 0.6
 """What a size measured a single time may truly cost, as a share: one delay proves nothing."""
+_ENOUGH = 3.0
 _FRESH = 4096
 """Rounds after which a measurement no longer proves that a width is dear."""
+_DRAFT_DISCOUNT, _RIDGE = 0.97, 0.5
+_SETTLED, _DELAY = 8.0, 1.5
 _PRIOR_SLOPE = 0.15
 """Cost of a further token, in units of one token's decode, before any width but one is known."""
 
@@ -43,16 +46,24 @@ class RobustMean:
     def __len__(self) -> int:
         return len(self._values)
 
-    def add(self, value: float) -> None:
+    def add(self, value: float) -> float:
+        """Note a value; by what factor the level jumped with it, 1 when it did not."""
         self._values.append(value)
         values = list(self._values)
+        before, jumped = self.mean, False
         if len(values) > 5:
             latest, others = values[-3:], sorted(values[:-3])
             cut = len(others) // 4
             if min(latest) > _STEP * others[-1 - cut] or max(latest) * _STEP < others[cut]:
                 self._values = deque(latest, maxlen=_KEPT)
-                values = latest
+                values, jumped = latest, True
         self._summarise(sorted(values))
+        return self.mean / before if jumped else 1.0
+
+    def scale(self, factor: float) -> None:
+        """All of it became dearer or cheaper by a factor."""
+        self._values = deque((value * factor for value in self._values), maxlen=_KEPT)
+        self._summarise(sorted(self._values))
 
     def _summarise(self, ordered: list[float]) -> None:
         count = len(ordered)
@@ -86,16 +97,22 @@ class CostTable:
         self._clock = 0
         self._expected: dict[int, list[float]] = {}
 
-    def add(self, size: int, bucket: int, ms: float) -> None:
-        """Note that something of this size took `ms` in this context."""
+    def add(self, size: int, bucket: int, ms: float) -> bool:
+        """Note that something of this size took `ms` in this context; whether that is a jump.
+
+        A jump is taken for the machine's: all sizes are scaled by it, since what is in use
+        would else look dear beside what was measured in better times.
+        """
         self._clock += 1
-        self._cells.setdefault(bucket, {}).setdefault(size, RobustMean()).add(ms)
+        cell = self._cells.setdefault(bucket, {}).setdefault(size, RobustMean())
+        factor = cell.add(ms)
+        if factor != 1.0:
+            for other in (other for cells in self._cells.values() for other in cells.values()):
+                if other is not cell:
+                    other.scale(factor)
         self._seen[size, bucket] = self._last_seen[size] = self._clock
         self._expected.clear()
-
-    def tick(self) -> None:
-        """A round passed in which nothing of this table was measured."""
-        self._clock += 1
+        return factor != 1.0
 
     def cell(self, size: int, bucket: int) -> RobustMean | None:
         """What was measured of exactly this size in this bucket."""
@@ -145,22 +162,70 @@ class CostTable:
     def _row(self, bucket: int) -> list[float]:
         """What was measured here, then in the nearest contexts scaled to this one, then lines."""
         own = self._cells.get(bucket, {})
-        known: dict[int, float] = {}
+        known: dict[int, tuple[float, float]] = {}
         others = [other for other in self._cells if other != bucket]
         for other in sorted(others, key=lambda other: (abs(other - bucket), other)):
             scale = self._scale(other, own)
             for size, cell in self._cells[other].items():
-                known.setdefault(size, cell.mean * scale)
+                known.setdefault(size, (cell.mean * scale, 1.0))
         for size, cell in own.items():
-            elsewhere, count = known.get(size, cell.mean), len(cell)
-            known[size] = (count * cell.mean + elsewhere) / (count + 1)
-        return _filled(known, self._n_sizes)
+            elsewhere, weight = known.get(size, (cell.mean, 0.0))
+            count = len(cell)
+            mean = (count * cell.mean + weight * elsewhere) / (count + weight)
+            known[size] = (mean, count + weight)
+        return _filled(_never_falling(known), self._n_sizes)
 
     def _scale(self, bucket: int, own: dict[int, RobustMean]) -> float:
         """How much dearer things are here than in another context."""
         cells = self._cells[bucket]
         ratios = [own[size].mean / cells[size].mean for size in own if size in cells]
         return median(ratios) if ratios else 1.0
+
+
+class DraftCost:
+    """Milliseconds of drafting, which takes one step after another: a line over their number.
+
+    Least squares over discounted measurements. As long as one number is all there is, taking in
+    the accepted rows, where the line begins, counts as dear as a step.
+    """
+
+    def __init__(self) -> None:
+        self._weight = self._steps = self._squares = self._ms = self._products = 0.0
+
+    def __bool__(self) -> bool:
+        return self._weight > 0.0
+
+    def add(self, n_steps: int, ms: float) -> None:
+        """Note that drafting took so many steps and `ms`; a delay counts as little more."""
+        if self._weight > _SETTLED:
+            ms = min(ms, _DELAY * self.expected(n_steps)[-1])
+        self._weight = self._weight * _DRAFT_DISCOUNT + 1.0
+        self._steps = self._steps * _DRAFT_DISCOUNT + n_steps
+        self._squares = self._squares * _DRAFT_DISCOUNT + n_steps * n_steps
+        self._ms = self._ms * _DRAFT_DISCOUNT + ms
+        self._products = self._products * _DRAFT_DISCOUNT + ms * n_steps
+
+    def expected(self, n_most: int) -> list[float]:
+        """Milliseconds of 1 .. n_most steps (at index steps - 1)."""
+        mixed = self._steps - _RIDGE
+        own, squares = self._weight + _RIDGE, self._squares + _RIDGE
+        step = (own * self._products - mixed * self._ms) / (own * squares - mixed * mixed)
+        step = min(max(step, 0.0), self._products / max(self._squares, 1e-9))
+        first = max(0.0, (self._ms - step * self._steps) / self._weight)
+        return [first + step * n for n in range(1, n_most + 1)]
+
+
+def _never_falling(known: dict[int, tuple[float, float]]) -> dict[int, float]:
+    """Means by size from (mean, weight). No size costs more than a larger one that was measured
+    a few times: what made it seem so was a delay."""
+    means: dict[int, float] = {}
+    bound = float("inf")
+    for size in sorted(known, reverse=True):
+        mean, weight = known[size]
+        means[size] = min(mean, bound)
+        if weight >= _ENOUGH:
+            bound = means[size]
+    return means
 
 
 def _filled(known: dict[int, float], n_sizes: int) -> list[float]:

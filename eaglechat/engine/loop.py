@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from eaglechat.engine.calibrate import Calibration
+from eaglechat.engine.calibrate import NOT_CALIBRATED, Calibration
 from eaglechat.engine.controller import Controller
 from eaglechat.engine.draft_plan import DraftPlan, Observation
 from eaglechat.engine.errors import DecodeError, EngineError, ProcessError, PromptError
@@ -50,7 +50,7 @@ class Generator:
         self,
         target: Context,
         session: Eagle3Session | None,
-        calibration: Calibration | None = None,
+        calibration: Calibration = NOT_CALIBRATED,
     ) -> None:
         self._target = target
         self._session = session

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from eaglechat.engine import bindings, threads
-from eaglechat.engine.calibrate import calibrate
+from eaglechat.engine.calibrate import NOT_CALIBRATED, calibrate
 from eaglechat.engine.chat import Prompter
 from eaglechat.engine.errors import LoadCancelledError, ModelLoadError
 from eaglechat.engine.gguf import GGUFHeader
@@ -71,7 +71,7 @@ class LoadedPair:
         self._owned.insert(0, self._target_context)
         session = self._make_session(draft, options) if draft and self._off is None else None
         self._warm_up()
-        calibration = calibrate(self._target_context, session) if session is not None else None
+        calibration = calibrate(self._target_context, session) if session else NOT_CALIBRATED
         report.stage("context", 1.0)
         self.generator = Generator(self._target_context, session, calibration)
         self._owned.insert(0, self.generator)

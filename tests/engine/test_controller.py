@@ -78,6 +78,10 @@ PAIRS = {
     "useless from the middle": Simulated(
         BF16, lambda position, _depth: 0.75 if position < 300 else 0.01
     ),
+    "a neighbour that comes and goes": Simulated(
+        lambda width, n_past: BF16(width, n_past) * (1.7 if n_past // 90 % 3 == 1 else 1.0),
+        steady(0.6),
+    ),
     "delays": Simulated(BF16, steady(0.6), noise=0.1, tail=0.03),
 }
 
