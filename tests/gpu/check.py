@@ -22,6 +22,7 @@ from pathlib import Path
 from eaglechat.cli import bench_tables
 from eaglechat.engine import bench, bindings
 from eaglechat.engine.bench import BenchPrompt, BenchRun, Write
+from eaglechat.engine.errors import EngineError
 from eaglechat.engine.live import Live
 from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.placement import offload_devices
@@ -70,10 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for gpu in [] if args.cpu else gpus:
         print(f"{gpu.name}: {gpu.description}, {gpu.memory_total / 2**30:.1f} GiB")
     checks: list[Check] = []
-    with _folder(args) as folder:
-        for name, pair in _pairs(args, folder):
-            print(f"\n## {name}\n")
-            checks += [_named(check, name) for check in _check(pair, args)]
+    try:
+        with _folder(args) as folder:
+            for name, pair in _pairs(args, folder):
+                print(f"\n## {name}\n")
+                checks += [_named(check, name) for check in _check(pair, args)]
+    except (EngineError, bench.BenchFailedError, OSError) as error:
+        print(f"stopped: {error}", file=sys.stderr)
+        return FAILED
     print("\n## Checks\n\n| Check | Result | Found |\n| --- | --- | --- |")
     for check in checks:
         print(check)
