@@ -30,7 +30,7 @@ ALL_LAYERS = Placement()
 def offload_devices(devices: Sequence[Device]) -> list[Device]:
     """The GPUs llama.cpp puts layers on, in its order.
 
-    Those that share the RAM only where there are no others, and a card that two backends see once.
+    Those that share the RAM only where there are no others, and what two backends see once.
     """
     gpus: list[Device] = []
     for device in devices:
@@ -38,7 +38,8 @@ def offload_devices(devices: Sequence[Device]) -> list[Device]:
         if device.is_gpu and device.hardware_id not in seen:
             gpus.append(device)
     own_memory = [gpu for gpu in gpus if not gpu.shares_ram]
-    return own_memory or gpus
+    # Chips have no hardware id to tell them apart by: llama.cpp takes those of one backend.
+    return own_memory or [gpu for gpu in gpus if gpu.backend == gpus[0].backend]
 
 
 def target_placement(options: LoadOptions, devices: Sequence[Device]) -> Placement:

@@ -37,6 +37,7 @@ def test_a_chip_with_shared_memory_works_only_where_there_is_no_card() -> None:
 def test_a_card_that_two_backends_see_is_used_once() -> None:
     again = device("Vulkan0", hardware=FIRST.hardware_id)
     assert offload_devices([FIRST, SECOND, again, CPU]) == [FIRST, SECOND]
+    assert offload_devices([ON_CHIP, device("ROCm0", shared=True), CPU]) == [ON_CHIP]
 
 
 def test_the_target_goes_where_the_options_say() -> None:
