@@ -13,6 +13,9 @@ from eaglechat.engine.bindings import C, Floats, api
 from eaglechat.engine.errors import DecodeError, ModelLoadError
 from eaglechat.engine.placement import ALL_LAYERS, Placement
 from eaglechat.engine.protocol import FlashAttention
+from eaglechat.engine.records import KvType
+
+_KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
 
 REPEAT_LAST_N = 64
 """Tokens the repeat penalty looks back on."""
@@ -224,9 +227,12 @@ class Context(_Owned):
         n_seq: int = 1,
         n_outputs: int = 0,
         flash_attention: FlashAttention = "auto",
+        n_rollback: int = 0,
+        kv_type: KvType = "f16",
         other: Context | None = None,
     ) -> None:
         """`n_outputs` bounds the rows of one batch whose output is read (0: no bound);
+        `n_rollback` is how many positions a recurrent state keeps snapshots of;
         `other` is the target's context, whose embeddings and output head a draft may share.
 
         Raises ModelLoadError.
@@ -237,6 +243,8 @@ class Context(_Owned):
         params.n_ubatch = min(n_batch, n_ubatch)
         params.n_seq_max = n_seq
         params.n_outputs_max = n_outputs
+        params.n_rs_seq = 0 if model.keeps_whole_history else n_rollback
+        params.type_k = params.type_v = _KV_TYPES[kv_type]
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = n_seq > 1
         params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
@@ -254,13 +262,31 @@ class Context(_Owned):
         self.n_batch: int = api.llama_n_batch(self._pointer)
         self.n_ubatch: int = api.llama_n_ubatch(self._pointer)
         self.n_seq: int = n_seq
+        self.n_rollback: int | None = (
+            None if model.keeps_whole_history else api.llama_n_rs_seq(self._pointer)
+        )
+        """Latest positions a recurrent state can take back; None where any can be dropped."""
 
     def close(self) -> None:
         super().close()
         self._memory = None
 
+    @contextmanager
+    def stopped_by(self, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Let a decode end early, with status 2, once `cancelled` says so.
+
+        It is asked after every operation of the graph, on the CPU only.
+        """
+        callback = api.ggml_abort_callback(lambda _data: cancelled())
+        api.llama_set_abort_callback(self.pointer, callback, None)
+        try:
+            yield
+        finally:
+            api.llama_set_abort_callback(self.pointer, api.ggml_abort_callback(0), None)
+
     def decode(self, batch: Batch) -> int:
-        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache)."""
+        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:
+        some of the batch may be in the cache)."""
         status = int(C.process(self.pointer, 1, batch.pointer))
         # A GPU backend returns early; waiting here keeps the times of a round where they belong.
         C.synchronize(self.pointer)
@@ -270,9 +296,10 @@ class Context(_Owned):
         """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
         return int(C.process(self.pointer, 0, batch.pointer))
 
-    def forget(self, seq_id: int, start: int) -> bool:
-        """Drop a sequence's positions from `start` on; False if the memory cannot."""
-        return bool(C.seq_rm(self._memory, seq_id, start, -1))
+    def forget(self, seq_id: int, start: int, end: int = -1) -> bool:
+        """Drop a sequence's positions from `start` on, up to `end` where it is given; False if the
+        memory cannot."""
+        return bool(C.seq_rm(self._memory, seq_id, start, end))
 
     @property
     def can_shift(self) -> bool:
@@ -293,6 +320,10 @@ class Context(_Owned):
     def last_position(self, seq_id: int) -> int:
         """The highest position in a sequence's KV cache, -1 when it is empty."""
         return int(C.seq_pos_max(self._memory, seq_id))
+
+    def first_position(self, seq_id: int) -> int:
+        """The lowest position in a sequence's KV cache, -1 when it is empty."""
+        return int(C.seq_pos_min(self._memory, seq_id))
 
     def logits(self, row: int) -> Floats:
         """A view of the logits [n_vocab] of an output row; valid until the next decode."""

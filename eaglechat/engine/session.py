@@ -31,16 +31,23 @@ from eaglechat.engine.waiting_rows import WaitingRows
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
 
+_WINDOW_STEP = 64
+"""Positions that leave a draft window at once."""
+
 
 @dataclass(frozen=True)
 class Eagle3SessionConfig:
-    """Parameters of a session: sequences, longest draft, shortest draft kept, and the draft
-    probability below which a draft ends. Raises InvalidConfigError."""
+    """Parameters of a session: sequences, longest draft, shortest draft kept, the draft
+    probability below which a draft ends, and how far back the draft looks.
+
+    Raises InvalidConfigError."""
 
     n_seq: int
     n_draft_max: int
     n_min: int = 0
     p_min: float = 0.0
+    draft_window: int = 0
+    """Positions the draft's KV cache keeps, the last ones; 0 keeps all."""
 
     def __post_init__(self) -> None:
         if self.n_seq <= 0:
@@ -52,6 +59,8 @@ class Eagle3SessionConfig:
         _check_draft_length("n_draft_max", self.n_draft_max)
         _check_draft_length("n_min", self.n_min)
         _check_probability(self.p_min)
+        if self.draft_window < 0:
+            raise InvalidConfigError(f"draft_window must be at least 0, got {self.draft_window}")
 
 
 @dataclass
@@ -64,7 +73,9 @@ class _Sequence:
 
     rows: WaitingRows
     taken: int = 0
-    """Positions from 0 on that the draft's KV cache truly holds."""
+    """Positions from 0 on that the draft's KV cache truly holds, or held before its window."""
+    window_start: int = 0
+    """The first of them that it still holds."""
     verify_start: int = 0
     """Index among the waiting rows of the last batch's first row."""
     drafted: list[int] = field(default_factory=list)
@@ -74,7 +85,8 @@ class _Sequence:
         """Drop the positions from `start` up to `end` and close the gap. Features hold no
         position, so those that wait stay as they are."""
         self.rows.remove(max(0, start - self.taken), max(0, end - self.taken))
-        self.taken = min(self.taken, max(start, self.taken - (end - start)))
+        self.taken = _shifted(self.taken, start, end)
+        self.window_start = _shifted(self.window_start, start, end)
 
     @property
     def known(self) -> int:
@@ -188,6 +200,7 @@ class Eagle3Session:
         sequence = self._sequence(seq_id)
         sequence.rows.keep(max(0, length - sequence.taken))
         sequence.taken = min(sequence.taken, length)
+        sequence.window_start = min(sequence.window_start, length)
         sequence.drafted = []
         self._draft.forget(seq_id, sequence.taken)
 
@@ -315,6 +328,15 @@ class Eagle3Session:
             self._decode(self._batch)
         sequence.taken = sequence.known
         rows.keep(0)
+        self._leave_window(seq_id, sequence)
+
+    def _leave_window(self, seq_id: int, sequence: _Sequence) -> None:
+        """Drop what is further back than the draft looks, in steps: each costs a pass over the
+        cells of the KV cache."""
+        window = self._config.draft_window
+        if window and sequence.taken - sequence.window_start >= window + _WINDOW_STEP:
+            self._draft.forget(seq_id, sequence.window_start, sequence.taken - window)
+            sequence.window_start = sequence.taken - window
 
     def _encode(self, seq_id: int, features: Floats, position: int) -> Floats:
         """The states g [rows, n_embd] of features [rows, 3 * n_embd]; valid until the next call."""
@@ -361,6 +383,11 @@ def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         if row == len(seq_ids) or seq_ids[row] != seq_ids[first]:
             yield seq_ids[first], first, row
             first = row
+
+
+def _shifted(position: int, start: int, end: int) -> int:
+    """Where a position is after those from `start` up to `end` have left."""
+    return min(position, max(start, position - (end - start)))
 
 
 def _chunks(count: int, size: int) -> list[tuple[int, int]]:
