@@ -11,21 +11,44 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import sys
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import get_args
+from unittest import mock
+
+import psutil
 
 from eaglechat.engine import bindings
 from eaglechat.engine.bench import builtin_prompts
+from eaglechat.engine.client import Died, EngineProcess
 from eaglechat.engine.live import Live
-from eaglechat.engine.native import Batch, Model
-from eaglechat.engine.protocol import Message, Speculation
-from eaglechat.engine.records import Round, Window
+from eaglechat.engine.native import Batch, Context, Model
+from eaglechat.engine.protocol import (
+    Chat,
+    Done,
+    Error,
+    Load,
+    Loaded,
+    LoadOptions,
+    Message,
+    RoundDone,
+    Speculation,
+    WindowMoved,
+)
+from eaglechat.engine.records import FinishReason, KvType, Round, Window
 from eaglechat.engine.window import Turns
 from eaglechat.hub.pairs import builtin_pair
 from tests.engine.rig import Rig, open_rig, plainly
 
 N_DRAFT_MAX = 3
 N_CTX_TRAIN = 8192
+N_BATCH = 512
 THREADS = os.cpu_count() or 1
 QUESTIONS = (
     "What is the capital of France, and what is it known for?",
@@ -175,64 +198,173 @@ def measure_shift(models: tuple[Model, Model]) -> None:
     print(f"| all | {all_shifted} | {all_fresh} |")
 
 
+N_TEXT = 128
+"""Tokens of each answer that a draft window is judged by."""
+
+
 def measure_window(
     models: tuple[Model, Model], sizes: Sequence[int], windows: Sequence[int]
 ) -> None:
     """The prompts of the bench in turn, plainly answered, until the context holds enough; then
-    what each window makes of the next answer."""
+    what each window makes of the target's answers to six short questions."""
     print("| Context | Window | Accepted/drafted | Mean accepted length | Draft step, ms |")
     print("| --- | --- | --- | --- | --- |")
     for size in sizes:
-        with open_rig(*models, n_ctx=N_CTX_TRAIN, n_batch=512, n_threads=THREADS) as rig:
-            prompt, texts = long_prompt(rig, size)
+        with full_rig(models) as rig:
+            answers = list(answers_after(rig, size))
         for window in windows:
-            with open_rig(
-                *models, n_ctx=N_CTX_TRAIN, n_batch=512, n_threads=THREADS, draft_window=window
-            ) as rig:
-                read(rig, prompt)
-                counts = force(rig, prompt, texts)
-            step_ms = counts.draft_ms / counts.drafted
-            name = f"{window:,}" if window else "none"
+            counts = Acceptance()
+            with full_rig(models, draft_window=window) as rig:
+                for prompt, text in answers:
+                    read(rig, prompt)
+                    counts += force(rig, prompt, text)
             print(
-                f"| {len(prompt):,} | {name} | {counts.accepted}/{counts.drafted} = "
-                f"{counts.rate:.3f} | {counts.length:.3f} | {step_ms:.2f} |",
+                f"| {len(answers[0][0]):,} | {f'{window:,}' if window else 'none'} | "
+                f"{counts.accepted}/{counts.drafted} = {counts.rate:.3f} | {counts.length:.3f} | "
+                f"{counts.draft_ms / counts.drafted:.2f} |",
                 flush=True,
             )
 
 
-N_TEXT = 256
-"""Tokens a draft window is judged by."""
-
-
-def long_prompt(rig: Rig, size: int) -> tuple[tuple[int, ...], list[int]]:
-    """A chat of about `size` tokens that ends with a question, and the target's answer to it."""
+def answers_after(rig: Rig, size: int) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+    """A chat of almost `size` tokens, with a last question: its prompt, and the target's answer."""
     chat = LongChat(rig)
-    for prompt_ in itertools.cycle(builtin_prompts()):
-        prompt, turns = chat.ask(prompt_.text)
-        if len(prompt) + N_TEXT >= size:
-            chat.messages[-1] = Message(role="user", content=QUESTIONS[4])
-            prompt = rig.prompter.prompt(chat.messages)
-            reply = rig.reply(prompt, live=plainly(), max_tokens=N_TEXT)
-            return prompt, reply.tokens
+    for long in itertools.cycle(builtin_prompts()):
+        prompt, turns = chat.ask(long.text)
+        if len(prompt) + 2 * N_TEXT + 64 >= size:
+            break
         chat.answer(prompt, turns, live=plainly(), max_tokens=N_TEXT)
-    raise AssertionError
+    for question in QUESTIONS[2:8]:
+        chat.messages[-1] = Message(role="user", content=question)
+        prompt = rig.prompter.prompt(chat.messages)
+        yield prompt, rig.reply(prompt, live=plainly(), max_tokens=N_TEXT).tokens
+
+
+def measure_prefill(models: tuple[Model, Model]) -> None:
+    """A prompt that all but fills the context, with both KV types; then plain decoding behind it;
+    then cancels at five moments of the same prefill, with and without stopping inside a chunk."""
+    print("| KV type | Prompt | Prefill, tokens/s | Plain decoding behind it, ms a token |")
+    print("| --- | --- | --- | --- |")
+    for kv_type in get_args(KvType):
+        with full_rig(models, kv_type=kv_type) as rig:
+            prompt = full_prompt(rig)
+            started = time.perf_counter()
+            read(rig, prompt)
+            seconds = time.perf_counter() - started
+            end = rig.reply(prompt, live=plainly(), max_tokens=32).end
+            print(
+                f"| {kv_type} | {len(prompt):,} | {len(prompt) / seconds:.0f} | "
+                f"{end.timings.generation_ms / end.tokens:.1f} |",
+                flush=True,
+            )
+    print("| A cancel takes effect | Tokens in a chunk | Mean, ms | Longest, ms |")
+    print("| --- | --- | --- | --- |")
+    for inside in (False, True):
+        with full_rig(models) as rig:
+            late = [cancel_after(rig, delay, inside) for delay in (1.0, 1.5, 2.1, 2.8, 3.6)]
+        where = "inside the chunk" if inside else "after the chunk"
+        print(f"| {where} | {N_BATCH} | {fmean(late):.0f} | {max(late):.0f} |", flush=True)
+
+
+def full_rig(models: tuple[Model, Model], **options: object) -> AbstractContextManager[Rig]:
+    return open_rig(*models, n_ctx=N_CTX_TRAIN, n_batch=N_BATCH, n_threads=THREADS, **options)
+
+
+def full_prompt(rig: Rig) -> tuple[int, ...]:
+    """The prompts of the bench as one message, over and over, up to 100 tokens below the limit."""
+    text = "\n\n".join(prompt.text for prompt in builtin_prompts())
+    tokens = rig.prompter.prompt([Message(role="user", content=text * 8)])
+    assert len(tokens) > N_CTX_TRAIN
+    return tokens[: N_CTX_TRAIN - 100]
+
+
+def cancel_after(rig: Rig, delay_s: float, inside: bool) -> float:
+    """Milliseconds from the moment of a cancel in mid-prefill to the end of the reply."""
+    rig.reply(rig.prompt("something else"), max_tokens=1)
+    due = time.perf_counter() + delay_s
+    stopped_by = mock.patch.object(Context, "stopped_by", return_value=nullcontext())
+    with nullcontext() if inside else stopped_by:
+        reply = rig.reply(full_prompt(rig), cancelled=lambda: time.perf_counter() > due)
+    assert reply.end.finish_reason is FinishReason.CANCELLED
+    return (time.perf_counter() - due) * 1000.0
+
+
+def measure_memory(n_turns: int, n_ctx: int) -> None:
+    """Resident memory of an engine process over a chat of many turns."""
+    pair = builtin_pair()
+    assert pair.draft is not None
+    with TemporaryDirectory() as folder:
+        engine = EngineProcess([sys.executable, "-m", "eaglechat", "engine"], Path(folder, "log"))
+        engine.start()
+        try:
+            load = Load(
+                id=0,
+                target=str(pair.target),
+                draft=str(pair.draft),
+                options=LoadOptions(n_ctx=n_ctx),
+            )
+            engine.send(load)
+            wait_for(engine, Loaded)
+            print("| Turn | First turn in the context | Resident memory, MB |\n| --- | --- | --- |")
+            messages, first_turn = [], 0
+            for turn in range(n_turns):
+                text = f"{QUESTIONS[turn % len(QUESTIONS)]} ({turn})"
+                messages.append(Message(role="user", content=text))
+                engine.send(Chat(id=turn + 1, messages=tuple(messages), max_tokens=100))
+                events = wait_for(engine, Done)
+                reply = "".join(e.round.text for e in events if isinstance(e, RoundDone))
+                messages.append(Message(role="assistant", content=reply))
+                for event in events:
+                    if isinstance(event, WindowMoved):
+                        first_turn = event.window.first_turn
+                if turn % 5 == 4 or turn == 0:
+                    print(f"| {turn + 1} | {first_turn} | {resident() / 1e6:.1f} |", flush=True)
+        finally:
+            engine.close()
+
+
+def wait_for(engine: EngineProcess, last: type) -> list[object]:
+    events: list[object] = []
+    while not events or not isinstance(events[-1], last):
+        new = engine.drain()
+        assert not any(isinstance(event, (Died, Error)) for event in new), new
+        events += new
+        time.sleep(0.01)
+    return events
+
+
+def resident() -> int:
+    (process,) = psutil.Process().children()
+    return int(process.memory_info().rss)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("shift")
     window = commands.add_parser("window")
     window.add_argument("--sizes", type=int, nargs="+", default=[2048, 4096, 8192])
     window.add_argument("--windows", type=int, nargs="+", default=[0, 256, 512, 1024, 2048])
+    commands.add_parser("prefill")
+    memory = commands.add_parser("memory")
+    memory.add_argument("--turns", type=int, default=50)
+    memory.add_argument("--ctx", type=int, default=768)
     args = parser.parse_args()
+    if args.command == "memory":
+        measure_memory(args.turns, args.ctx)
+        return
     bindings.start_backend(bindings.LOG_ERRORS)
     pair = builtin_pair()
+    assert pair.draft is not None
     with Model(pair.target) as target, Model(pair.draft) as draft:
         if args.command == "shift":
             measure_shift((target, draft))
         elif args.command == "window":
             measure_window((target, draft), args.sizes, args.windows)
+        else:
+            measure_prefill((target, draft))
 
 
 if __name__ == "__main__":
