@@ -17,14 +17,10 @@ from eaglechat.engine.records import KvType
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
 
-REPEAT_LAST_N = 64
-"""Tokens the repeat penalty looks back on."""
+OwnedT = TypeVar("OwnedT", bound="Owned")
 
 
-OwnedT = TypeVar("OwnedT", bound="_Owned")
-
-
-class _Owned:
+class Owned:
     """Owns one native pointer and frees it once."""
 
     _pointer: int | None
@@ -54,7 +50,7 @@ class _Owned:
             self.close()
 
 
-class Model(_Owned):
+class Model(Owned):
     """A GGUF model with its vocabulary."""
 
     _free = staticmethod(api.llama_model_free)
@@ -140,7 +136,7 @@ class Model(_Owned):
         return bool(api.llama_vocab_get_add_bos(self._vocab))
 
 
-class Batch(_Owned):
+class Batch(Owned):
     """Floats for one call of `Context.process`: tokens, features, or tokens with features."""
 
     _free = staticmethod(C.batch_free)
@@ -211,7 +207,7 @@ def _no_row(row: int, wrong: str, seq_id: int) -> DecodeError:
     return DecodeError(f"cannot add a row to a batch: {reason}")
 
 
-class Context(_Owned):
+class Context(Owned):
     """A context over a model, with the KV cache of its sequences."""
 
     _free = staticmethod(api.llama_free)
@@ -365,60 +361,8 @@ def _view(address: int | None, shape: tuple[int, ...]) -> Floats:
     return view
 
 
-class Sampler(_Owned):
-    """A llama.cpp sampler chain over the target's logits."""
-
-    _free = staticmethod(api.llama_sampler_free)
-
-    def __init__(
-        self,
-        model: Model,
-        *,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-        min_p: float,
-        repeat_penalty: float,
-        seed: int,
-    ) -> None:
-        """Penalty, top-k, top-p, min-p, temperature, then a draw; greedy at temperature 0."""
-        params = api.llama_sampler_chain_default_params()
-        self._pointer = api.llama_sampler_chain_init(params)
-        # llama.cpp first copies the vocabulary into candidates: six times the work of looking.
-        self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
-        stages = []
-        if repeat_penalty != 1.0:
-            stages.append(
-                api.llama_sampler_init_penalties(
-                    model.n_vocab, REPEAT_LAST_N, repeat_penalty, 0.0, 0.0
-                )
-            )
-        if temperature <= 0.0:
-            stages.append(api.llama_sampler_init_greedy())
-        else:
-            stages += [
-                api.llama_sampler_init_top_k(top_k),
-                api.llama_sampler_init_top_p(top_p, 1),
-                api.llama_sampler_init_min_p(min_p, 1),
-                api.llama_sampler_init_temp(temperature),
-                api.llama_sampler_init_dist(seed),
-            ]
-        for stage in stages:
-            api.llama_sampler_chain_add(self._pointer, stage)
-
-    def sample(self, context: Context, row: int) -> int:
-        """Draw the token after an output row; the chain takes note of it."""
-        if self._is_argmax:
-            return int(context.logits(row).argmax())
-        return int(C.sample(self._pointer, context.pointer, row))
-
-    def accept(self, token: int) -> None:
-        """Take note of a token that was not drawn here (the prompt's)."""
-        api.llama_sampler_accept(self.pointer, token)
-
-
 @contextmanager
-def owning(*resources: _Owned | None) -> Iterator[None]:
+def owning(*resources: Owned | None) -> Iterator[None]:
     """Close the resources, in this order, if the body raises."""
     try:
         yield

@@ -16,7 +16,8 @@ from eaglechat.engine.placement import Placement, draft_placement, target_placem
 from eaglechat.engine.preflight import check_kv_type
 from eaglechat.engine.protocol import LoadOptions, ModelInfo, PairInfo
 from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
-from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.session_config import Eagle3SessionConfig
 
 N_ROLLBACK = 8
 """Snapshots of a recurrent state, each as large as the state: the longest draft of such a target.

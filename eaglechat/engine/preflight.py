@@ -10,7 +10,7 @@ import sys
 from array import array
 from pathlib import Path
 
-from eaglechat.engine.errors import EngineError
+from eaglechat.engine.errors import EngineError, SettingsError
 from eaglechat.engine.gguf import GGUFError, GGUFHeader, read_header
 from eaglechat.engine.protocol import FlashAttention
 from eaglechat.engine.records import KvType
@@ -82,11 +82,11 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
 
 def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:
-    """Whether a model's KV cache can be kept in a number format. Raises PreflightError."""
+    """Whether a model's KV cache can be kept in a number format. Raises SettingsError."""
     if kv_type == "f16":
         return
     if flash_attention == "off":
-        raise PreflightError(
+        raise SettingsError(
             f"a KV cache in {kv_type} needs flash attention, which is switched off "
             "(engine.flash_attention); switch it on, or keep the cache in f16"
         )
@@ -95,7 +95,7 @@ def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAtt
     for part in ("key", "value"):
         width = header.get(f"{{arch}}.attention.{part}_length", header.n_embd // heads)
         if width % _Q8_BLOCK:
-            raise PreflightError(
+            raise SettingsError(
                 f"{header.path.name} has attention heads {width} wide, a KV cache in q8_0 needs "
                 f"a multiple of {_Q8_BLOCK}; keep it in f16"
             )

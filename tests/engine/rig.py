@@ -21,7 +21,8 @@ from eaglechat.engine.records import (
     SpeculationOff,
     Window,
 )
-from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.session_config import Eagle3SessionConfig
 from eaglechat.engine.window import Turns
 
 GREEDY = Sampling(temperature=0.0)
