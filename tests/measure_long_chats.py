@@ -198,7 +198,7 @@ def measure_shift(models: tuple[Model, Model]) -> None:
     print(f"| all | {all_shifted} | {all_fresh} |")
 
 
-N_TEXT = 128
+N_TEXT = 96
 """Tokens of each answer that a draft window is judged by."""
 
 
@@ -228,12 +228,17 @@ def measure_window(
 
 def answers_after(rig: Rig, size: int) -> Iterator[tuple[tuple[int, ...], list[int]]]:
     """A chat of almost `size` tokens, with a last question: its prompt, and the target's answer."""
-    chat = LongChat(rig)
-    for long in itertools.cycle(builtin_prompts()):
-        prompt, turns = chat.ask(long.text)
-        if len(prompt) + 2 * N_TEXT + 64 >= size:
+    chat, too_long = LongChat(rig), 0
+    for prompt_ in itertools.cycle(sorted(builtin_prompts(), key=lambda prompt: -len(prompt.text))):
+        prompt, turns = chat.ask(prompt_.text)
+        if len(prompt) + 2 * N_TEXT + 64 < size:
+            chat.answer(prompt, turns, live=plainly(), max_tokens=N_TEXT)
+            too_long = 0
+        elif too_long < len(builtin_prompts()):
+            chat.messages.pop()
+            too_long += 1
+        else:
             break
-        chat.answer(prompt, turns, live=plainly(), max_tokens=N_TEXT)
     for question in QUESTIONS[2:8]:
         chat.messages[-1] = Message(role="user", content=question)
         prompt = rig.prompter.prompt(chat.messages)
