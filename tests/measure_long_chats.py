@@ -2,7 +2,9 @@
 
 shift   acceptance after turns have left, against a fresh prefill of the same tokens
 window  draft windows over contexts of 2k, 4k and 8k tokens
-prefill a prompt of 8k tokens with each KV type, and how long a cancel takes to end it
+prefill a prompt of 8k tokens with each KV type
+cancel  how long a cancel takes to end the prefill of such a prompt
+moving  what it costs to take 2,000 tokens out of a full context
 memory  the engine's memory over a chat of 50 turns through a small context
 """
 
@@ -14,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -26,6 +28,7 @@ import psutil
 
 from eaglechat.engine import bindings
 from eaglechat.engine.bench import builtin_prompts
+from eaglechat.engine.chat import Prompter
 from eaglechat.engine.client import Died, EngineProcess
 from eaglechat.engine.live import Live
 from eaglechat.engine.native import Batch, Context, Model
@@ -42,9 +45,11 @@ from eaglechat.engine.protocol import (
     WindowMoved,
 )
 from eaglechat.engine.records import FinishReason, KvType, Round, Window
-from eaglechat.engine.window import Turns
+from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.session_config import Eagle3SessionConfig
+from eaglechat.engine.window import Turns, common_prefix
 from eaglechat.hub.pairs import builtin_pair
-from tests.engine.rig import Rig, open_rig, plainly
+from tests.engine.rig import Rig, decode, open_rig, plainly
 
 N_DRAFT_MAX = 3
 N_CTX_TRAIN = 8192
@@ -144,8 +149,7 @@ def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> Acceptance:
             batch.add_tokens([text[at], *drafted], n_past, 0, output=True)
             assert target.decode(batch) == 0
             session.process(batch)
-            pairs = zip(drafted, text[at + 1 :], strict=False)
-            accepted = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            accepted = true_guesses(drafted, text[at + 1 :])
             session.accept(0, accepted)
             n_past += 1 + accepted
             at += 1 + accepted
@@ -202,52 +206,130 @@ N_TEXT = 96
 """Tokens of each answer that a draft window is judged by."""
 
 
+class Guessers:
+    """One target, and a draft for each window that sees all the target decodes."""
+
+    def __init__(
+        self, models: tuple[Model, Model], windows: Sequence[int], stack: ExitStack
+    ) -> None:
+        size = {"n_ctx": N_CTX_TRAIN, "n_batch": N_BATCH, "n_threads": THREADS}
+        self._target = stack.enter_context(Context(models[0], **size))
+        self._batch = stack.enter_context(Batch(self._target))
+        self._sessions = []
+        for window in windows:
+            draft = Context(models[1], n_ubatch=128, other=self._target, **size)
+            stack.enter_context(draft)
+            config = Eagle3SessionConfig(1, N_DRAFT_MAX, draft_window=window)
+            session = Eagle3Session(self._target, draft, config)
+            self._sessions.append(stack.enter_context(session))
+        self._held: list[int] = []
+
+    def read(self, prompt: Sequence[int]) -> None:
+        """Go on to a prompt from what it has in common with the last one."""
+        start = max(0, common_prefix(self._held, prompt) - 1)
+        self._target.forget(0, start)
+        for session in self._sessions:
+            session.rewind(0, start)
+        for first in range(start, len(prompt) - 1, N_BATCH):
+            self._decode(prompt[first : min(first + N_BATCH, len(prompt) - 1)], first, output=False)
+        self._decode(prompt[-1:], len(prompt) - 1)
+        self._held = list(prompt)
+
+    def guess(self) -> list[Acceptance]:
+        """Let the target go on greedily, and each draft guess before every token; how many of its
+        guesses come true, by draft."""
+        guesses: list[list[list[int]]] = [[] for _ in self._sessions]
+        text: list[int] = []
+        spent = [session.spent_ms[1] for session in self._sessions]
+        for n_past in range(len(self._held), len(self._held) + N_TEXT):
+            text.append(int(self._target.logits(0).argmax()))
+            for session, drafts in zip(self._sessions, guesses, strict=True):
+                drafts.append(session.draft(0, n_past, text[-1]))
+            self._decode(text[-1:], n_past)
+            for session in self._sessions:
+                session.accept(0, 0)
+        # The last guesses have no text to be judged by.
+        judged = len(text) - N_DRAFT_MAX - 1
+        share = judged / len(text)
+        return [
+            Acceptance(
+                rounds=judged,
+                drafted=sum(map(len, drafts[:judged])),
+                accepted=sum(true_guesses(drafts[at], text[at + 1 :]) for at in range(judged)),
+                draft_ms=(session.spent_ms[1] - before) * share,
+            )
+            for session, before, drafts in zip(self._sessions, spent, guesses, strict=True)
+        ]
+
+    def _decode(self, tokens: Sequence[int], position: int, *, output: bool = True) -> None:
+        decode(self._target, self._batch, tokens, position, output=output)
+        for session in self._sessions:
+            session.process(self._batch)
+
+
+def true_guesses(drafted: Sequence[int], text: Sequence[int]) -> int:
+    pairs = zip(drafted, text, strict=False)
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
 def measure_window(
     models: tuple[Model, Model], sizes: Sequence[int], windows: Sequence[int]
 ) -> None:
-    """The prompts of the bench in turn, plainly answered, until the context holds enough; then
-    what each window makes of the target's answers to six short questions."""
+    """A chat of the prompts of the bench and the target's answers, up to each size in turn; then
+    three short questions, and guesses at the target's greedy answers with each window."""
     print("| Context | Window | Accepted/drafted | Mean accepted length | Draft step, ms |")
     print("| --- | --- | --- | --- | --- |")
-    for size in sizes:
-        with full_rig(models) as rig:
-            answers = list(answers_after(rig, size))
-        for window in windows:
-            counts = Acceptance()
-            with full_rig(models, draft_window=window) as rig:
-                for prompt, text in answers:
-                    read(rig, prompt)
-                    counts += force(rig, prompt, text)
-            print(
-                f"| {len(answers[0][0]):,} | {f'{window:,}' if window else 'none'} | "
-                f"{counts.accepted}/{counts.drafted} = {counts.rate:.3f} | {counts.length:.3f} | "
-                f"{counts.draft_ms / counts.drafted:.2f} |",
-                flush=True,
-            )
+    history = answered_prompts(models)
+    prompter = Prompter(models[0])
+    with ExitStack() as stack:
+        guessers = Guessers(models, windows, stack)
+        for size in sizes:
+            totals = [Acceptance() for _ in windows]
+            for question in QUESTIONS[2:5]:
+                prompt = cut_to_size(prompter, history, question, size)
+                guessers.read(prompt)
+                for index, counts in enumerate(guessers.guess()):
+                    totals[index] += counts
+            for window, total in zip(windows, totals, strict=True):
+                print(
+                    f"| {len(prompt):,} | {f'{window:,}' if window else 'none'} | "
+                    f"{total.accepted}/{total.drafted} = {total.rate:.3f} | {total.length:.3f} | "
+                    f"{total.draft_ms / total.drafted:.2f} |",
+                    flush=True,
+                )
 
 
-def answers_after(rig: Rig, size: int) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    """A chat of almost `size` tokens, with a last question: its prompt, and the target's answer."""
-    chat, too_long = LongChat(rig), 0
-    for prompt_ in itertools.cycle(sorted(builtin_prompts(), key=lambda prompt: -len(prompt.text))):
-        prompt, turns = chat.ask(prompt_.text)
-        if len(prompt) + 2 * N_TEXT + 64 < size:
-            chat.answer(prompt, turns, live=plainly(), max_tokens=N_TEXT)
-            too_long = 0
-        elif too_long < len(builtin_prompts()):
-            chat.messages.pop()
-            too_long += 1
+def answered_prompts(models: tuple[Model, Model]) -> list[Message]:
+    """The prompts of the bench, each with the target's answer to it alone."""
+    messages = []
+    with open_rig(*models, n_ctx=2048, n_threads=THREADS) as rig:
+        for asked in builtin_prompts():
+            reply = rig.reply(rig.prompt(asked.text), live=plainly(), max_tokens=N_TEXT)
+            messages.append(Message(role="user", content=asked.text))
+            messages.append(Message(role="assistant", content=reply.text))
+    return messages
+
+
+def cut_to_size(
+    prompter: Prompter, history: Sequence[Message], question: str, size: int
+) -> tuple[int, ...]:
+    """The prompt of as many turns of the history, over and over, as fit, and of the question."""
+    last = Message(role="user", content=question)
+    messages: list[Message] = []
+    skipped = 0
+    for turn in itertools.cycle(zip(history[::2], history[1::2], strict=True)):
+        if len(prompter.prompt([*messages, *turn, last])) + N_TEXT <= size:
+            messages += turn
+            skipped = 0
+        elif skipped < len(history):
+            skipped += 1
         else:
             break
-    for question in QUESTIONS[2:8]:
-        chat.messages[-1] = Message(role="user", content=question)
-        prompt = rig.prompter.prompt(chat.messages)
-        yield prompt, rig.reply(prompt, live=plainly(), max_tokens=N_TEXT).tokens
+    return prompter.prompt([*messages, last])
 
 
 def measure_prefill(models: tuple[Model, Model]) -> None:
-    """A prompt that all but fills the context, with both KV types; then plain decoding behind it;
-    then cancels at five moments of the same prefill, with and without stopping inside a chunk."""
+    """A prompt that all but fills the context, with both KV types; then plain decoding behind it."""
     print("| KV type | Prompt | Prefill, tokens/s | Plain decoding behind it, ms a token |")
     print("| --- | --- | --- | --- |")
     for kv_type in get_args(KvType):
@@ -262,6 +344,10 @@ def measure_prefill(models: tuple[Model, Model]) -> None:
                 f"{end.timings.generation_ms / end.tokens:.1f} |",
                 flush=True,
             )
+
+
+def measure_cancel(models: tuple[Model, Model]) -> None:
+    """Cancels at five moments of a long prefill, with and without stopping inside a chunk."""
     print("| A cancel takes effect | Tokens in a chunk | Mean, ms | Longest, ms |")
     print("| --- | --- | --- | --- |")
     for inside in (False, True):
@@ -269,6 +355,24 @@ def measure_prefill(models: tuple[Model, Model]) -> None:
             late = [cancel_after(rig, delay, inside) for delay in (1.0, 1.5, 2.1, 2.8, 3.6)]
         where = "inside the chunk" if inside else "after the chunk"
         print(f"| {where} | {N_BATCH} | {fmean(late):.0f} | {max(late):.0f} |", flush=True)
+
+
+def measure_moving(models: tuple[Model, Model]) -> None:
+    """What it costs to take 2,000 tokens out of a full context: the next decode is the one that
+    turns the keys."""
+    print("| Taken out of a full context | The next decode, ms | The one after it, ms |")
+    print("| --- | --- | --- |")
+    with full_rig(models) as rig, Batch(rig.target) as batch:
+        prompt = full_prompt(rig)
+        read(rig, prompt)
+        rig.target.forget(0, len(prompt))
+        rig.target.shift(0, 100, 2100)
+        times = []
+        for position in range(len(prompt) - 2000, len(prompt) - 1998):
+            started = time.perf_counter()
+            decode(rig.target, batch, prompt[:1], position)
+            times.append((time.perf_counter() - started) * 1000.0)
+        print(f"| 2,000 of {len(prompt):,} tokens | {times[0]:.1f} | {times[1]:.1f} |", flush=True)
 
 
 def full_rig(models: tuple[Model, Model], **options: object) -> AbstractContextManager[Rig]:
@@ -352,7 +456,8 @@ def main() -> None:
     window = commands.add_parser("window")
     window.add_argument("--sizes", type=int, nargs="+", default=[2048, 4096, 8192])
     window.add_argument("--windows", type=int, nargs="+", default=[0, 256, 512, 1024, 2048])
-    commands.add_parser("prefill")
+    for name in ("prefill", "cancel", "moving"):
+        commands.add_parser(name)
     memory = commands.add_parser("memory")
     memory.add_argument("--turns", type=int, default=50)
     memory.add_argument("--ctx", type=int, default=768)
@@ -368,8 +473,12 @@ def main() -> None:
             measure_shift((target, draft))
         elif args.command == "window":
             measure_window((target, draft), args.sizes, args.windows)
-        else:
+        elif args.command == "prefill":
             measure_prefill((target, draft))
+        elif args.command == "cancel":
+            measure_cancel((target, draft))
+        else:
+            measure_moving((target, draft))
 
 
 if __name__ == "__main__":
