@@ -329,7 +329,7 @@ def cut_to_size(
 
 
 def measure_prefill(models: tuple[Model, Model]) -> None:
-    """A prompt that all but fills the context, with both KV types; then plain decoding behind it."""
+    """A prompt that all but fills the context, by KV type; then plain decoding behind it."""
     print("| KV type | Prompt | Prefill, tokens/s | Plain decoding behind it, ms a token |")
     print("| --- | --- | --- | --- |")
     for kv_type in get_args(KvType):
