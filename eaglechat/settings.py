@@ -23,6 +23,7 @@ from eaglechat.engine.protocol import (
     Auto,
     ContextSize,
     DraftLength,
+    DraftWindow,
     FlashAttention,
     GpuIndex,
     GpuLayers,
@@ -34,6 +35,7 @@ from eaglechat.engine.protocol import (
     SplitMode,
     Temperature,
 )
+from eaglechat.engine.records import KvType
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -144,6 +146,20 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         FlashAttention,
         Meta(description="Flash attention; auto uses it where the backend can."),
     ] = "auto"
+    kv_type: Annotated[
+        KvType,
+        Meta(
+            description="Number format of the target's KV cache; q8_0 takes half the memory and "
+            "needs flash attention."
+        ),
+    ] = "f16"
+    draft_kv_type: Annotated[
+        KvType, Meta(description="Number format of the draft's KV cache, a small one.")
+    ] = "f16"
+    draft_window: Annotated[
+        DraftWindow,
+        Meta(description="How many of the latest tokens the draft sees; 0 means all of them."),
+    ] = 0
     command: Annotated[
         tuple[str, ...],
         Meta(
@@ -224,6 +240,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             main_gpu=self.engine.main_gpu,
             tensor_split=self.engine.tensor_split,
             flash_attention=self.engine.flash_attention,
+            kv_type=self.engine.kv_type,
+            draft_kv_type=self.engine.draft_kv_type,
+            draft_window=self.engine.draft_window,
         )
 
 

@@ -6,7 +6,7 @@ right often enough, and wrong often enough, that every path of a round is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,6 +46,35 @@ def write_target(
     return _close(writer, path)
 
 
+def write_hybrid_target(path: Path, template: str = TEMPLATE) -> Path:
+    """A target whose every other layer is a short convolution: it has a recurrent state."""
+    random = np.random.default_rng(7)
+    writer = GGUFWriter(path, "lfm2")
+    convolutional = [layer % 2 == 0 for layer in range(N_LAYERS)]
+    _write_shape(writer, {"shortconv.l_cache": 3}, but={"attention.head_count_kv"})
+    writer.add_head_count_kv([0 if is_conv else N_HEADS for is_conv in convolutional])
+    _write_vocabulary(writer, template)
+    embeddings, output = _vocabulary_matrices()
+    _tensor(writer, "token_embd.weight", embeddings)
+    _tensor(writer, "output.weight", output)
+    _tensor(writer, "token_embd_norm.weight", np.ones(N_EMBD))
+    for layer, is_conv in enumerate(convolutional):
+        name = f"blk.{layer}"
+        _write_block(writer, name, random, n_input=N_EMBD, has_attention=not is_conv)
+        if is_conv:
+            for part, rows, columns in (
+                ("conv", N_EMBD, 3),
+                ("in_proj", 3 * N_EMBD, N_EMBD),
+                ("out_proj", N_EMBD, N_EMBD),
+            ):
+                weights = random.standard_normal((rows, columns)) * 0.6 / np.sqrt(columns)
+                _tensor(writer, f"{name}.shortconv.{part}.weight", weights)
+        else:
+            for part in ("attn_q_norm", "attn_k_norm"):
+                _tensor(writer, f"{name}.{part}.weight", np.ones(N_EMBD // N_HEADS))
+    return _close(writer, path)
+
+
 def write_draft(
     path: Path, *, layers: Sequence[int] = TARGET_LAYERS, shared: bool = True, **changes: Any
 ) -> Path:
@@ -71,7 +100,7 @@ def write_draft(
     return _close(writer, path)
 
 
-def _write_shape(writer: GGUFWriter, changes: dict[str, Any]) -> None:
+def _write_shape(writer: GGUFWriter, changes: dict[str, Any], but: Collection[str] = ()) -> None:
     values: dict[str, Any] = {
         "block_count": 1 if writer.arch == "eagle3" else N_LAYERS,
         "context_length": N_CTX,
@@ -85,7 +114,8 @@ def _write_shape(writer: GGUFWriter, changes: dict[str, Any]) -> None:
         "vocab_size": len(TOKENS),
     }
     for key, value in {**values, **changes}.items():
-        writer.add_uint32(f"{writer.arch}.{key}", value)
+        if key not in but:
+            writer.add_uint32(f"{writer.arch}.{key}", value)
     writer.add_float32(f"{writer.arch}.attention.layer_norm_rms_epsilon", 1e-5)
     writer.add_name("Tiny")
 
@@ -132,16 +162,18 @@ def _write_block(
     *,
     n_input: int,
     attention: Mapping[str, np.ndarray] = MappingProxyType({}),
+    has_attention: bool = True,
 ) -> None:
     def weights(rows: int, columns: int) -> np.ndarray:
         return random.standard_normal((rows, columns)) * (0.6 / np.sqrt(columns))
 
     _tensor(writer, f"{name}.attn_norm.weight", np.ones(N_EMBD))
     _tensor(writer, f"{name}.ffn_norm.weight", np.ones(N_EMBD))
-    for part in ("attn_q", "attn_k", "attn_v"):
-        _tensor(writer, f"{name}.{part}.weight", attention.get(part, weights(N_EMBD, n_input)))
-    output = attention.get("attn_output", weights(N_EMBD, N_EMBD))
-    _tensor(writer, f"{name}.attn_output.weight", output)
+    if has_attention:
+        for part in ("attn_q", "attn_k", "attn_v"):
+            _tensor(writer, f"{name}.{part}.weight", attention.get(part, weights(N_EMBD, n_input)))
+        output = attention.get("attn_output", weights(N_EMBD, N_EMBD))
+        _tensor(writer, f"{name}.attn_output.weight", output)
     _tensor(writer, f"{name}.ffn_gate.weight", weights(N_FF, N_EMBD))
     _tensor(writer, f"{name}.ffn_up.weight", weights(N_FF, N_EMBD))
     _tensor(writer, f"{name}.ffn_down.weight", weights(N_EMBD, N_FF))

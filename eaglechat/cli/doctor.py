@@ -16,6 +16,7 @@ from eaglechat.engine.errors import ModelLoadError, NativeLibraryError
 
 if TYPE_CHECKING:
     from eaglechat.engine.bindings import Device
+    from eaglechat.engine.gguf import GGUFHeader
     from eaglechat.engine.placement import Placement
 
 _WIDTH = 78
@@ -162,13 +163,28 @@ def _pairs(wrong: list[str]) -> Iterator[str]:
     from eaglechat.hub import pairs
 
     library = pairs.PairLibrary(paths.state_dir())
+    loaded, _ = settings.load(paths.config_file())
     for pair in library.pairs():
         status = pairs.inspect(pair)
         yield f"{pair.name}: {status.problem or 'can run'}"
+        if status.target is not None:
+            yield f"  {_caches(status.target, status.draft, loaded.engine)}"
         if status.problem:
             wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
     if library.problem:
         wrong.append(library.problem)
+
+
+def _caches(target: GGUFHeader, draft: GGUFHeader | None, engine: settings.EngineSettings) -> str:
+    """What the KV caches of a pair take, with the settings as they are."""
+    from eaglechat.hub import fit
+
+    n_ctx = fit.context_size(target, engine.n_ctx)
+    need = fit.memory_need(target, draft, n_ctx, engine.kv_type, engine.draft_kv_type)
+    text = f"KV cache of {n_ctx:,} tokens: {need.target_kv / 2**20:.0f} MiB in {engine.kv_type}"
+    if draft is None:
+        return text
+    return f"{text}, the draft's {need.draft_kv / 2**20:.0f} MiB in {engine.draft_kv_type}"
 
 
 def _configuration(wrong: list[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from eaglechat.engine.protocol import (
     FlashAttention,
     SplitMode,
 )
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, KvType
 from eaglechat.settings import Settings
 
 if TYPE_CHECKING:
@@ -137,6 +137,15 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         choices=get_args(FlashAttention),
         help="flash attention; auto uses it where the backend can",
     )
+    load.add_argument(
+        "--kv-type", choices=get_args(KvType), help="number format of the target's KV cache"
+    )
+    load.add_argument(
+        "--draft-window",
+        type=number(int, 0, N_CTX_LIMIT),
+        metavar="N",
+        help="how many of the latest tokens the draft sees, 0 for all",
+    )
 
 
 def _split_mode(text: str) -> str:
@@ -181,6 +190,8 @@ def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Pro
         main_gpu=args.main_gpu,
         tensor_split=args.tensor_split,
         flash_attention=args.flash_attention,
+        kv_type=args.kv_type,
+        draft_window=args.draft_window,
     )
     replace = msgspec.structs.replace
     merged = replace(

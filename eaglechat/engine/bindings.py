@@ -84,6 +84,7 @@ _SYMBOLS: _Symbols = {
     "logits_ith": (("llama_get_logits_ith",), True, _PTR, (_PTR, _I32)),
     "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
     "seq_add": (("llama_memory_seq_add",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
+    "seq_pos_min": (("llama_memory_seq_pos_min",), True, _I32, (_PTR, _I32)),
     "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
     "can_shift": (("llama_memory_can_shift",), True, _BOOL, (_PTR,)),
     "set_layer_inputs": (

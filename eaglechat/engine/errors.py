@@ -21,6 +21,12 @@ class ModelLoadError(EngineError):
     code = "load"
 
 
+class SettingsError(EngineError):
+    """Settings that do not go together, or not with these models."""
+
+    code = "settings"
+
+
 class DecodeError(EngineError):
     """The target failed to decode a batch."""
 

@@ -37,6 +37,12 @@ ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 
 _SEQ = 0
 _DRAFT_FAILS = (ProcessError, DecodeError)
+_STOPPED = 2
+"""llama.cpp's status of a decode that was cancelled."""
+
+
+class _StoppedError(Exception):
+    """A decode was cancelled; some of its batch may be in the KV cache."""
 
 
 class Generator:
@@ -191,7 +197,14 @@ class Generator:
                 reply.finish = FinishReason.CANCELLED
                 return
             chunk = tokens[first : first + self._target.n_batch]
-            self._decode(chunk, first, reply, outputs=False)
+            try:
+                with self._target.stopped_by(cancelled):
+                    self._decode(chunk, first, reply, outputs=False)
+            except _StoppedError:
+                # A recurrent state has taken in some of the chunk already.
+                self._rewind(first if self._target.n_rollback is None else 0)
+                reply.finish = FinishReason.CANCELLED
+                return
             self._cached += chunk
             yield Prefill(first + len(chunk), len(tokens), reused)
         if self._session is not None and self._extracting:
@@ -219,10 +232,10 @@ class Generator:
 
     def _rewind(self, length: int) -> int:
         """Drop all positions from `length` on; the length that was really kept."""
-        if not self._target.forget(_SEQ, length):
-            # A recurrent state cannot drop single positions: start over.
+        if length < len(self._cached) and self._target.n_rollback is not None:
+            # A recurrent state has snapshots of its latest batch only: start over.
             length = 0
-            self._target.forget(_SEQ, 0)
+        self._target.forget(_SEQ, length)
         del self._cached[length:]
         if self._session is not None:
             self._session.rewind(_SEQ, min(length, self._session.known_length(_SEQ)))
@@ -239,6 +252,8 @@ class Generator:
         decode_ms = ms_since(started)
         if status == 1:
             raise DecodeError("the KV cache has no room for the batch; load a larger context")
+        if status == _STOPPED:
+            raise _StoppedError
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
         if self._session is not None and self._extracting:
@@ -290,8 +305,8 @@ class Generator:
         kept = [token.id for token in drafted[:n_accepted]]
         self._cached += [reply.id_last, *kept]
         reply.id_last = tokens[-1].id
-        if n_accepted < len(drafted):
-            self._target.forget(_SEQ, len(self._cached))
+        if n_accepted < len(drafted) and not self._target.forget(_SEQ, len(self._cached)):
+            raise DecodeError("the target cannot take back the rejected tokens")
         after = before
         if session is not None and not reply.draft_failed:
             session.accept(_SEQ, n_accepted)
@@ -352,8 +367,9 @@ class Generator:
         return speculation.n_draft_max, None
 
     def _draft_room(self, n_past: int, reply: ReplyState) -> int:
-        """The longest draft that context and reply have room for."""
-        return max(0, min(N_DRAFT_MAX_LIMIT, self._room(n_past) - 1, reply.tokens_left - 1))
+        """The longest draft that context and reply have room for, and that can be taken back."""
+        limit = N_DRAFT_MAX_LIMIT if self._target.n_rollback is None else self._target.n_rollback
+        return max(0, min(limit, self._room(n_past) - 1, reply.tokens_left - 1))
 
     def _draft(
         self,

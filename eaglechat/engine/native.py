@@ -13,15 +13,14 @@ from eaglechat.engine.bindings import C, Floats, api
 from eaglechat.engine.errors import DecodeError, ModelLoadError
 from eaglechat.engine.placement import ALL_LAYERS, Placement
 from eaglechat.engine.protocol import FlashAttention
+from eaglechat.engine.records import KvType
 
-REPEAT_LAST_N = 64
-"""Tokens the repeat penalty looks back on."""
+_KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
+
+OwnedT = TypeVar("OwnedT", bound="Owned")
 
 
-OwnedT = TypeVar("OwnedT", bound="_Owned")
-
-
-class _Owned:
+class Owned:
     """Owns one native pointer and frees it once."""
 
     _pointer: int | None
@@ -51,7 +50,7 @@ class _Owned:
             self.close()
 
 
-class Model(_Owned):
+class Model(Owned):
     """A GGUF model with its vocabulary."""
 
     _free = staticmethod(api.llama_model_free)
@@ -137,7 +136,7 @@ class Model(_Owned):
         return bool(api.llama_vocab_get_add_bos(self._vocab))
 
 
-class Batch(_Owned):
+class Batch(Owned):
     """Floats for one call of `Context.process`: tokens, features, or tokens with features."""
 
     _free = staticmethod(C.batch_free)
@@ -208,7 +207,7 @@ def _no_row(row: int, wrong: str, seq_id: int) -> DecodeError:
     return DecodeError(f"cannot add a row to a batch: {reason}")
 
 
-class Context(_Owned):
+class Context(Owned):
     """A context over a model, with the KV cache of its sequences."""
 
     _free = staticmethod(api.llama_free)
@@ -224,9 +223,12 @@ class Context(_Owned):
         n_seq: int = 1,
         n_outputs: int = 0,
         flash_attention: FlashAttention = "auto",
+        n_rollback: int = 0,
+        kv_type: KvType = "f16",
         other: Context | None = None,
     ) -> None:
         """`n_outputs` bounds the rows of one batch whose output is read (0: no bound);
+        `n_rollback` is how many positions a recurrent state keeps snapshots of;
         `other` is the target's context, whose embeddings and output head a draft may share.
 
         Raises ModelLoadError.
@@ -237,6 +239,8 @@ class Context(_Owned):
         params.n_ubatch = min(n_batch, n_ubatch)
         params.n_seq_max = n_seq
         params.n_outputs_max = n_outputs
+        params.n_rs_seq = 0 if model.keeps_whole_history else n_rollback
+        params.type_k = params.type_v = _KV_TYPES[kv_type]
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = n_seq > 1
         params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
@@ -254,13 +258,31 @@ class Context(_Owned):
         self.n_batch: int = api.llama_n_batch(self._pointer)
         self.n_ubatch: int = api.llama_n_ubatch(self._pointer)
         self.n_seq: int = n_seq
+        self.n_rollback: int | None = (
+            None if model.keeps_whole_history else api.llama_n_rs_seq(self._pointer)
+        )
+        """Latest positions a recurrent state can take back; None where any can be dropped."""
 
     def close(self) -> None:
         super().close()
         self._memory = None
 
+    @contextmanager
+    def stopped_by(self, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Let a decode end early, with status 2, once `cancelled` says so.
+
+        It is asked after every operation of the graph, on the CPU only.
+        """
+        callback = api.ggml_abort_callback(lambda _data: cancelled())
+        api.llama_set_abort_callback(self.pointer, callback, None)
+        try:
+            yield
+        finally:
+            api.llama_set_abort_callback(self.pointer, api.ggml_abort_callback(0), None)
+
     def decode(self, batch: Batch) -> int:
-        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache)."""
+        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:
+        some of the batch may be in the cache)."""
         status = int(C.process(self.pointer, 1, batch.pointer))
         # A GPU backend returns early; waiting here keeps the times of a round where they belong.
         C.synchronize(self.pointer)
@@ -270,9 +292,10 @@ class Context(_Owned):
         """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
         return int(C.process(self.pointer, 0, batch.pointer))
 
-    def forget(self, seq_id: int, start: int) -> bool:
-        """Drop a sequence's positions from `start` on; False if the memory cannot."""
-        return bool(C.seq_rm(self._memory, seq_id, start, -1))
+    def forget(self, seq_id: int, start: int, end: int = -1) -> bool:
+        """Drop a sequence's positions from `start` on, up to `end` where it is given; False if the
+        memory cannot."""
+        return bool(C.seq_rm(self._memory, seq_id, start, end))
 
     @property
     def can_shift(self) -> bool:
@@ -293,6 +316,10 @@ class Context(_Owned):
     def last_position(self, seq_id: int) -> int:
         """The highest position in a sequence's KV cache, -1 when it is empty."""
         return int(C.seq_pos_max(self._memory, seq_id))
+
+    def first_position(self, seq_id: int) -> int:
+        """The lowest position in a sequence's KV cache, -1 when it is empty."""
+        return int(C.seq_pos_min(self._memory, seq_id))
 
     def logits(self, row: int) -> Floats:
         """A view of the logits [n_vocab] of an output row; valid until the next decode."""
@@ -334,60 +361,8 @@ def _view(address: int | None, shape: tuple[int, ...]) -> Floats:
     return view
 
 
-class Sampler(_Owned):
-    """A llama.cpp sampler chain over the target's logits."""
-
-    _free = staticmethod(api.llama_sampler_free)
-
-    def __init__(
-        self,
-        model: Model,
-        *,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-        min_p: float,
-        repeat_penalty: float,
-        seed: int,
-    ) -> None:
-        """Penalty, top-k, top-p, min-p, temperature, then a draw; greedy at temperature 0."""
-        params = api.llama_sampler_chain_default_params()
-        self._pointer = api.llama_sampler_chain_init(params)
-        # llama.cpp first copies the vocabulary into candidates: six times the work of looking.
-        self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
-        stages = []
-        if repeat_penalty != 1.0:
-            stages.append(
-                api.llama_sampler_init_penalties(
-                    model.n_vocab, REPEAT_LAST_N, repeat_penalty, 0.0, 0.0
-                )
-            )
-        if temperature <= 0.0:
-            stages.append(api.llama_sampler_init_greedy())
-        else:
-            stages += [
-                api.llama_sampler_init_top_k(top_k),
-                api.llama_sampler_init_top_p(top_p, 1),
-                api.llama_sampler_init_min_p(min_p, 1),
-                api.llama_sampler_init_temp(temperature),
-                api.llama_sampler_init_dist(seed),
-            ]
-        for stage in stages:
-            api.llama_sampler_chain_add(self._pointer, stage)
-
-    def sample(self, context: Context, row: int) -> int:
-        """Draw the token after an output row; the chain takes note of it."""
-        if self._is_argmax:
-            return int(context.logits(row).argmax())
-        return int(C.sample(self._pointer, context.pointer, row))
-
-    def accept(self, token: int) -> None:
-        """Take note of a token that was not drawn here (the prompt's)."""
-        api.llama_sampler_accept(self.pointer, token)
-
-
 @contextmanager
-def owning(*resources: _Owned | None) -> Iterator[None]:
+def owning(*resources: Owned | None) -> Iterator[None]:
     """Close the resources, in this order, if the body raises."""
     try:
         yield

@@ -13,9 +13,15 @@ from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.loop import Generator
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.placement import Placement, draft_placement, target_placement
+from eaglechat.engine.preflight import check_kv_type
 from eaglechat.engine.protocol import LoadOptions, ModelInfo, PairInfo
 from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
-from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.session_config import Eagle3SessionConfig
+
+N_ROLLBACK = 8
+"""Snapshots of a recurrent state, each as large as the state: the longest draft of such a target.
+Of the models with a state, only those that llama.cpp can take back use them."""
 
 _DRAFT_UBATCH = 128
 """Bounds the draft's logits buffer, which grows with its vocabulary times this."""
@@ -50,6 +56,9 @@ class LoadedPair:
         self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
     ) -> None:
         target_header, draft_header = headers
+        check_kv_type(target_header, options.kv_type, options.flash_attention)
+        if draft_header is not None:
+            check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
         self._n_threads = options.n_threads or threads.choose().count
         placement = target_placement(options, bindings.devices())
         target = self._open(target_header, placement, report)
@@ -58,7 +67,6 @@ class LoadedPair:
             beside = draft_placement(placement, len(target.devices))
             draft = self._open(draft_header, beside, report)
         report.stage("context")
-        self._off = _why_no_speculation(target, draft)
         n_ctx = options.n_ctx or min(target.n_ctx_train, N_CTX_DEFAULT_LIMIT)
         self._target_context = Context(
             target,
@@ -67,8 +75,12 @@ class LoadedPair:
             n_threads=self._n_threads,
             n_outputs=N_DRAFT_MAX_LIMIT + 1,
             flash_attention=options.flash_attention,
+            n_rollback=N_ROLLBACK,
+            kv_type=options.kv_type,
         )
         self._owned.insert(0, self._target_context)
+        self._options = options
+        self._off = _why_no_speculation(self._target_context, draft)
         session = self._make_session(draft, options) if draft and self._off is None else None
         self._warm_up()
         calibration = calibrate(self._target_context, session) if session else NOT_CALIBRATED
@@ -102,10 +114,13 @@ class LoadedPair:
             n_ubatch=_DRAFT_UBATCH,
             n_threads=self._n_threads,
             flash_attention=options.flash_attention,
+            kv_type=options.draft_kv_type,
             other=self._target_context,
         )
         self._owned.insert(0, context)
-        config = Eagle3SessionConfig(n_seq=1, n_draft_max=N_DRAFT_MAX_LIMIT)
+        config = Eagle3SessionConfig(
+            n_seq=1, n_draft_max=N_DRAFT_MAX_LIMIT, draft_window=options.draft_window
+        )
         session = Eagle3Session(self._target_context, context, config)
         self._owned.insert(0, session)
         return session
@@ -128,6 +143,9 @@ class LoadedPair:
             n_threads=self._n_threads,
             devices=tuple(device.description for device in bindings.devices()),
             load_ms=self._load_ms,
+            kv_type=self._options.kv_type,
+            draft_kv_type=self._options.draft_kv_type,
+            draft_window=self._options.draft_window,
             speculation_off=self._off,
         )
 
@@ -170,12 +188,12 @@ class _Progress:
         return not self.cancelled
 
 
-def _why_no_speculation(target: Model, draft: Model | None) -> str | None:
+def _why_no_speculation(target: Context, draft: Model | None) -> str | None:
     if draft is None:
         return "no draft is loaded"
-    if not target.keeps_whole_history:
+    if target.n_rollback == 0:
         return (
-            "the target is a recurrent or hybrid model, whose state cannot take back "
+            "the target is a recurrent or hybrid model of a kind whose state cannot take back "
             "rejected tokens"
         )
     return None

@@ -10,8 +10,10 @@ import sys
 from array import array
 from pathlib import Path
 
-from eaglechat.engine.errors import EngineError
+from eaglechat.engine.errors import EngineError, SettingsError
 from eaglechat.engine.gguf import GGUFError, GGUFHeader, read_header
+from eaglechat.engine.protocol import FlashAttention
+from eaglechat.engine.records import KvType
 
 DRAFT_ARCHITECTURE = "eagle3"
 EXTRACT_LAYERS = 3
@@ -37,6 +39,8 @@ _EXPORTS_FINAL_STATE = frozenset(
 
 _SHAREABLE = ("token_embd.weight", "output.weight")
 """What a draft takes from its target where it does not bring it."""
+
+_Q8_BLOCK = 32
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
 
@@ -75,6 +79,26 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
     if draft is not None:
         _check_draft(draft)
         _check_match(target, draft)
+
+
+def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:
+    """Whether a model's KV cache can be kept in a number format. Raises SettingsError."""
+    if kv_type == "f16":
+        return
+    if flash_attention == "off":
+        raise SettingsError(
+            f"a KV cache in {kv_type} needs flash attention, which is switched off "
+            "(engine.flash_attention); switch it on, or keep the cache in f16"
+        )
+    key = "{arch}.attention.head_count"
+    heads = max(header.array(key) or [header.number(key)]) or 1
+    for part in ("key", "value"):
+        width = header.get(f"{{arch}}.attention.{part}_length", header.n_embd // heads)
+        if width % _Q8_BLOCK:
+            raise SettingsError(
+                f"{header.path.name} has attention heads {width} wide, a KV cache in q8_0 needs "
+                f"a multiple of {_Q8_BLOCK}; keep it in f16"
+            )
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

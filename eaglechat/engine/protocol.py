@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from eaglechat.engine.records import (
     N_DRAFT_MAX_LIMIT,
+    KvType,
     Prefill,
     ReplyEnd,
     Round,
@@ -36,6 +37,7 @@ AUTO: Auto = "auto"
 """A draft length chosen by measurement, round by round."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 SplitMode = Literal["none", "layer", "row"]
 TENSOR_SPLIT_REFUSED = (
@@ -97,6 +99,11 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     tensor_split: GpuShares = ()
     """Each GPU's share of the target; empty shares by free memory."""
     flash_attention: FlashAttention = "auto"
+    kv_type: KvType = "f16"
+    """Number format of the target's KV cache."""
+    draft_kv_type: KvType = "f16"
+    draft_window: DraftWindow = 0
+    """Positions the draft looks back on; 0 is the whole context."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -170,6 +177,9 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     n_threads: int
     devices: tuple[str, ...]
     load_ms: float
+    kv_type: KvType = "f16"
+    draft_kv_type: KvType = "f16"
+    draft_window: int = 0
     speculation_off: str | None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from eaglechat.engine.native import REPEAT_LAST_N, Context, Sampler
+from eaglechat.engine.native import Context
 from eaglechat.engine.protocol import SEED_LIMIT, Sampling
 from eaglechat.engine.records import (
     DraftToken,
@@ -19,6 +19,7 @@ from eaglechat.engine.records import (
     Round,
     Token,
 )
+from eaglechat.engine.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.text import TextStream
 
 

@@ -20,38 +20,24 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from eaglechat.engine.bindings import Floats
-from eaglechat.engine.errors import BadSeqIdError, InitError, InvalidConfigError, ProcessError
+from eaglechat.engine.errors import BadSeqIdError, ProcessError
 from eaglechat.engine.likeliest import Likeliest
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.preflight import EXTRACT_LAYERS
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.session_config import (
+    Eagle3SessionConfig,
+    check_contexts,
+    check_draft_length,
+)
 from eaglechat.engine.session_stats import SessionCounts, SessionStats
 from eaglechat.engine.waiting_rows import WaitingRows
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
 
-
-@dataclass(frozen=True)
-class Eagle3SessionConfig:
-    """Parameters of a session: sequences, longest draft, shortest draft kept, and the draft
-    probability below which a draft ends. Raises InvalidConfigError."""
-
-    n_seq: int
-    n_draft_max: int
-    n_min: int = 0
-    p_min: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.n_seq <= 0:
-            raise InvalidConfigError(f"n_seq must be at least 1, got {self.n_seq}")
-        if self.n_draft_max <= 0:
-            raise InvalidConfigError(
-                f"n_draft_max of a session must be at least 1, got {self.n_draft_max}"
-            )
-        _check_draft_length("n_draft_max", self.n_draft_max)
-        _check_draft_length("n_min", self.n_min)
-        _check_probability(self.p_min)
+_WINDOW_STEP = 64
+"""Positions that leave a draft window at once."""
 
 
 @dataclass
@@ -64,7 +50,9 @@ class _Sequence:
 
     rows: WaitingRows
     taken: int = 0
-    """Positions from 0 on that the draft's KV cache truly holds."""
+    """Positions from 0 on that the draft's KV cache truly holds, or held before its window."""
+    window_start: int = 0
+    """The first of them that it still holds."""
     verify_start: int = 0
     """Index among the waiting rows of the last batch's first row."""
     drafted: list[int] = field(default_factory=list)
@@ -74,7 +62,8 @@ class _Sequence:
         """Drop the positions from `start` up to `end` and close the gap. Features hold no
         position, so those that wait stay as they are."""
         self.rows.remove(max(0, start - self.taken), max(0, end - self.taken))
-        self.taken = min(self.taken, max(start, self.taken - (end - start)))
+        self.taken = _shifted(self.taken, start, end)
+        self.window_start = _shifted(self.window_start, start, end)
 
     @property
     def known(self) -> int:
@@ -91,7 +80,7 @@ class Eagle3Session:
 
     def __init__(self, target: Context, draft: Context, config: Eagle3SessionConfig) -> None:
         """Raises InitError when the two contexts do not make a pair."""
-        _check_pair(target, draft, config)
+        check_contexts(target, draft, config)
         self._target = target
         self._draft = draft
         self._config = config
@@ -139,7 +128,7 @@ class Eagle3Session:
 
     @n_draft_max.setter
     def n_draft_max(self, value: int) -> None:
-        _check_draft_length("n_draft_max", value)
+        check_draft_length("n_draft_max", value)
         self._n_draft_max = value
 
     @property
@@ -188,6 +177,7 @@ class Eagle3Session:
         sequence = self._sequence(seq_id)
         sequence.rows.keep(max(0, length - sequence.taken))
         sequence.taken = min(sequence.taken, length)
+        sequence.window_start = min(sequence.window_start, length)
         sequence.drafted = []
         self._draft.forget(seq_id, sequence.taken)
 
@@ -315,6 +305,15 @@ class Eagle3Session:
             self._decode(self._batch)
         sequence.taken = sequence.known
         rows.keep(0)
+        self._leave_window(seq_id, sequence)
+
+    def _leave_window(self, seq_id: int, sequence: _Sequence) -> None:
+        """Drop what is further back than the draft looks, in steps: each costs a pass over the
+        cells of the KV cache."""
+        window = self._config.draft_window
+        if window and sequence.taken - sequence.window_start >= window + _WINDOW_STEP:
+            self._draft.forget(seq_id, sequence.window_start, sequence.taken - window)
+            sequence.window_start = sequence.taken - window
 
     def _encode(self, seq_id: int, features: Floats, position: int) -> Floats:
         """The states g [rows, n_embd] of features [rows, 3 * n_embd]; valid until the next call."""
@@ -363,43 +362,10 @@ def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
             first = row
 
 
+def _shifted(position: int, start: int, end: int) -> int:
+    """Where a position is after those from `start` up to `end` have left."""
+    return min(position, max(start, position - (end - start)))
+
+
 def _chunks(count: int, size: int) -> list[tuple[int, int]]:
     return [(first, min(first + size, count)) for first in range(0, count, size)]
-
-
-def _check_draft_length(name: str, value: int) -> None:
-    if not 0 <= value <= N_DRAFT_MAX_LIMIT:
-        raise InvalidConfigError(f"{name} must be 0 to {N_DRAFT_MAX_LIMIT}, got {value}")
-
-
-def _check_probability(p_min: float) -> None:
-    if not 0.0 <= p_min <= 1.0:
-        raise InvalidConfigError(f"p_min must be 0 to 1, got {p_min}")
-
-
-def _check_pair(target: Context, draft: Context, config: Eagle3SessionConfig) -> None:
-    layers = draft.model.target_layers
-    if not layers:
-        raise InitError("the draft model is not eagle3: it names no extract layers")
-    if len(layers) != EXTRACT_LAYERS:
-        raise InitError(f"the draft model names {len(layers)} extract layers, EAGLE-3 needs 3")
-    hidden = int(draft.model.metadata("eagle3.target_hidden_size") or 0)
-    if hidden != target.model.n_embd:
-        raise InitError(
-            f"the draft was made for hidden size {hidden}, the target has {target.model.n_embd}"
-        )
-    if draft.model.n_vocab != target.model.n_vocab:
-        raise InitError(
-            f"the draft has a vocabulary of {draft.model.n_vocab} tokens, "
-            f"the target one of {target.model.n_vocab}"
-        )
-    if max(layers) > target.model.n_layers:
-        raise InitError(
-            f"the draft reads layer {max(layers)}, the target has {target.model.n_layers} layers"
-        )
-    for name, context in (("target", target), ("draft", draft)):
-        if context.n_seq < config.n_seq:
-            raise InitError(
-                f"the session wants {config.n_seq} sequences, "
-                f"the {name} context was made for {context.n_seq}"
-            )

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.protocol import Memory
-from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
+from eaglechat.engine.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT, KvType
 from eaglechat.hub.units import format_bytes
 
 _CELLS_MULTIPLE = 256
 _F16_BYTES, _F32_BYTES = 2, 4
 _N_UBATCH = 512
+_BLOCK_BYTES: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34)}
+"""Values of a block, and its bytes."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,25 @@ def context_size(target: GGUFHeader, n_ctx: int) -> int:
     return n_ctx or min(target.n_ctx_train or N_CTX_DEFAULT_LIMIT, N_CTX_DEFAULT_LIMIT)
 
 
-def memory_need(target: GGUFHeader, draft: GGUFHeader | None, n_ctx: int) -> MemoryNeed:
-    """What both models take at a context of `n_ctx` tokens, with a KV cache in f16."""
+def memory_need(
+    target: GGUFHeader,
+    draft: GGUFHeader | None,
+    n_ctx: int,
+    kv_type: KvType = "f16",
+    draft_kv_type: KvType = "f16",
+) -> MemoryNeed:
+    """What both models take at a context of `n_ctx` tokens."""
     headers = [target] if draft is None else [target, draft]
     return MemoryNeed(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
-        target_kv=kv_bytes(target, n_ctx),
-        draft_kv=kv_bytes(draft, n_ctx) if draft else 0,
+        target_kv=kv_bytes(target, n_ctx, kv_type),
+        draft_kv=kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
         compute=sum(_compute_bytes(header, n_ctx) for header in headers),
     )
 
 
-def kv_bytes(header: GGUFHeader, n_ctx: int) -> int:
+def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     """The KV cache of a model; layers with a sliding window count in full, as llama.cpp keeps them.
 
     Models with latent attention (MLA) keep less than this.
@@ -95,7 +103,8 @@ def kv_bytes(header: GGUFHeader, n_ctx: int) -> int:
     for layer in _layers_with_cache(header):
         is_windowed = layer < len(windowed) and bool(windowed[layer])
         per_cell += heads[layer] * (width_windowed if is_windowed else width)
-    return per_cell * cells * _F16_BYTES
+    values, size = _BLOCK_BYTES[kv_type]
+    return per_cell * cells // values * size
 
 
 def _layers_with_cache(header: GGUFHeader) -> list[int]:

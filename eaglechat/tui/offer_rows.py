@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from eaglechat.engine.gguf import GGUFHeader
+from eaglechat.engine.records import KvType
 from eaglechat.hub import fit
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.fit import Fit, Machine
@@ -34,6 +35,8 @@ class Known:
     offer: Offer
     machine: Machine
     n_ctx: int
+    kv_types: tuple[KvType, KvType] = ("f16", "f16")
+    """Of the target, and of the draft."""
     status: PairStatus | None = None
     facts: Facts | None = None
     trouble: str | None = None
@@ -52,7 +55,7 @@ class Known:
         if self.status is not None and self.status.target is not None:
             target = self.status.target
             n_ctx = fit.context_size(target, self.n_ctx)
-            need = fit.memory_need(target, self.status.draft, n_ctx)
+            need = fit.memory_need(target, self.status.draft, n_ctx, *self.kv_types)
         elif self.facts is not None and self.facts.memory is not None:
             need = self.facts.memory
         else:

@@ -219,6 +219,7 @@ _WHAT_TO_DO = {
     "preflight": "Choose other files, or load the target without a draft (Ctrl+O).",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings (F9). The engine's log says more.",
+    "settings": "The settings (F9) have it, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings (F9).",
     "protocol": "Install the same version of eaglechat at both ends.",

@@ -387,7 +387,7 @@ def test_a_terminal_without_unicode_gets_the_reply_all_the_same(
     tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     code = (
-        "import sys; from eaglechat.cli import main; from eaglechat.engine.native import Sampler;"
+        "import sys; from eaglechat.cli import main; from eaglechat.engine.sampler import Sampler;"
         f"ids = iter({[tiny.TOKENS.index(t) for t in ('a', 'Ã', '©', 'b')]});"
         "Sampler.sample = lambda *_: next(ids); sys.exit(main(sys.argv[1:]))"
     )

@@ -12,8 +12,17 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.loop import Generator, ReplyEvent
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Message, Sampling, Speculation
-from eaglechat.engine.records import Origin, Prefill, ReplyEnd, Round, SpeculationOff, Window
-from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.records import (
+    KvType,
+    Origin,
+    Prefill,
+    ReplyEnd,
+    Round,
+    SpeculationOff,
+    Window,
+)
+from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.session_config import Eagle3SessionConfig
 from eaglechat.engine.window import Turns
 
 GREEDY = Sampling(temperature=0.0)
@@ -115,13 +124,12 @@ def plainly(temperature: float = 0.0) -> Live:
 
 @contextmanager
 def open_rig(
-    target_model: Model, draft_model: Model, *, n_ctx: int = 1024, n_batch: int = 256
+    target_model: Model, draft_model: Model, *, draft_window: int = 0, **options: Any
 ) -> Iterator[Rig]:
+    """`options` are those of `open_contexts`."""
     with ExitStack() as stack:
-        target, draft = stack.enter_context(
-            open_contexts(target_model, draft_model, n_ctx=n_ctx, n_batch=n_batch)
-        )
-        config = Eagle3SessionConfig(n_seq=1, n_draft_max=16)
+        target, draft = stack.enter_context(open_contexts(target_model, draft_model, **options))
+        config = Eagle3SessionConfig(n_seq=1, n_draft_max=16, draft_window=draft_window)
         session = stack.enter_context(Eagle3Session(target, draft, config))
         generator = Generator(target, session)
         stack.callback(generator.close)
@@ -137,17 +145,25 @@ def open_contexts(
     n_batch: int = 256,
     n_seq: int = 1,
     n_batch_draft: int | None = None,
+    n_threads: int = N_THREADS,
+    kv_type: KvType = "f16",
 ) -> Iterator[tuple[Context, Context]]:
     with (
         Context(
-            target_model, n_ctx=n_ctx, n_batch=n_batch, n_threads=N_THREADS, n_seq=n_seq
+            target_model,
+            n_ctx=n_ctx,
+            n_batch=n_batch,
+            n_threads=n_threads,
+            n_seq=n_seq,
+            n_rollback=8,
+            kv_type=kv_type,
         ) as target,
         Context(
             draft_model,
             n_ctx=n_ctx,
             n_batch=n_batch_draft or n_batch,
             n_ubatch=128,
-            n_threads=N_THREADS,
+            n_threads=n_threads,
             n_seq=n_seq,
             other=target,
         ) as draft,

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.loop import Generator
-from eaglechat.engine.native import Batch, Context, Model, Sampler
+from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Sampling
 from eaglechat.engine.records import DraftToken
+from eaglechat.engine.sampler import Sampler
 from tests import tiny
 from tests.engine.rig import N_THREADS, Rig, decode, plainly
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.engine.errors import PromptError
-from eaglechat.engine.native import Model, Sampler
+from eaglechat.engine.native import Model
 from eaglechat.engine.protocol import Sampling, Set
 from eaglechat.engine.records import FinishReason, Origin, Prefill, ReplyEnd, Round
+from eaglechat.engine.sampler import Sampler
 from eaglechat.engine.stats import stats_of
 from tests import tiny
 from tests.engine.rig import (
@@ -267,6 +268,23 @@ def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_re
         assert reply.end.timings.prefill_tokens == len(prompt) - 1 - 64
         fresh = fresh_reply(tiny_models, prompt)
         assert drafts_of(reply) == drafts_of(fresh)
+
+
+def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
+    tiny_models: tuple[Model, Model],
+) -> None:
+    with open_rig(*tiny_models, n_batch=512) as rig:
+        prompt = rig.prompt("the quick brown fox " * 20)
+        asked = iter(range(1000))
+        reply = rig.reply(prompt, cancelled=lambda: next(asked) > 30)
+        assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
+        # Once before the chunk, then within it.
+        assert 30 < next(asked) < 40
+        assert rig.generator.cached == ()
+
+        again = rig.reply(prompt)
+        fresh = fresh_reply(tiny_models, prompt)
+        assert (again.tokens, drafts_of(again)) == (fresh.tokens, drafts_of(fresh))
 
 
 def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(

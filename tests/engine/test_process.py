@@ -147,6 +147,24 @@ def test_a_session_from_hello_to_shutdown(
     assert died.exit_status == process.returncode == 0
 
 
+def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.load(tiny_files, n_ctx=256)
+    messages = tuple(
+        p.Message(role="assistant" if index % 2 else "user", content="the quick brown fox")
+        for index in range(41)
+    )
+    client.chat(messages=messages)
+    events = client.until(p.Done)
+
+    assert isinstance(events[0], p.WindowMoved)
+    assert (events[0].id, events[0].window.kv_kept) == (7, False)
+    assert 10 < events[0].window.first_turn < 20
+    assert events[-1].end.finish_reason is FinishReason.LENGTH
+
+
 def test_changes_and_cancel_reach_a_running_reply(
     start: Callable[..., Client], tiny_files: tuple[Path, Path]
 ) -> None:

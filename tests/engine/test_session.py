@@ -16,7 +16,8 @@ from eaglechat.engine.errors import (
     ProcessError,
 )
 from eaglechat.engine.native import Batch, Context, Model
-from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.engine.session import Eagle3Session
+from eaglechat.engine.session_config import Eagle3SessionConfig
 from tests import tiny
 from tests.engine.rig import N_THREADS, decode, open_contexts
 

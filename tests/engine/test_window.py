@@ -396,3 +396,27 @@ def test_after_a_shift_the_draft_drafts_what_it_drafts_after_a_fresh_prefill(
         assert [t.probability for t in one.drafted] == pytest.approx(
             [t.probability for t in two.drafted], abs=2e-3
         )
+
+
+# --- the draft's own window ---
+
+
+@pytest.mark.parametrize("draft_window", [16, 100])
+def test_the_draft_keeps_the_last_positions_and_the_text_stays_the_same(
+    models: tuple[Model, Model], small: Rig, draft_window: int
+) -> None:
+    with open_rig(*models, n_ctx=N_CTX, n_batch=64, draft_window=draft_window) as rig:
+        chat, plain = LongChat(rig), LongChat(small)
+        for question in ("one", "two", "three", "four", "five"):
+            reply = chat.ask(question, max_tokens=50)
+            assert reply.tokens == plain.ask(question, max_tokens=50, live=plainly()).tokens
+            check_cache(chat)
+            kept = len(rig.generator.cached) - rig.draft.first_position(0)
+            assert min(draft_window, len(rig.generator.cached)) <= kept < draft_window + 64 + 64
+        assert any(reply.windows for reply in chat.replies)
+        assert sum(round_.n_accepted for reply in chat.replies for round_ in reply.rounds) > 0
+        # Further back than the draft looks: it begins again from there.
+        edited = [*rig.generator.cached[:20], *rig.generator.cached[30:60]]
+        again = rig.reply(edited)
+        assert again.offs == []
+        assert again.tokens == small.reply(edited, live=plainly()).tokens

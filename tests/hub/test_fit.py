@@ -56,6 +56,7 @@ def test_cache_cells_come_in_blocks_of_256() -> None:
 
 
 def test_layers_without_a_cache_of_their_own_count_nothing() -> None:
+    assert 32 * kv_bytes(a_target(), 256, "q8_0") == 17 * kv_bytes(a_target(), 256)
     full = kv_bytes(a_target(arch="qwen35", n_layers=8), 256)
     hybrid = a_target(arch="qwen35", n_layers=8, **{"qwen35.full_attention_interval": 4})
     assert kv_bytes(hybrid, 256) == full // 4

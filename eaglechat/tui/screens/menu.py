@@ -196,6 +196,10 @@ class MenuScreen(EagleScreen[None]):
             offer=offer,
             machine=self.eagle.machine,
             n_ctx=self.eagle.settings.engine.n_ctx,
+            kv_types=(
+                self.eagle.settings.engine.kv_type,
+                self.eagle.settings.engine.draft_kv_type,
+            ),
             status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name),
