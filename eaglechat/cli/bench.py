@@ -15,10 +15,11 @@ from eaglechat.cli import bench_tables, options
 from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.engine.errors import EngineError, LoadCancelledError
-from eaglechat.engine.protocol import AUTO, Auto, LoadOptions, Message, Sampling, Speculation
+from eaglechat.engine.protocol import AUTO, Auto, LoadOptions
 
 if TYPE_CHECKING:
-    from eaglechat.engine.bench import BenchPrompt, BenchRun, Write
+    from eaglechat.engine.bench import Write
+    from eaglechat.engine.bench_records import BenchPrompt, BenchRun
     from eaglechat.engine.pair import LoadedPair
     from eaglechat.engine.prefill import PrefillRun
     from eaglechat.engine.profile import RoundProfile
@@ -101,7 +102,7 @@ def _read(path: Path) -> str:
 
 
 def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Interrupt) -> int:
-    from eaglechat.engine import bench
+    from eaglechat.engine import bench, bench_records
     from eaglechat.engine.prefill import prefill_results
     from eaglechat.engine.reference import ReferenceFailedError
 
@@ -116,12 +117,12 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     try:
         if loaded.info.speculation_off:
             raise EngineError(f"there is nothing to compare: {loaded.info.speculation_off}")
-        write = _writer(loaded, interrupt)
+        write = bench.writer(loaded, lambda: interrupt.happened)
         progress = _Progress(len(prompts) * args.repeat * _settings_per_repeat(args))
         yardstick = _yardstick(args, loaded, settings.to_load_options(), interrupt)
         try:
             for measured in _runs(args, prompts, write, yardstick, interrupt):
-                if isinstance(measured, bench.BenchRun):
+                if isinstance(measured, bench_records.BenchRun):
                     runs.append(measured)
                 else:
                     prefills.append(measured)
@@ -189,6 +190,7 @@ def _yardstick(
     args: argparse.Namespace, loaded: LoadedPair, how: LoadOptions, interrupt: Interrupt
 ) -> Yardstick | None:
     """Runs the reference program on a prompt, with each fixed length."""
+    from eaglechat.engine.bench import messages_of
     from eaglechat.engine.reference import Reference
 
     info = loaded.info
@@ -205,7 +207,7 @@ def _yardstick(
     )
 
     def measure(prompt: BenchPrompt, repeat: int) -> Iterator[BenchRun]:
-        text = loaded.prompter.text(_messages(prompt))
+        text = loaded.prompter.text(messages_of(prompt))
         for n in _reference_lengths(args):
             run_ = reference.run(prompt.name, text, n, repeat, lambda: interrupt.happened)
             if run_ is None:
@@ -222,26 +224,6 @@ def _reference_lengths(args: argparse.Namespace) -> list[int]:
 def _settings_per_repeat(args: argparse.Namespace) -> int:
     reference = len(_reference_lengths(args)) if args.reference else 0
     return 1 + len(args.n) + (2 if args.prefill else 0) + reference
-
-
-def _writer(loaded: LoadedPair, interrupt: Interrupt) -> Write:
-    from eaglechat.engine.live import Live
-
-    def write(prompt: BenchPrompt, speculation: Speculation, max_tokens: int) -> Iterator[object]:
-        return loaded.generator.reply(
-            loaded.prompter.prompt(_messages(prompt)),
-            Sampling(temperature=0.0),
-            Live(speculation, 0.0),
-            seed=0,
-            max_tokens=max_tokens,
-            cancelled=lambda: interrupt.happened,
-        )
-
-    return write
-
-
-def _messages(prompt: BenchPrompt) -> tuple[Message, ...]:
-    return (Message(role="user", content=prompt.text),)
 
 
 def _profiles(

@@ -11,10 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from statistics import fmean, geometric_mean, median
+from typing import TYPE_CHECKING
 
-from eaglechat.engine.protocol import AUTO, Auto, Speculation
+from eaglechat.engine.bench_records import BenchPrompt, BenchRun
+from eaglechat.engine.live import Live
+from eaglechat.engine.protocol import AUTO, Auto, Message, Sampling, Speculation
 from eaglechat.engine.records import ReplyEnd, Round, SpeculationOff
 from eaglechat.engine.stats import StatsFold
+
+if TYPE_CHECKING:
+    from eaglechat.engine.pair import LoadedPair
 
 PLAIN = "plain"
 """The setting without speculation: no draft, no features, as if only the target were loaded."""
@@ -23,44 +29,33 @@ _WARM_UP_TOKENS = 4
 _HEADING = "=== "
 
 
-@dataclass(frozen=True)
-class BenchPrompt:
-    """A prompt of the bench; the name is its row in the tables."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
-class BenchRun:
-    """One measured reply."""
-
-    prompt: str
-    setting: str
-    repeat: int
-    tokens: int
-    generation_ms: float
-    n_drafted: int
-    n_tested: int
-    n_accepted: int
-    mean_accepted_length: float | None
-    verify_ms: Mapping[int, float]
-    """Median milliseconds of the target's decode by batch width."""
-    prefill_tokens: int = 0
-    """Of the reference program, which reads the whole prompt each time; here it is in the cache."""
-    prefill_ms: float = 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.tokens * 1000.0 / self.generation_ms if self.generation_ms > 0 else 0.0
-
-
 Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
 """Writes a greedy reply of at most so many tokens, as the events of `Generator.reply`."""
 
 
 class BenchFailedError(RuntimeError):
     """A reply of the bench did not run as it was asked to; the text says why."""
+
+
+def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
+    """Writes the bench's replies with a loaded pair."""
+
+    def write(prompt: BenchPrompt, speculation: Speculation, max_tokens: int) -> Iterator[object]:
+        return pair.generator.reply(
+            pair.prompter.prompt(messages_of(prompt)),
+            Sampling(temperature=0.0),
+            Live(speculation, 0.0),
+            seed=0,
+            max_tokens=max_tokens,
+            cancelled=cancelled,
+        )
+
+    return write
+
+
+def messages_of(prompt: BenchPrompt) -> tuple[Message, ...]:
+    """The conversation that a prompt of the bench is."""
+    return (Message(role="user", content=prompt.text),)
 
 
 def settings_of(lengths: Sequence[int | Auto]) -> list[str]:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.bench import PLAIN, BenchRun
+from eaglechat.engine.bench import PLAIN
+from eaglechat.engine.bench_records import BenchRun
 from eaglechat.engine.protocol import LoadOptions
 
 _ENCODED = re.compile(r"encoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")

@@ -28,12 +28,16 @@ from eaglechat.settings import Problem, Settings
 from eaglechat.settings_file import SettingsFileError, save_setting
 from eaglechat.tui.commands import ScreenCommands
 from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
+from eaglechat.tui.pace import FramePace
 from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import Entry
 
 FRAMES_PER_SECOND = 30
+FEWEST_FRAMES_PER_SECOND = 8
+DRAWING_SHARE = 0.08
+"""Of a core, for drawing replies; dearer frames come less often."""
 INSTALL_LOOKS_PER_SECOND = 3
 FALLBACK_THEME = "eagle-dark"
 
@@ -124,6 +128,7 @@ class EagleApp(App[None]):
         self._stages: dict[str, str] = {}
         self._newest: Pair | None = None
         self._engine = engine
+        self._pace = FramePace(DRAWING_SHARE, 1 / FEWEST_FRAMES_PER_SECOND)
         self._engine_runs = False
         self.hello: Hello | None = None
         self._request_ids = itertools.count(1)
@@ -200,7 +205,7 @@ class EagleApp(App[None]):
         return self._engine_runs and self._engine.send(request)
 
     def _drain_engine(self) -> None:
-        events = self._engine.drain()
+        events = self._engine.drain() if self._pace.is_due() else []
         if not events:
             return
         if any(isinstance(event, Died) for event in events):

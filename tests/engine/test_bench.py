@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine import bench, reference
-from eaglechat.engine.bench import BenchPrompt, BenchRun
+from eaglechat.engine.bench_records import BenchPrompt, BenchRun
 from eaglechat.engine.protocol import AUTO, LoadOptions, Speculation
 from eaglechat.engine.records import (
     DraftToken,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eaglechat.engine.bench import BenchPrompt, BenchRun
+from eaglechat.engine.bench_records import BenchPrompt, BenchRun
 from eaglechat.engine.live import Live
 from eaglechat.engine.prefill import (
     DRAFTING,

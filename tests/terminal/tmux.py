@@ -46,22 +46,27 @@ class Terminal:
 
     def kill(self) -> None:
         """SIGKILL the command, as the system does when memory runs out; its shell stays."""
-        shell = psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}")))
-        for process in shell.children():
+        for process in self.shell().children():
             process.kill()
+
+    def shell(self) -> psutil.Process:
+        """The shell that runs the command."""
+        return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}")))
 
     def screen(self) -> str:
         """What the terminal shows now."""
         return self._tmux("capture-pane", "-p")
 
-    def wait_for(self, wanted: str | Callable[[str], bool], timeout: float = 60.0) -> str:
+    def wait_for(
+        self, wanted: str | Callable[[str], bool], timeout: float = 60.0, every: float = 0.05
+    ) -> str:
         """The screen, once it shows a match of the pattern (or satisfies the predicate)."""
         holds = wanted if callable(wanted) else re.compile(wanted).search
         deadline = time.monotonic() + timeout
         while not holds(screen := self.screen()):
             if time.monotonic() > deadline:
                 raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{screen}")
-            time.sleep(0.05)
+            time.sleep(every)
         return screen
 
     def _tmux(self, *arguments: str) -> str:

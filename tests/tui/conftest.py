@@ -12,6 +12,7 @@ from eaglechat import paths
 from eaglechat.hub import pairs
 from eaglechat.hub.pairs import PairLibrary
 from eaglechat.settings import Settings
+from eaglechat.tui import app as app_module
 from eaglechat.tui.app import EagleApp
 from tests.tiny_gguf import write_draft, write_target
 from tests.tui.driving import Driver
@@ -36,7 +37,12 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def make_app(tmp_path: Path, engine: ScriptedEngine, models: Path) -> Callable[..., EagleApp]:
+def make_app(
+    tmp_path: Path, engine: ScriptedEngine, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., EagleApp]:
+    # Nothing else needs the processor: every frame may be drawn.
+    monkeypatch.setattr(app_module, "DRAWING_SHARE", 1.0)
+
     def make(**changes: Any) -> EagleApp:
         app = EagleApp(
             **{

@@ -119,8 +119,21 @@ class Entry(TokenStyled):
 
     def render_line(self, y: int) -> Strip:
         if y not in self._strips:
-            self._strips[y] = self._draw(y)
+            self._strips[y] = self._filtered(self._draw(y))
         return self._strips[y]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # Not through Textual's cache of lines, which is dropped whole whenever the entry grows.
+        strips = [self.render_line(y) for y in crop.line_range]
+        if crop.column_span == (0, self.size.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def _filtered(self, strip: Strip) -> Strip:
+        _base, background = self.background_colors
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, background)
+        return strip
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract(self.body.text), "\n"

@@ -1,0 +1,150 @@
+"""What the app costs: its process' share of a core while tokens stream in, its memory, its speed.
+
+    python -m tests.terminal.measure_app cpu       UI process at 100 and 500 tokens/s
+    python -m tests.terminal.measure_app speed     the app against `eaglechat run`, interleaved
+    python -m tests.terminal.measure_app start     seconds to the first paint of the menu
+
+Each prints a table; docs/benchmarks.md has the ones that were measured. They need tmux and a quiet
+machine; nothing here is a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.terminal.tmux import Terminal
+
+ROOT = Path(__file__).parents[2]
+ENGINE = Path(__file__).with_name("paced_engine.py")
+PROMPT = "Write the numbers from 1 to 500, one on each line."
+LOADING_S = 60.0
+SETTLE_S = 2.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=("cpu", "speed", "start"))
+    parser.add_argument("--rates", default="100,500", help="tokens per second of the script")
+    parser.add_argument("--sizes", default="200x50,80x24", help="terminals")
+    parser.add_argument("--seconds", type=float, default=10.0, help="measured, of a reply")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--n", default="3,auto,0", help="values of n_draft_max")
+    parser.add_argument("--max-tokens", type=int, default=256)
+    args = parser.parse_args()
+    {"cpu": cpu, "speed": speed, "start": start}[args.what](args)
+
+
+def cpu(args: argparse.Namespace) -> None:
+    print("terminal  n_draft_max  tokens/s  share of a core")
+    for size in args.sizes.split(","):
+        for n in args.n.split(","):
+            for rate in args.rates.split(","):
+                share, seen = _share_of_a_core(size, n, rate, args.seconds)
+                print(f"{size:8}  {n:>11}  {seen:8.0f}  {share:.1%}", flush=True)
+
+
+def _share_of_a_core(size: str, n: str, rate: str, seconds: float) -> tuple[float, float]:
+    """CPU time over wall time of the UI process alone, and the tokens per second it was shown."""
+    command = [sys.executable, str(ENGINE), rate]
+    options = ("--pair", "smollm2-135m", "--n-draft-max", n)
+    with (
+        _home(f"[engine]\ncommand = {json.dumps(command)}\n") as home,
+        _app(home, size, *options) as terminal,
+    ):
+        _ask(terminal)
+        terminal.wait_for("writing…", LOADING_S)
+        time.sleep(SETTLE_S)
+        process = _process(terminal)
+        began, before = time.monotonic(), process.cpu_times()
+        time.sleep(seconds)
+        took, after = time.monotonic() - began, process.cpu_times()
+        spent = after.user + after.system - before.user - before.system
+        terminal.keys("Escape")
+        screen = terminal.wait_for(r"tokens, [\d.]+ tok/s")
+        tokens = int(re.search(r"([\d,]+) tokens,", screen)[1].replace(",", ""))
+        return spent / took, tokens / (took + SETTLE_S)
+
+
+def speed(args: argparse.Namespace) -> None:
+    options = ["--pair", "smollm2-135m", "--temperature", "0"]
+    options += ["--max-tokens", str(args.max_tokens)]
+    print("n_draft_max  terminal  app tok/s  run tok/s  app / run (medians; all values)")
+    for size in args.sizes.split(","):
+        for n in args.n.split(","):
+            chosen = [*options, "--n-draft-max", n]
+            pairs = [(_app_speed(size, chosen), _run_speed(chosen)) for _ in range(args.repeat)]
+            app, run = (statistics.median(values) for values in zip(*pairs, strict=True))
+            print(
+                f"{n:>11}  {size:8}  {app:9.1f}  {run:9.1f}  {app / run:.3f}  {pairs}", flush=True
+            )
+
+
+def _app_speed(size: str, options: list[str]) -> float:
+    with _home("") as home, _app(home, size, *options) as terminal:
+        terminal.wait_for("Ask something", LOADING_S)
+        _ask(terminal)
+        screen = terminal.wait_for(r"tokens, [\d.]+ tok/s", LOADING_S)
+        return float(re.search(r"tokens, ([\d.]+) tok/s", screen)[1])
+
+
+def _run_speed(options: list[str]) -> float:
+    with _home("") as home:
+        command = [sys.executable, "-m", "eaglechat", "run", *options, "--json", PROMPT]
+        environment = {**psutil.Process().environ(), "EAGLECHAT_HOME": str(home)}
+        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+        report = json.loads(done.stdout)
+        return float(report["tokens_per_second"])
+
+
+def start(args: argparse.Namespace) -> None:
+    times = []
+    for _ in range(args.repeat):
+        with _home("") as home:
+            began = time.monotonic()
+            with _app(home, "80x24") as terminal:
+                terminal.wait_for("smollm2-135m", LOADING_S, every=0.005)
+                times.append(time.monotonic() - began)
+                terminal.keys("C-q")
+    print(f"first row of the menu: median {statistics.median(times):.2f} s of {sorted(times)}")
+
+
+@contextmanager
+def _home(config: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        (home / "config").mkdir()
+        (home / "config" / "config.toml").write_text(config, encoding="utf-8")
+        yield home
+
+
+def _app(home: Path, size: str, *options: str) -> Terminal:
+    width, height = map(int, size.split("x"))
+    command = [sys.executable, "-m", "eaglechat", *options]
+    env = {"EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    return Terminal(command, width=width, height=height, env=env)
+
+
+def _ask(terminal: Terminal) -> None:
+    terminal.wait_for("Ask something", LOADING_S)
+    terminal.type(PROMPT)
+    terminal.keys("Enter")
+
+
+def _process(terminal: Terminal) -> psutil.Process:
+    return terminal.shell().children()[0]
+
+
+if __name__ == "__main__":
+    main()

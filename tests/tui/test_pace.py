@@ -1,0 +1,49 @@
+"""The frame rate that adapts to what frames cost."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from eaglechat.tui.pace import FramePace
+
+TICK_S = 1 / 30
+
+
+class Machine:
+    """A clock, and a thread whose frames take some processor time."""
+
+    def __init__(self, frame_s: float) -> None:
+        self.now = self.spent = 0.0
+        self.frames: list[float] = []
+        self._frame_s = frame_s
+        self._pace = FramePace(0.1, 0.125, lambda: self.now, lambda: self.spent)
+
+    def run(self, seconds: float) -> None:
+        while self.now < seconds:
+            self.now += TICK_S
+            if self._pace.is_due():
+                self.frames.append(self.now)
+                self.spent += self._frame_s
+
+
+def test_cheap_frames_come_with_every_tick() -> None:
+    machine = Machine(0.003)
+    machine.run(1.0)
+    assert len(machine.frames) >= 30
+
+
+@pytest.mark.parametrize("frame_s", [0.006, 0.010])
+def test_dear_frames_come_less_often_and_stay_within_their_share(frame_s: float) -> None:
+    machine = Machine(frame_s)
+    machine.run(10.0)
+    assert 8 * 10 <= len(machine.frames) < 20 * 10
+    assert machine.spent / machine.now <= 0.1
+
+
+def test_no_frame_waits_longer_than_the_slowest_rate() -> None:
+    machine = Machine(0.5)
+    machine.run(2.0)
+    gaps = [after - before for before, after in itertools.pairwise(machine.frames)]
+    assert max(gaps) <= 0.125 + TICK_S
