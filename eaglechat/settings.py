@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.engine.protocol import (
-    N_DRAFT_MAX_DEFAULT,
+    AUTO,
     SEED_LIMIT,
     TENSOR_SPLIT_REFUSED,
     Auto,
@@ -84,10 +84,10 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_draft_max: Annotated[
         DraftLength | Auto,
         Meta(
-            description='Most tokens drafted in a round; 0 decodes plainly, "auto" chooses the '
-            "fastest by measurement."
+            description='Most tokens drafted in a round; 0 decodes plainly, "auto" chooses what '
+            "is fastest here, none included, by measurement."
         ),
-    ] = N_DRAFT_MAX_DEFAULT
+    ] = AUTO
     n_min: Annotated[
         DraftLength, Meta(description="Throw a draft away that is shorter than this.")
     ] = 0
