@@ -128,7 +128,9 @@ def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> No
 def test_the_trace_holds_the_rounds_the_report_counts(eaglechat: Runner, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
 
-    report = json.loads(eaglechat("--json", "--trace", str(trace), PROMPT).out)
+    report = json.loads(
+        eaglechat("--json", "--n-draft-max", "3", "--trace", str(trace), PROMPT).out
+    )
 
     rounds = [msgspec.json.decode(line, type=Round) for line in trace.read_bytes().splitlines()]
     stats, counts = stats_of(rounds), report["speculation"]
@@ -187,12 +189,12 @@ def test_the_context_s_end_is_a_finish_reason(eaglechat: Runner) -> None:
 
 
 @pytest.mark.real
-def test_the_built_in_pair_is_the_default_and_starts_at_3(
+def test_the_built_in_pair_is_the_default_with_an_automatic_length(
     eaglechat: Runner, real_files: tuple[Path, Path]
 ) -> None:
     report = json.loads(eaglechat("--json", "--max-tokens", "12", "Say hello.", pair=()).out)
 
-    assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", 3)
+    assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", "auto")
     assert report["text"]
     assert report["speculation"]["drafted"] > 0
 
