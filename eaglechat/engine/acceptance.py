@@ -53,6 +53,8 @@ class Acceptance:
         A draft that stopped by itself counts as not accepted at the position it gave up, so that
         the rates are those of drafting as it is done.
         """
+        self._long_wins = self._long_wins * _LONG_DISCOUNT + (n_accepted > 0)
+        self._long_tries = self._long_tries * _LONG_DISCOUNT + 1.0
         for position in range(n_tested):
             self._accepted.add(position, position < n_accepted)
         for position in range(n_drafted):
@@ -68,9 +70,6 @@ class Acceptance:
         """The draft gave its tokens these probabilities; the target tested the first ones."""
         for position in range(n_tested):
             self._by_probability.add(_bin(probabilities[position]), position < n_accepted)
-        if n_tested:
-            self._long_wins = self._long_wins * _LONG_DISCOUNT + (n_accepted > 0)
-            self._long_tries = self._long_tries * _LONG_DISCOUNT + 1.0
 
     def age(self) -> None:
         """A round passed that tested nothing."""

@@ -32,7 +32,7 @@ _EXPLORE_GAP = 2
 _HOPE = 1.05
 _HYSTERESIS = 1.03
 _CLEARLY_BETTER = 1.15
-_DWELL = 8
+_DWELL = 12
 """Choices before a small lead changes the length."""
 _LEARNING = 48
 """Rounds of a pair before a plan may be kept."""
@@ -141,7 +141,7 @@ class Controller:
             return
         outlook = self._now
         assert outlook is not None
-        self._plain_surprised |= self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
+        self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
         steps = n_drafted + (n_drafted < plan.n)
         catch_up = 0.0
         if seen.n_waiting <= _USUAL_WAITING:
@@ -173,9 +173,9 @@ class Controller:
         self._acceptance.note(plan.n, kept, min(seen.n_tested, kept), min(seen.n_accepted, kept))
 
     def _note_plain(self, bucket: int, seen: Observation) -> None:
-        cell = self._verify.cell(1, bucket)
-        self._plain_surprised = (
-            cell is not None and abs(seen.verify_ms / cell.mean - 1.0) > _PLAIN_SURPRISE
+        expected = self._verify.expected(bucket)
+        self._plain_surprised = bool(expected) and (
+            abs(seen.verify_ms / expected[0] - 1.0) > _PLAIN_SURPRISE
         )
         self._verify.add(1, bucket, seen.verify_ms)
         self._acceptance.age()

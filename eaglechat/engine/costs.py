@@ -17,7 +17,10 @@ _KEPT = 16
 _STEP = 1.15
 _ONCE = 0.6
 """What a size measured a single time may truly cost, as a share: one delay proves nothing."""
-_ENOUGH = 3.0
+_ENOUGH = 3
+_LEVEL_OVER, _STEADY = 5, 1.1
+"""The machine's level is the median of the latest measurements, so that two delays do not move
+it, once it differs by more than noise."""
 _FRESH = 4096
 """Rounds after which a measurement no longer proves that a width is dear."""
 _DRAFT_DISCOUNT, _RIDGE = 0.97, 0.5
@@ -46,24 +49,16 @@ class RobustMean:
     def __len__(self) -> int:
         return len(self._values)
 
-    def add(self, value: float) -> float:
-        """Note a value; by what factor the level jumped with it, 1 when it did not."""
+    def add(self, value: float) -> None:
         self._values.append(value)
         values = list(self._values)
-        before, jumped = self.mean, False
         if len(values) > 5:
             latest, others = values[-3:], sorted(values[:-3])
             cut = len(others) // 4
             if min(latest) > _STEP * others[-1 - cut] or max(latest) * _STEP < others[cut]:
                 self._values = deque(latest, maxlen=_KEPT)
-                values, jumped = latest, True
+                values = latest
         self._summarise(sorted(values))
-        return self.mean / before if jumped else 1.0
-
-    def scale(self, factor: float) -> None:
-        """All of it became dearer or cheaper by a factor."""
-        self._values = deque((value * factor for value in self._values), maxlen=_KEPT)
-        self._summarise(sorted(self._values))
 
     def _summarise(self, ordered: list[float]) -> None:
         count = len(ordered)
@@ -87,7 +82,12 @@ def _pulled_in(ordered: list[float], cut: int) -> list[float]:
 
 
 class CostTable:
-    """Milliseconds by size (1 .. `n_sizes`) and context bucket."""
+    """Milliseconds by size (1 .. `n_sizes`) and context bucket.
+
+    A machine that slows down or recovers does so for all sizes, but only the size in use shows
+    it. Cells therefore hold what things cost on a machine at level 1, and the level follows the
+    latest measurements; else what is in use would look dear beside what was measured before.
+    """
 
     def __init__(self, n_sizes: int) -> None:
         self._n_sizes = n_sizes
@@ -95,27 +95,25 @@ class CostTable:
         self._seen: dict[tuple[int, int], int] = {}
         self._last_seen: dict[int, int] = {}
         self._clock = 0
+        self._latest: deque[float] = deque((1.0,), maxlen=_LEVEL_OVER)
+        self._level = 1.0
         self._expected: dict[int, list[float]] = {}
 
-    def add(self, size: int, bucket: int, ms: float) -> bool:
-        """Note that something of this size took `ms` in this context; whether that is a jump.
-
-        A jump is taken for the machine's: all sizes are scaled by it, since what is in use
-        would else look dear beside what was measured in better times.
-        """
+    def add(self, size: int, bucket: int, ms: float) -> None:
+        """Note that something of this size took `ms` in this context."""
         self._clock += 1
         cell = self._cells.setdefault(bucket, {}).setdefault(size, RobustMean())
-        factor = cell.add(ms)
-        if factor != 1.0:
-            for other in (other for cells in self._cells.values() for other in cells.values()):
-                if other is not cell:
-                    other.scale(factor)
+        if len(cell) >= _ENOUGH:
+            self._latest.append(ms / cell.mean)
+            level = median(self._latest)
+            if not 1.0 / _STEADY < level / self._level < _STEADY:
+                self._level = level
+        cell.add(ms / self._level)
         self._seen[size, bucket] = self._last_seen[size] = self._clock
         self._expected.clear()
-        return factor != 1.0
 
     def cell(self, size: int, bucket: int) -> RobustMean | None:
-        """What was measured of exactly this size in this bucket."""
+        """What was measured of exactly this size in this bucket, at level 1."""
         return self._cells.get(bucket, {}).get(size)
 
     def since(self, size: int, bucket: int) -> int:
@@ -135,7 +133,7 @@ class CostTable:
     def expected(self, bucket: int) -> list[float]:
         """Milliseconds of sizes 1 .. n_sizes (at index size - 1); empty before any measurement."""
         if bucket not in self._expected and self._cells:
-            self._expected[bucket] = self._row(bucket)
+            self._expected[bucket] = [self._level * ms for ms in self._row(bucket)]
         return self._expected.get(bucket, [])
 
     def hoped(self, bucket: int) -> list[float]:
@@ -146,7 +144,7 @@ class CostTable:
             times, cell = self.times_measured(size), self.cell(size, bucket)
             least = ms
             if times > 1:
-                least -= cell.error if cell is not None else 0.0
+                least -= self._level * cell.error if cell is not None else 0.0
             elif hoped:
                 # Never measured: half way to the next smaller one.
                 least = max(_ONCE * ms if times else 0.0, min(ms, (ms + hoped[-1]) / 2.0))

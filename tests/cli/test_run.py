@@ -129,9 +129,7 @@ def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> No
 def test_the_trace_holds_the_rounds_the_report_counts(eaglechat: Runner, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
 
-    report = json.loads(
-        eaglechat("--json", "--trace", str(trace), PROMPT).out
-    )
+    report = json.loads(eaglechat("--json", "--trace", str(trace), PROMPT).out)
 
     rounds = [msgspec.json.decode(line, type=Round) for line in trace.read_bytes().splitlines()]
     stats, counts = stats_of(rounds), report["speculation"]

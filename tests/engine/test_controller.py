@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import pytest
 
+from eaglechat.engine.calibrate import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.controller import LOSS_SHARE, Controller
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoReason
 from tests.engine.simulated_pair import Reply, Simulated, write
@@ -128,6 +129,29 @@ def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
     )
     for reply in chat(pair, Controller(), replies=2):
         assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
+
+
+def calibration(verify: Callable[[int, int], float], slowed: float) -> Calibration:
+    """A calibration during which all but the first width took `slowed` times as long."""
+    widths = (1, 2, 3, 5, 9)
+    return Calibration(
+        verify=tuple((w, verify(w, 0) * (slowed if w > 1 else 1.0)) for w in widths),
+        draft=tuple((w, (CALIBRATED_DRAFT * 0.45 + 0.05 * w) * slowed) for w in widths),
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int) -> None:
+    pair = replace(PAIRS["quantised on a processor"], seed=seed)
+    reply = write(pair, TOKENS, Controller(calibration(Q4_1, slowed=1.0)))
+    assert reply.ms <= 1.01 * reply.plain_ms
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_calibration_in_a_bad_moment_is_found_out(seed: int) -> None:
+    pair = replace(PAIRS["bf16, good draft"], seed=seed)
+    best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
+    assert best / total_ms(chat(pair, Controller(calibration(BF16, slowed=1.6)))) >= 0.95
 
 
 def test_what_was_learnt_stays_for_the_next_reply() -> None:
