@@ -161,7 +161,12 @@ def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> Acceptance:
 
 
 def shifted_and_fresh(
-    models: tuple[Model, Model], *, n_ctx: int, max_tokens: int, n_threads: int = THREADS
+    models: tuple[Model, Model],
+    *,
+    n_ctx: int,
+    max_tokens: int,
+    n_threads: int = THREADS,
+    questions: Sequence[str] = QUESTIONS,
 ) -> Iterator[tuple[Acceptance, Acceptance]]:
     """A chat through a small context. For each turn before which others have left: acceptance
     with the KV cache that was kept, and after a fresh prefill of the same tokens, over the texts
@@ -171,7 +176,7 @@ def shifted_and_fresh(
         open_rig(*models, n_ctx=n_ctx, n_threads=n_threads) as other,
     ):
         chat = LongChat(kept)
-        for question in QUESTIONS:
+        for question in questions:
             prompt, turns = chat.ask(question)
             if windows := read(kept, prompt, turns):
                 assert windows[-1].kv_kept
