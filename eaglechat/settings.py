@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.engine.protocol import (
+    DRAFT_WINDOW_DEFAULT,
     N_DRAFT_MAX_DEFAULT,
     SEED_LIMIT,
     TENSOR_SPLIT_REFUSED,
@@ -159,7 +160,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     draft_window: Annotated[
         DraftWindow,
         Meta(description="How many of the latest tokens the draft sees; 0 means all of them."),
-    ] = 0
+    ] = DRAFT_WINDOW_DEFAULT
     command: Annotated[
         tuple[str, ...],
         Meta(
