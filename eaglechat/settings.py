@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from eaglechat.engine.protocol import (
     AUTO,
+    DRAFT_WINDOW_DEFAULT,
     SEED_LIMIT,
     TENSOR_SPLIT_REFUSED,
     Auto,
@@ -159,7 +160,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     draft_window: Annotated[
         DraftWindow,
         Meta(description="How many of the latest tokens the draft sees; 0 means all of them."),
-    ] = 0
+    ] = DRAFT_WINDOW_DEFAULT
     command: Annotated[
         tuple[str, ...],
         Meta(

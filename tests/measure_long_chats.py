@@ -5,7 +5,6 @@ window  draft windows over contexts of 2k, 4k and 8k tokens
 prefill a prompt of 8k tokens with each KV type
 cancel  how long a cancel takes to end the prefill of such a prompt
 moving  what it costs to take 2,000 tokens out of a full context
-memory  the engine's memory over a chat of 50 turns through a small context
 """
 
 from __future__ import annotations
@@ -13,36 +12,22 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 from typing import get_args
 from unittest import mock
-
-import psutil
 
 from eaglechat.engine import bindings
 from eaglechat.engine.bench import builtin_prompts
 from eaglechat.engine.chat import Prompter
-from eaglechat.engine.client import Died, EngineProcess
 from eaglechat.engine.live import Live
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import (
-    Chat,
-    Done,
-    Error,
-    Load,
-    Loaded,
-    LoadOptions,
     Message,
-    RoundDone,
     Speculation,
-    WindowMoved,
 )
 from eaglechat.engine.records import FinishReason, KvType, Round, Window
 from eaglechat.engine.session import Eagle3Session
@@ -161,7 +146,12 @@ def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> Acceptance:
 
 
 def shifted_and_fresh(
-    models: tuple[Model, Model], *, n_ctx: int, max_tokens: int, n_threads: int = THREADS
+    models: tuple[Model, Model],
+    *,
+    n_ctx: int,
+    max_tokens: int,
+    n_threads: int = THREADS,
+    questions: Sequence[str] = QUESTIONS,
 ) -> Iterator[tuple[Acceptance, Acceptance]]:
     """A chat through a small context. For each turn before which others have left: acceptance
     with the KV cache that was kept, and after a fresh prefill of the same tokens, over the texts
@@ -171,7 +161,7 @@ def shifted_and_fresh(
         open_rig(*models, n_ctx=n_ctx, n_threads=n_threads) as other,
     ):
         chat = LongChat(kept)
-        for question in QUESTIONS:
+        for question in questions:
             prompt, turns = chat.ask(question)
             if windows := read(kept, prompt, turns):
                 assert windows[-1].kv_kept
@@ -398,55 +388,6 @@ def cancel_after(rig: Rig, delay_s: float, inside: bool) -> float:
     return (time.perf_counter() - due) * 1000.0
 
 
-def measure_memory(n_turns: int, n_ctx: int) -> None:
-    """Resident memory of an engine process over a chat of many turns."""
-    pair = builtin_pair()
-    assert pair.draft is not None
-    with TemporaryDirectory() as folder:
-        engine = EngineProcess([sys.executable, "-m", "eaglechat", "engine"], Path(folder, "log"))
-        engine.start()
-        try:
-            load = Load(
-                id=0,
-                target=str(pair.target),
-                draft=str(pair.draft),
-                options=LoadOptions(n_ctx=n_ctx),
-            )
-            engine.send(load)
-            wait_for(engine, Loaded)
-            print("| Turn | First turn in the context | Resident memory, MB |\n| --- | --- | --- |")
-            messages, first_turn = [], 0
-            for turn in range(n_turns):
-                text = f"{QUESTIONS[turn % len(QUESTIONS)]} ({turn})"
-                messages.append(Message(role="user", content=text))
-                engine.send(Chat(id=turn + 1, messages=tuple(messages), max_tokens=100))
-                events = wait_for(engine, Done)
-                reply = "".join(e.round.text for e in events if isinstance(e, RoundDone))
-                messages.append(Message(role="assistant", content=reply))
-                for event in events:
-                    if isinstance(event, WindowMoved):
-                        first_turn = event.window.first_turn
-                if turn % 5 == 4 or turn == 0:
-                    print(f"| {turn + 1} | {first_turn} | {resident() / 1e6:.1f} |", flush=True)
-        finally:
-            engine.close()
-
-
-def wait_for(engine: EngineProcess, last: type) -> list[object]:
-    events: list[object] = []
-    while not events or not isinstance(events[-1], last):
-        new = engine.drain()
-        assert not any(isinstance(event, (Died, Error)) for event in new), new
-        events += new
-        time.sleep(0.01)
-    return events
-
-
-def resident() -> int:
-    (process,) = psutil.Process().children()
-    return int(process.memory_info().rss)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -458,13 +399,7 @@ def main() -> None:
     window.add_argument("--windows", type=int, nargs="+", default=[0, 256, 512, 1024, 2048])
     for name in ("prefill", "cancel", "moving"):
         commands.add_parser(name)
-    memory = commands.add_parser("memory")
-    memory.add_argument("--turns", type=int, default=50)
-    memory.add_argument("--ctx", type=int, default=768)
     args = parser.parse_args()
-    if args.command == "memory":
-        measure_memory(args.turns, args.ctx)
-        return
     bindings.start_backend(bindings.LOG_ERRORS)
     pair = builtin_pair()
     assert pair.draft is not None

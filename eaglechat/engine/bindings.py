@@ -12,6 +12,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -205,6 +206,7 @@ __all__ = ["C", "Floats", "api"]
 
 LOG_INFO, LOG_ERRORS = 2, 4
 _log_callback: Any = None
+_log_muted = False
 
 
 def start_backend(log_level: int) -> None:
@@ -216,13 +218,33 @@ def start_backend(log_level: int) -> None:
         nonlocal last_level
         # 5 continues the line before it.
         last_level = last_level if level == 5 else level
-        if last_level >= log_level:
+        if last_level >= log_level and not _log_muted:
             sys.stderr.write(text.decode("utf-8", errors="replace"))
             sys.stderr.flush()
 
     _log_callback = api.llama_log_callback(write)
     api.llama_log_set(_log_callback, _PTR(0))
     api.llama_backend_init()
+
+
+@contextmanager
+def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Let a context's decode end early, with status 2, once `cancelled` says so."""
+    global _log_muted  # noqa: PLW0603 - the log is one for the process
+
+    def ask(_data: Any) -> bool:
+        global _log_muted  # noqa: PLW0603
+        # llama.cpp logs the stop as an error.
+        _log_muted = cancelled()
+        return _log_muted
+
+    callback = api.ggml_abort_callback(ask)
+    api.llama_set_abort_callback(context, callback, None)
+    try:
+        yield
+    finally:
+        api.llama_set_abort_callback(context, api.ggml_abort_callback(0), None)
+        _log_muted = False
 
 
 def versions() -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -267,18 +267,12 @@ class Context(Owned):
         super().close()
         self._memory = None
 
-    @contextmanager
-    def stopped_by(self, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Let a decode end early, with status 2, once `cancelled` says so.
+    def stopped_by(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Let decodes end early, with status 2, once `cancelled` says so.
 
         It is asked after every operation of the graph, on the CPU only.
         """
-        callback = api.ggml_abort_callback(lambda _data: cancelled())
-        api.llama_set_abort_callback(self.pointer, callback, None)
-        try:
-            yield
-        finally:
-            api.llama_set_abort_callback(self.pointer, api.ggml_abort_callback(0), None)
+        return bindings.stopped_by(self.pointer, cancelled)
 
     def decode(self, batch: Batch) -> int:
         """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:

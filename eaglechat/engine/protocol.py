@@ -37,6 +37,8 @@ AUTO: Auto = "auto"
 """A draft length chosen by measurement, round by round."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+DRAFT_WINDOW_DEFAULT = 2048
+"""docs/long-chats.md has the measurements."""
 DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 SplitMode = Literal["none", "layer", "row"]
@@ -102,7 +104,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: KvType = "f16"
     """Number format of the target's KV cache."""
     draft_kv_type: KvType = "f16"
-    draft_window: DraftWindow = 0
+    draft_window: DraftWindow = DRAFT_WINDOW_DEFAULT
     """Positions the draft looks back on; 0 is the whole context."""
 
 
@@ -179,7 +181,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     load_ms: float
     kv_type: KvType = "f16"
     draft_kv_type: KvType = "f16"
-    draft_window: int = 0
+    draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
 
 

@@ -271,7 +271,7 @@ def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_re
 
 
 def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
-    tiny_models: tuple[Model, Model],
+    tiny_models: tuple[Model, Model], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with open_rig(*tiny_models, n_batch=512) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
@@ -281,6 +281,7 @@ def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
         # Once before the chunk, then within it.
         assert 30 < next(asked) < 40
         assert rig.generator.cached == ()
+        assert capfd.readouterr().err == ""
 
         again = rig.reply(prompt)
         fresh = fresh_reply(tiny_models, prompt)
