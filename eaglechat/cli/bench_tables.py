@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.engine.bench import REFERENCE
-from eaglechat.engine.protocol import PairInfo
+from eaglechat.engine.bench_records import REFERENCE
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench import BenchReport, PromptResult, SettingResult, Speed
     from eaglechat.engine.prefill import PrefillResult
     from eaglechat.engine.profile import RoundProfile
+    from eaglechat.engine.protocol import PairInfo
 
 _BAR = 28
 _COST_BAR = 20

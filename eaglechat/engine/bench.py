@@ -13,7 +13,7 @@ from importlib.resources import files
 from statistics import fmean, geometric_mean, median
 from typing import TYPE_CHECKING
 
-from eaglechat.engine.bench_records import BenchPrompt, BenchRun
+from eaglechat.engine.bench_records import PLAIN, REFERENCE, BenchPrompt, BenchRun
 from eaglechat.engine.live import Live
 from eaglechat.engine.protocol import AUTO, Auto, Message, Sampling, Speculation
 from eaglechat.engine.records import ReplyEnd, Round, SpeculationOff
@@ -21,12 +21,6 @@ from eaglechat.engine.stats import StatsFold
 
 if TYPE_CHECKING:
     from eaglechat.engine.pair import LoadedPair
-
-PLAIN = "plain"
-"""The setting without speculation: no draft, no features, as if only the target were loaded."""
-
-REFERENCE = "reference"
-"""What the settings of the reference program begin with."""
 
 _WARM_UP_TOKENS = 4
 _HEADING = "=== "

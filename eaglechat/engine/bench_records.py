@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+PLAIN = "plain"
+"""The setting without speculation: no draft, no features, as if only the target were loaded."""
+
+REFERENCE = "reference"
+"""What the settings of the reference program begin with."""
+
 
 @dataclass(frozen=True)
 class BenchPrompt:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from eaglechat.engine.bench import PLAIN, BenchFailedError, Write
-from eaglechat.engine.bench_records import BenchPrompt, BenchRun
+from eaglechat.engine.bench import BenchFailedError, Write
+from eaglechat.engine.bench_records import PLAIN, BenchPrompt, BenchRun
 from eaglechat.engine.protocol import Speculation
 from eaglechat.engine.records import ReplyEnd, Round, SpeculationOff
 

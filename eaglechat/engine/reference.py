@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.bench import PLAIN, REFERENCE
-from eaglechat.engine.bench_records import BenchRun
+from eaglechat.engine.bench_records import PLAIN, REFERENCE, BenchRun
 from eaglechat.engine.protocol import LoadOptions
 
 _ENCODED = re.compile(r"encoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")

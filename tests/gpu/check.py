@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.cli import bench_tables
-from eaglechat.engine import bench, bindings
+from eaglechat.engine import bench, bench_records, bindings
 from eaglechat.engine.bench import BenchPrompt, BenchRun, Write
 from eaglechat.engine.errors import EngineError
 from eaglechat.engine.live import Live
@@ -251,7 +251,7 @@ def accepted_by_length(runs: Sequence[BenchRun]) -> Counts:
     """Of each prompt's first run: greedy repeats are all alike."""
     counts: Counts = {}
     for run in runs:
-        if run.repeat == 0 and run.setting != bench.PLAIN:
+        if run.repeat == 0 and run.setting != bench_records.PLAIN:
             accepted, tested = counts.get(run.setting, (0, 0))
             counts[run.setting] = (accepted + run.n_accepted, tested + run.n_tested)
     return counts
