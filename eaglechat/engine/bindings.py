@@ -418,7 +418,9 @@ def position_cell() -> tuple[Any, int]:
 
 def embeddings(rows: Floats) -> Iterator[Any]:
     """Each row of [n, n_embd] float32 as a llama_embd, which llama.cpp copies when it is added."""
-    address, (stride, _), size = rows.ctypes.data, rows.strides, rows.shape[1]
+    # Not `rows.ctypes.data`, which is Python and takes longer than the rows' copy.
+    address: int = rows.__array_interface__["data"][0]
+    (stride, _), size = rows.strides, rows.shape[1]
     row = _Embedding(address, 1, size)
     for first in range(address, address + stride * len(rows), stride):
         row.data = first
