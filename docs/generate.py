@@ -17,6 +17,7 @@ from textual.binding import Binding
 
 from eaglechat.settings import describe
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat import ChatScreen
 from eaglechat.tui.screens.chats import ChatsScreen
 from eaglechat.tui.screens.confirm import ConfirmDialog
@@ -48,6 +49,7 @@ KEY_TABLES: dict[str, type[Any]] = {
     "A question before something is deleted": ConfirmDialog,
     "While a pair is loading": LoadingScreen,
     "Chat": ChatScreen,
+    "Bench": BenchScreen,
     "The prompt": Prompt,
     "The transcript, when it has the focus": Transcript,
     "A slider, when it has the focus": Slider,

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from eaglechat import cli
-from eaglechat.engine import errors, protocol, records, stats
+from eaglechat.engine import bench_records, errors, protocol, records, stats
 from eaglechat.tui.themes import LoadedTheme, read_theme
 
 ROOT = Path(__file__).parent.parent
@@ -29,8 +29,8 @@ RECORDS = {
     type_.__name__: type_
     for type_ in (
         protocol.LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
-        protocol.PairInfo, protocol.ModelInfo, records.Round, records.AutoDraft,
-        records.ReplyEnd, stats.SpeculationStats,
+        bench_records.BenchPrompt, bench_records.BenchRun, protocol.PairInfo, protocol.ModelInfo,
+        records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
     )
 }  # fmt: skip
 

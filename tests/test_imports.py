@@ -48,6 +48,17 @@ def test_the_menu_is_there_before_anything_of_the_hub_is_read() -> None:
     assert done.stdout.strip() == "False", done.stderr
 
 
+def test_the_app_itself_never_brings_a_model_library() -> None:
+    """The menu, a chat and the bench run in the UI process; models live in the engine's."""
+    done = python(
+        "import sys, eaglechat.cli.start\n"
+        "import eaglechat.tui.app, eaglechat.tui.screens.menu\n"
+        "import eaglechat.tui.screens.chat, eaglechat.tui.screens.bench\n"
+        "print(sorted({'llama_cpp', 'numpy', 'gguf', 'torch', 'jinja2'} & sys.modules.keys()))"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
 @pytest.mark.parametrize("argument", ["--help", "--version", "run --help"])
 def test_help_imports_neither_the_terminal_nor_llama_cpp(argument: str) -> None:
     done = python(

@@ -14,6 +14,7 @@ from statistics import fmean, geometric_mean, median
 from typing import TYPE_CHECKING
 
 from eaglechat.engine.bench_records import PLAIN, REFERENCE, BenchPrompt, BenchRun
+from eaglechat.engine.errors import EngineError
 from eaglechat.engine.live import Live
 from eaglechat.engine.protocol import AUTO, Auto, Message, Sampling, Speculation
 from eaglechat.engine.records import ReplyEnd, Round, SpeculationOff
@@ -30,8 +31,10 @@ Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
 """Writes a greedy reply of at most so many tokens, as the events of `Generator.reply`."""
 
 
-class BenchFailedError(RuntimeError):
+class BenchFailedError(EngineError):
     """A reply of the bench did not run as it was asked to; the text says why."""
+
+    code = "bench"
 
 
 def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
@@ -92,6 +95,11 @@ def speculation_of(setting: str) -> Speculation:
     if setting == PLAIN:
         return Speculation(enabled=False)
     return Speculation(n_draft_max=AUTO if setting == AUTO else int(setting))
+
+
+def setting_name(speculation: Speculation) -> str:
+    """The setting for which the engine is asked this."""
+    return str(speculation.n_draft_max) if speculation.enabled else PLAIN
 
 
 def _run(events: Iterable[object], prompt: str, setting: str, repeat: int) -> BenchRun:

@@ -73,3 +73,9 @@ class InvalidConfigError(Eagle3SessionError):
     """A session parameter out of its range."""
 
     code = "session_config"
+
+
+class NoPairError(EngineError):
+    """No pair is loaded."""
+
+    code = "no_pair"

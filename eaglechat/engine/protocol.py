@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from eaglechat.engine.bench_records import BenchPrompt, BenchRun
 from eaglechat.engine.records import (
     N_DRAFT_MAX_LIMIT,
     KvType,
@@ -130,6 +131,20 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     stop: tuple[str, ...] = ()
 
 
+class Bench(Request, frozen=True, kw_only=True, tag="bench"):
+    """Measure the loaded pair: each prompt plainly and with each draft length, taking turns.
+
+    Answered by bench_progress, bench_run for each reply, and bench_done, or by error. Replies are
+    greedy; what the chat had in the KV cache is gone afterwards.
+    """
+
+    id: int
+    prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
+    n: tuple[DraftLength | Auto, ...]
+    repeats: Annotated[int, Meta(ge=1)] = 3
+    max_tokens: Annotated[int, Meta(ge=1)] = 256
+
+
 class Set(Request, frozen=True, kw_only=True, tag="set"):
     """Change a running reply from its next round on; fields left out stay as they are."""
 
@@ -152,7 +167,7 @@ class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
     """Free everything and exit."""
 
 
-AnyRequest = Load | Chat | Set | Cancel | Unload | Shutdown
+AnyRequest = Load | Chat | Bench | Set | Cancel | Unload | Shutdown
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,6 +272,27 @@ class Done(Event, frozen=True, kw_only=True, tag="done"):
     stats: SpeculationStats
 
 
+class BenchProgress(Event, frozen=True, kw_only=True, tag="bench_progress"):
+    """What is being measured: a few times a second."""
+
+    id: int
+    done: int
+    total: int
+    prompt: str
+    setting: str
+    tokens: int
+
+
+class BenchRunDone(Event, frozen=True, kw_only=True, tag="bench_run"):
+    id: int
+    run: BenchRun
+
+
+class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
+    id: int
+    cancelled: bool
+
+
 class Error(Event, frozen=True, kw_only=True, tag="error"):
     """A request failed. `code` is for programs, `message` is one sentence for people."""
 
@@ -275,6 +311,9 @@ AnyEvent = (
     | RoundDone
     | SpeculationStopped
     | Done
+    | BenchProgress
+    | BenchRunDone
+    | BenchDone
     | Error
 )
 

@@ -18,7 +18,8 @@ from typing import BinaryIO
 
 import eaglechat
 from eaglechat.engine import bindings
-from eaglechat.engine.errors import EngineError
+from eaglechat.engine.bench_job import BenchJob
+from eaglechat.engine.errors import EngineError, NoPairError
 from eaglechat.engine.live import Live
 from eaglechat.engine.machine import memory
 from eaglechat.engine.pair import LoadedPair
@@ -26,6 +27,7 @@ from eaglechat.engine.preflight import check_pair
 from eaglechat.engine.protocol import (
     PROTOCOL_VERSION,
     AnyEvent,
+    Bench,
     Cancel,
     Chat,
     Done,
@@ -54,7 +56,7 @@ from eaglechat.engine.stats import StatsFold
 class _Job:
     """Work for the worker thread, and what may still reach it from outside."""
 
-    request: Load | Chat | Unload
+    request: Load | Chat | Bench | Unload
     cancelled: threading.Event
     live: Live | None
 
@@ -127,7 +129,7 @@ class Server:
             self._enqueue(request)
         return True
 
-    def _enqueue(self, request: Load | Chat | Unload) -> None:
+    def _enqueue(self, request: Load | Chat | Bench | Unload) -> None:
         live = None
         if isinstance(request, Chat):
             live = Live(request.speculation, request.sampling.temperature)
@@ -157,7 +159,9 @@ class Server:
             self._load(job.request, job.cancelled)
         elif isinstance(job.request, Chat):
             assert job.live is not None
-            self._chat(job.request, job.live, job.cancelled)
+            self._chat(job.request, self._loaded(), job.live, job.cancelled)
+        elif isinstance(job.request, Bench):
+            BenchJob(job.request, self._loaded(), job.cancelled.is_set, self._send).run()
         else:
             self._unload()
             self._send(Unloaded())
@@ -178,19 +182,23 @@ class Server:
         if pair is not None:
             pair.close()
 
-    def _chat(self, request: Chat, live: Live, cancelled: threading.Event) -> None:
+    def _loaded(self) -> LoadedPair:
+        """The pair in memory. Raises NoPairError."""
         if self._pair is None:
-            message = "no pair is loaded; load one first"
-            self._send(Error(id=request.id, code="no_pair", message=message))
-            return
-        prompt = self._pair.prompter.prompt(request.messages)
+            raise NoPairError("no pair is loaded; load one first")
+        return self._pair
+
+    def _chat(
+        self, request: Chat, pair: LoadedPair, live: Live, cancelled: threading.Event
+    ) -> None:
+        prompt = pair.prompter.prompt(request.messages)
         fold, reply = StatsFold(), []
-        for event in self._pair.generator.reply(
+        for event in pair.generator.reply(
             prompt,
             request.sampling,
             live,
             seed=request.sampling.draw_seed(),
-            turns=self._pair.prompter.turns(request.messages),
+            turns=pair.prompter.turns(request.messages),
             max_tokens=request.max_tokens,
             stop=request.stop,
             cancelled=cancelled.is_set,
@@ -204,7 +212,7 @@ class Server:
             elif isinstance(event, Window):
                 self._send(WindowMoved(id=request.id, window=event))
             elif isinstance(event, ReplyEnd):
-                self._pair.prompter.note_reply(prompt, reply)
+                pair.prompter.note_reply(prompt, reply)
                 self._send(Done(id=request.id, end=event, stats=fold.stats()))
             else:
                 self._send(SpeculationStopped(id=request.id, off=event))

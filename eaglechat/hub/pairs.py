@@ -137,8 +137,13 @@ class PairLibrary:
 
     def as_kept(self, pair: Pair) -> Pair:
         """The pair with the draft length that the user keeps for its files, if there is one."""
-        kept = next((kept for kept in self._kept_lengths() if _is_of(kept, pair)), None)
-        return pair if kept is None else replace(pair, n_draft_max=kept.n_draft_max)
+        kept = self.kept_length(pair)
+        return pair if kept is None else replace(pair, n_draft_max=kept)
+
+    def kept_length(self, pair: Pair) -> int | Auto | None:
+        """What the user keeps for the pair's files, or None."""
+        lengths = (kept.n_draft_max for kept in self._kept_lengths() if _is_of(kept, pair))
+        return next(lengths, None)
 
     def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
         """Keep a draft length for the pair's files; None drops what was kept."""

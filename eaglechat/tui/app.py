@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,14 @@ from textual.theme import Theme
 
 from eaglechat.engine.client import Died, EngineLink, EngineStartError
 from eaglechat.engine.machine import memory
-from eaglechat.engine.protocol import PROTOCOL_VERSION, AnyRequest, Auto, Hello, Unload
+from eaglechat.engine.protocol import (
+    PROTOCOL_VERSION,
+    AnyRequest,
+    Auto,
+    Hello,
+    PairInfo,
+    Unload,
+)
 from eaglechat.history import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.fit import Machine, machine_of
@@ -28,7 +35,7 @@ from eaglechat.settings import Problem, Settings
 from eaglechat.settings_file import SettingsFileError, save_setting
 from eaglechat.tui.commands import ScreenCommands
 from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
-from eaglechat.tui.pace import FramePace
+from eaglechat.tui.pace import drawing_pace
 from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
 
 if TYPE_CHECKING:
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
 
 FRAMES_PER_SECOND = 30
 FEWEST_FRAMES_PER_SECOND = 8
-DRAWING_SHARE = 0.08
-"""Of a core, for drawing replies; dearer frames come less often."""
 INSTALL_LOOKS_PER_SECOND = 3
 FALLBACK_THEME = "eagle-dark"
 
@@ -128,7 +133,7 @@ class EagleApp(App[None]):
         self._stages: dict[str, str] = {}
         self._newest: Pair | None = None
         self._engine = engine
-        self._pace = FramePace(DRAWING_SHARE, 1 / FEWEST_FRAMES_PER_SECOND)
+        self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self._engine_runs = False
         self.hello: Hello | None = None
         self._request_ids = itertools.count(1)
@@ -244,6 +249,12 @@ class EagleApp(App[None]):
         if self.pairs.problem:
             self.notify(self.pairs.problem, severity="warning", markup=False)
 
+    def open_bench(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
+        """Measure the loaded pair; `keep` puts the length that is kept in force in its chat."""
+        from eaglechat.tui.screens.bench import BenchScreen
+
+        self.push_screen(BenchScreen(pair, info, keep))
+
     def go_on(self, chat: SavedChat) -> None:
         """Go on with a saved chat, on the pair it ran on."""
         header = chat.header
@@ -252,12 +263,15 @@ class EagleApp(App[None]):
 
     def load_instead(self, pair: Pair) -> None:
         """From wherever the user is: back to the menu, and into a chat with a pair."""
+        from eaglechat.tui.screens.bench import BenchScreen
         from eaglechat.tui.screens.chat import ChatScreen
 
         for screen in self.screen_stack:
             if isinstance(screen, ChatScreen):
                 screen.leave()
                 self.send(Unload())
+            elif isinstance(screen, BenchScreen):
+                screen.leave()
         while len(self.screen_stack) > 1:
             self.pop_screen()
         self.open_chat(pair)

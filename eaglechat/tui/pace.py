@@ -5,6 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+DRAWING_SHARE = 0.08
+"""Of a core, for drawing what the engine writes."""
+
+
+def drawing_pace(fewest_per_second: float) -> FramePace:
+    """The pace of something that is drawn while a reply is written."""
+    return FramePace(DRAWING_SHARE, 1 / fewest_per_second)
+
 
 class FramePace:
     """Says when to draw what the engine wrote, so that drawing takes no more than a share of the

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.engine.protocol import Sampling, Set, Speculation
+from eaglechat.engine.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.hub.pairs import Pair
 from eaglechat.settings import Settings
-from eaglechat.tui.conversation import Controls
+from eaglechat.tui.conversation import Controls, Run
+
+FIRST_BY_HAND = 3
+"""The draft length that takes over from auto before a round was written."""
 
 
 def first_controls(settings: Settings, pair: Pair) -> Controls:
@@ -23,6 +26,13 @@ def first_controls(settings: Settings, pair: Pair) -> Controls:
         p_min=speculation.p_min,
         temperature=settings.generation.temperature,
     )
+
+
+def length_in_force(controls: Controls, run: Run | None) -> int:
+    """The draft length set, or the one auto chose last."""
+    if controls.n_draft_max != AUTO:
+        return controls.n_draft_max
+    return run.rounds[-1].n_draft_max if run and run.rounds else FIRST_BY_HAND
 
 
 def sampling(settings: Settings, controls: Controls) -> Sampling:

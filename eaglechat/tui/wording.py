@@ -102,6 +102,17 @@ def speculation_off(
     return stopped
 
 
+def cannot_bench(info: PairInfo, running: Run | None, engine_gone: bool) -> str | None:
+    """Why the pair cannot be measured now, or None if it can."""
+    if engine_gone:
+        return "The engine is not running. Ctrl+L loads the models again."
+    if info.speculation_off is not None:
+        return f"There is nothing to compare: {info.speculation_off}."
+    if running is not None:
+        return "A reply is still being written: Esc stops it."
+    return None
+
+
 def fitting(text: str, width: int) -> str:
     """A text cut to `width` cells, with an ellipsis where something is missing."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

@@ -2,7 +2,8 @@
 
     python -m tests.terminal.measure_app cpu       UI process at 100 and 500 tokens/s
     python -m tests.terminal.measure_app speed     the app against `eaglechat run`, interleaved
-    python -m tests.terminal.measure_app start     seconds to the first paint of the menu
+    python -m tests.terminal.measure_app start     seconds to the first row of the menu
+    python -m tests.terminal.measure_app memory    UI process over a chat of many turns
 
 Each prints a table; docs/benchmarks.md has the ones that were measured. They need tmux and a quiet
 machine; nothing here is a test.
@@ -35,15 +36,16 @@ SETTLE_S = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("cpu", "speed", "start"))
+    parser.add_argument("what", choices=("cpu", "speed", "start", "memory"))
     parser.add_argument("--rates", default="100,500", help="tokens per second of the script")
     parser.add_argument("--sizes", default="200x50,80x24", help="terminals")
     parser.add_argument("--seconds", type=float, default=10.0, help="measured, of a reply")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--n", default="3,auto,0", help="values of n_draft_max")
     parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--turns", type=int, default=50)
     args = parser.parse_args()
-    {"cpu": cpu, "speed": speed, "start": start}[args.what](args)
+    {"cpu": cpu, "speed": speed, "start": start, "memory": memory}[args.what](args)
 
 
 def cpu(args: argparse.Namespace) -> None:
@@ -77,6 +79,25 @@ def _share_of_a_core(size: str, n: str, rate: str, seconds: float) -> tuple[floa
         return spent / took, tokens / (took + SETTLE_S)
 
 
+def memory(args: argparse.Namespace) -> None:
+    """Resident memory of the UI process, of a chat whose replies have --max-tokens tokens."""
+    command = [sys.executable, str(ENGINE), "2000"]
+    options = ("--pair", "smollm2-135m", "--max-tokens", str(args.max_tokens))
+    with (
+        _home(f"[engine]\ncommand = {json.dumps(command)}\n") as home,
+        _app(home, "120x40", *options) as terminal,
+    ):
+        terminal.wait_for("Ask something", LOADING_S)
+        for turn in range(1, args.turns + 1):
+            terminal.type(f"Question {turn}")
+            terminal.keys("Enter")
+            terminal.wait_for(rf"> Question {turn}\b|token limit", LOADING_S)
+            terminal.wait_for("ready", LOADING_S, every=0.01)
+            if turn == 1 or turn % 10 == 0:
+                resident = _process(terminal).memory_info().rss / 1e6
+                print(f"after turn {turn:3}: {resident:6.1f} MB", flush=True)
+
+
 def speed(args: argparse.Namespace) -> None:
     options = ["--pair", "smollm2-135m", "--temperature", "0"]
     options += ["--max-tokens", str(args.max_tokens)]
@@ -93,9 +114,9 @@ def speed(args: argparse.Namespace) -> None:
 
 def _app_speed(size: str, options: list[str]) -> float:
     with _home("") as home, _app(home, size, *options) as terminal:
-        terminal.wait_for("Ask something", LOADING_S)
         _ask(terminal)
-        screen = terminal.wait_for(r"tokens, [\d.]+ tok/s", LOADING_S)
+        # Every look at the pane costs the models a little; few looks.
+        screen = terminal.wait_for(r"tokens, [\d.]+ tok/s", LOADING_S, every=2.0)
         return float(re.search(r"tokens, ([\d.]+) tok/s", screen)[1])
 
 
@@ -105,7 +126,7 @@ def _run_speed(options: list[str]) -> float:
         environment = {**psutil.Process().environ(), "EAGLECHAT_HOME": str(home)}
         done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
         report = json.loads(done.stdout)
-        return float(report["tokens_per_second"])
+        return float(report["timings"]["tokens_per_second"])
 
 
 def start(args: argparse.Namespace) -> None:

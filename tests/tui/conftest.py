@@ -12,7 +12,7 @@ from eaglechat import paths
 from eaglechat.hub import pairs
 from eaglechat.hub.pairs import PairLibrary
 from eaglechat.settings import Settings
-from eaglechat.tui import app as app_module
+from eaglechat.tui import pace
 from eaglechat.tui.app import EagleApp
 from tests.tiny_gguf import write_draft, write_target
 from tests.tui.driving import Driver
@@ -41,7 +41,7 @@ def make_app(
     tmp_path: Path, engine: ScriptedEngine, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., EagleApp]:
     # Nothing else needs the processor: every frame may be drawn.
-    monkeypatch.setattr(app_module, "DRAWING_SHARE", 1.0)
+    monkeypatch.setattr(pace, "DRAWING_SHARE", 1.0)
 
     def make(**changes: Any) -> EagleApp:
         app = EagleApp(

@@ -23,6 +23,7 @@ from eaglechat.engine.records import (
     Window,
 )
 from eaglechat.engine.stats import StatsFold
+from tests.tui.scripted_bench import ScriptedBench
 
 REPLY = (
     "The Pythagorean theorem says that in a right triangle the square of the longest side equals "
@@ -97,6 +98,7 @@ class ScriptedEngine:
         self._events: deque[protocol.AnyEvent | Died] = deque()
         self._load: protocol.Load | None = None
         self._reply: _Reply | None = None
+        self._bench: ScriptedBench | None = None
         self._n_past = 0
 
     # EngineLink
@@ -125,6 +127,8 @@ class ScriptedEngine:
             self._events.append(protocol.Loading(id=request.id, stage="target", fraction=0.3))
         elif isinstance(request, protocol.Chat):
             self._begin(request)
+        elif isinstance(request, protocol.Bench):
+            self._bench = ScriptedBench(request)
         elif isinstance(request, protocol.Set) and self._reply is not None:
             self._reply.turn(request)
         elif isinstance(request, protocol.Cancel):
@@ -146,7 +150,7 @@ class ScriptedEngine:
     def die(self, *log: str, exit_status: int = -6) -> None:
         """End as a failed assertion inside llama.cpp would."""
         self.running = False
-        self._reply = self._load = None
+        self._reply = self._load = self._bench = None
         self._n_past = 0
         self._events.append(Died(exit_status, log))
 
@@ -166,6 +170,12 @@ class ScriptedEngine:
             self._n_past = self._reply.n_past
             if self._reply.end is not None:
                 self._reply = None
+        elif self._bench is not None and (self.budget is None or self.budget > 0):
+            if self.budget is not None:
+                self.budget -= 1
+            self._events.extend(self._bench.next_events())
+            if self._bench.is_done:
+                self._bench = None
 
     def _finish_load(self, load: protocol.Load) -> None:
         if self.load_error is not None:
@@ -205,6 +215,9 @@ class ScriptedEngine:
         if self._reply is not None:
             self._events.append(self._reply.done(FinishReason.CANCELLED))
             self._reply = None
+        if self._bench is not None:
+            self._events.append(protocol.BenchDone(id=self._bench.request.id, cancelled=True))
+            self._bench = None
 
 
 class _Reply:

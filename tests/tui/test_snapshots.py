@@ -115,6 +115,18 @@ async def folded_panel_open(user: Driver) -> None:
     await user.press("f2")
 
 
+async def bench_choosing(user: Driver) -> None:
+    await user.open_chat()
+    await user.press("f11")
+    await user.sees("Replies to write")
+
+
+async def bench_done(user: Driver) -> None:
+    await bench_choosing(user)
+    await user.press("f5")
+    await user.sees("Fastest draft length")
+
+
 async def died(user: Driver) -> None:
     await user.open_chat()
     await user.ask("Explain the Pythagorean theorem", rounds=5)
@@ -150,6 +162,12 @@ def test_chat_in_mid_reply(picture: Callable[..., bool], size: tuple[int, int], 
     ],
 )
 def test_auto(picture: Callable[..., bool], scene: Scene, size: tuple[int, int]) -> None:
+    assert picture(scene, size)
+
+
+@pytest.mark.parametrize("scene", [bench_choosing, bench_done])
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_bench(picture: Callable[..., bool], scene: Scene, size: tuple[int, int]) -> None:
     assert picture(scene, size)
 
 

@@ -19,6 +19,7 @@ from eaglechat.tui.commands import ControlCommands
 from eaglechat.tui.conversation import Controls, Conversation, Run
 from eaglechat.tui.messages import EngineEvents, SettingsChanged
 from eaglechat.tui.numbers import numbers_of
+from eaglechat.tui.pace import drawing_pace
 from eaglechat.tui.recorder import ChatRecorder
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat_keys import CHAT_BINDINGS
@@ -31,7 +32,7 @@ from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.token_styles import Legend
 from eaglechat.tui.widgets.transcript import Transcript
 
-NUMBERS_PER_SECOND = 8
+NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
 PANEL_FROM = (100, 34)
 """Width and height of the smallest terminal that shows the panel beside the chat."""
@@ -79,7 +80,8 @@ class ChatScreen(EagleScreen[None]):
     def on_mount(self) -> None:
         self.set_class(not self.eagle.settings.interface.show_panel, "-panel-hidden")
         self._open(self._saved)
-        self.set_interval(1 / NUMBERS_PER_SECOND, self._show_numbers)
+        self._numbers_pace = drawing_pace(FEWEST_NUMBERS_PER_SECOND)
+        self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self._save_partial)
         self._prompt.focus()
 
@@ -344,21 +346,26 @@ class ChatScreen(EagleScreen[None]):
         self._show_numbers()
 
     def action_draft_length(self, step: int) -> None:
-        wanted = min(max(self._length_in_force + step, 0), N_DRAFT_MAX_LIMIT)
+        now = requests.length_in_force(self._controls, self._conversation.shown)
+        wanted = min(max(now + step, 0), N_DRAFT_MAX_LIMIT)
         self.turn(replace(self._controls, n_draft_max=wanted))
 
     def action_auto_length(self) -> None:
-        is_auto = self._controls.n_draft_max == protocol.AUTO
-        wanted = self._length_in_force if is_auto else protocol.AUTO
-        self.turn(replace(self._controls, n_draft_max=wanted))
+        self._keep_length(
+            requests.length_in_force(self._controls, self._conversation.shown)
+            if self._controls.n_draft_max == protocol.AUTO
+            else protocol.AUTO
+        )
 
-    @property
-    def _length_in_force(self) -> int:
-        """The draft length set, or the one auto chose last."""
-        if self._controls.n_draft_max != protocol.AUTO:
-            return self._controls.n_draft_max
-        run = self._conversation.shown
-        return run.rounds[-1].n_draft_max if run and run.rounds else protocol.N_DRAFT_MAX_DEFAULT
+    def _keep_length(self, n_draft_max: int | protocol.Auto) -> None:
+        self.turn(replace(self._controls, n_draft_max=n_draft_max))
+
+    def action_bench(self) -> None:
+        reason = wording.cannot_bench(self._info, self._conversation.running, self._engine_gone)
+        if reason is not None:
+            self.notify(reason, markup=False)
+        else:
+            self.eagle.open_bench(self._pair, self._info, self._keep_length)
 
     def action_toggle_speculation(self) -> None:
         self.turn(replace(self._controls, enabled=not self._controls.enabled))
@@ -385,6 +392,10 @@ class ChatScreen(EagleScreen[None]):
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self._transcript, name, not getattr(self._transcript, name))
+
+    def _follow_numbers(self) -> None:
+        if self._numbers_pace.is_due():
+            self._show_numbers()
 
     def _show_numbers(self) -> None:
         numbers = numbers_of(self._conversation, self._controls, self._info)

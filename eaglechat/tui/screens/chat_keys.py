@@ -54,6 +54,13 @@ CHAT_BINDINGS: list[BindingType] = [
         "auto",
         "Let measurement choose the draft length of every round, or take it over again",
     ),
+    _key(
+        "f11,alt+b",
+        "bench",
+        "Bench",
+        "bench",
+        "Measure this pair with each draft length and keep the best",
+    ),
     _key("ctrl+o", "menu", "Menu", "menu", "Leave the chat for the menu; it is kept", show=True),
     _key("ctrl+t", "past_chats", "Past chats", "chats", "Go on with an earlier chat"),
     _key(

@@ -16,6 +16,7 @@ from rich.style import Style
 from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
 from eaglechat.tui.widgets.token_styles import TokenStyled
 from eaglechat.tui.widgets.wrapping import Piece, Row, Wrapping, neutralise
@@ -119,21 +120,15 @@ class Entry(TokenStyled):
 
     def render_line(self, y: int) -> Strip:
         if y not in self._strips:
-            self._strips[y] = self._filtered(self._draw(y))
+            self._strips[y] = self._draw(y)
         return self._strips[y]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # Not through Textual's cache of lines, which is dropped whole whenever the entry grows.
-        strips = [self.render_line(y) for y in crop.line_range]
+        strips = filtered(self, [self.render_line(y) for y in crop.line_range])
         if crop.column_span == (0, self.size.width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
-
-    def _filtered(self, strip: Strip) -> Strip:
-        _base, background = self.background_colors
-        for line_filter in self.get_line_filters():
-            strip = strip.apply_filter(line_filter, background)
-        return strip
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract(self.body.text), "\n"
@@ -201,6 +196,14 @@ class Entry(TokenStyled):
             return 0, 0
         start, stop = span
         return start, stop if stop != -1 else len(self.body.text)
+
+
+def filtered(widget: Widget, strips: list[Strip]) -> list[Strip]:
+    """Strips of a widget as the terminal can show them: without colour where it must be."""
+    _base, background = widget.background_colors
+    for line_filter in widget.get_line_filters():
+        strips = [strip.apply_filter(line_filter, background) for strip in strips]
+    return strips
 
 
 def _offset(x: int, y: int) -> Style:

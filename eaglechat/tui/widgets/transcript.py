@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from textual.await_remove import AwaitRemove
 from textual.binding import Binding
 from textual.containers import VerticalScroll
+from textual.geometry import Region
 from textual.notifications import SeverityLevel
 from textual.reactive import reactive
+from textual.strip import Strip
 
-from eaglechat.tui.widgets.entry import TEXT, Entry, Run
+from eaglechat.tui.widgets.entry import TEXT, Entry, Run, filtered
 from eaglechat.tui.widgets.reply import Reply, ReplyView
 from eaglechat.tui.widgets.wrapping import neutralise
 
@@ -81,7 +83,7 @@ class Transcript(VerticalScroll):
     """Entries in order, a short conversation at the bottom.
 
     It follows the newest text until the reader scrolls up, and again from when the reader is back
-    at the bottom or says something.
+    at the bottom or says something. The scrollbar shows while the reader is not at the bottom.
     """
 
     DEFAULT_CSS = """
@@ -92,6 +94,10 @@ class Transcript(VerticalScroll):
         scrollbar-gutter: stable;
         scrollbar-size-vertical: 1;
         background: $background;
+    }
+    /* Drawing it for every new row would cost as much as drawing the text. */
+    Transcript.-at-end {
+        scrollbar-visibility: hidden;
     }
     """
     BINDINGS = [Binding("c", "copy_reply", "Copy reply")]
@@ -110,6 +116,15 @@ class Transcript(VerticalScroll):
 
     def on_mount(self) -> None:
         self.anchor()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.set_class(self.is_vertical_scroll_end, "-at-end")
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # The empty ground; Textual would draw it anew, line by line, for every new row of a reply.
+        blank = Strip.blank(crop.width, self.visual_style.rich_style)
+        return filtered(self, [blank]) * crop.height
 
     @property
     def last_reply(self) -> Reply | None:

@@ -1,0 +1,116 @@
+"""A bench's results as they are drawn: speed against draft length, and a table by prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.content import Content
+
+from eaglechat.engine.bench import BenchReport, PromptResult, SettingResult, Speed
+from eaglechat.hub.units import format_seconds
+from eaglechat.tui import wording
+from eaglechat.tui.bench_session import BenchSession, best_setting
+from eaglechat.tui.widgets.meters import bar
+
+_TEXTS, _WORST, _COST = 34, 7, 12
+"""Cells of a line of the chart without its bars, and of the parts that may be left out."""
+_SPEED_BAR, _COST_BAR = (4, 40), (6, 24)
+_WITH_COST_FROM, _WITH_WORST_FROM = 70, 52
+_LABEL = "$foreground-muted"
+
+
+def chart(report: BenchReport, width: int) -> Content:
+    """A line for each draft length: speed as a bar, what it gains, what verifying its batch costs.
+    What does not fit into `width` cells is left out from the right."""
+    if not report.settings:
+        return Content("")
+    with_cost, with_worst = width >= _WITH_COST_FROM, width >= _WITH_WORST_FROM
+    texts = _TEXTS + (_WORST if with_worst else 0) + (_COST if with_cost else 0)
+    cost = _within(_COST_BAR, (width - texts) // 3) if with_cost else 0
+    speed = _within(_SPEED_BAR, width - texts - cost)
+    lines = [Content.styled(_head(speed, with_worst, with_cost), _LABEL)]
+    fastest = max(result.tokens_per_second for result in report.settings)
+    dearest = max(report.verify_ms.values(), default=0.0)
+    best = best_setting(report.settings)
+    for result in report.settings:
+        style = "$primary bold" if result is best else "$foreground"
+        line = Content.assemble(
+            (f"{result.setting:>5} {result.tokens_per_second:>7.1f} ", style),
+            (bar(result.tokens_per_second / fastest, speed), "$token-accepted"),
+            (f" {_times(result.speed_up)}", style),
+            (f" {_times(result.worst_speed_up)}" if with_worst else "", style),
+            f" {wording.percent(result.acceptance_rate):>5}",
+            f" {wording.two_decimals(result.mean_accepted_length):>6}",
+        )
+        ms = report.verify_ms.get(int(result.setting) + 1) if result.setting.isdigit() else None
+        if with_cost and ms is not None:
+            line = Content.assemble(
+                line, f"  {ms:>6.2f} ms ", (bar(ms / dearest, cost), "$secondary")
+            )
+        lines.append(line)
+    return Content("\n").join(lines)
+
+
+def _head(speed: int, with_worst: bool, with_cost: bool) -> str:
+    worst = f" {'worst':>6}" if with_worst else ""
+    cost = "  verify its batch" if with_cost else ""
+    return f"{'n':>5} {'tok/s':>7} {'':{speed}} {'gain':>6}{worst} {'acc.':>5} {'length':>6}{cost}"
+
+
+def _within(bounds: tuple[int, int], cells: int) -> int:
+    return min(max(cells, bounds[0]), bounds[1])
+
+
+def _times(speed_up: float) -> str:
+    return f"{speed_up:.2f}x".rjust(6)
+
+
+def columns(report: BenchReport) -> list[str]:
+    """The heads of the table by prompt."""
+    names = [result.setting for result in report.settings]
+    return ["prompt", *names, "accepted", "length", "fastest", "speed-up"]
+
+
+def rows(report: BenchReport) -> Iterator[list[str]]:
+    """The table by prompt: medians of the repeats, with half their spread."""
+    names = [result.setting for result in report.settings]
+    for result in report.prompts:
+        yield [result.prompt, *(_speed(result.speeds.get(name)) for name in names), *_sums(result)]
+
+
+def _sums(result: PromptResult) -> list[str]:
+    return [
+        wording.percent(result.acceptance_rate),
+        wording.two_decimals(result.mean_accepted_length),
+        result.fastest,
+        f"{result.speed_up:.2f}x",
+    ]
+
+
+def _speed(speed: Speed | None) -> str:
+    return "-" if speed is None else f"{speed.median:.1f} ±{(speed.high - speed.low) / 2:.1f}"
+
+
+def doing(session: BenchSession) -> str:
+    """What is being measured, and how long it goes on."""
+    progress, plan = session.progress, session.plan
+    now = f"{progress.prompt}, {_named(progress.setting)}" if progress else "reading the prompt"
+    left = session.seconds_left
+    soon = f"about {format_seconds(left)} left" if left is not None else "measuring how long"
+    return f"Reply {min(len(session.runs) + 1, plan.replies)} of {plan.replies}: {now} · {soon}"
+
+
+def _named(setting: str) -> str:
+    return setting if setting == "plain" else f"n = {setting}"
+
+
+def verdict(best: SettingResult, report: BenchReport) -> str:
+    """What the bench says of this pair here, in a sentence or two."""
+    over = wording.plural(len(report.prompts), "prompt")
+    speed = f"{best.tokens_per_second:.1f} tok/s, {best.speed_up:.2f}x plain decoding over {over}"
+    if round(best.speed_up, 2) >= 1:
+        return f"Fastest draft length: {best.setting} ({speed})."
+    return (
+        f"Plain decoding without a draft is fastest here. Of the draft lengths {best.setting} "
+        f"costs least ({speed})."
+    )

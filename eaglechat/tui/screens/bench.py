@@ -1,0 +1,306 @@
+"""The bench: measures the loaded pair plainly and with each draft length, and keeps the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
+from textual.widgets import Button, DataTable, Footer, Input, SelectionList, Static
+
+from eaglechat.engine import protocol
+from eaglechat.engine.bench import builtin_prompts
+from eaglechat.engine.client import Died
+from eaglechat.engine.protocol import Auto, PairInfo
+from eaglechat.hub.pairs import Pair
+from eaglechat.tui import bench_view, wording
+from eaglechat.tui.bench_session import (
+    BenchPlan,
+    BenchSession,
+    best_setting,
+    length_of,
+    parse_count,
+    parse_lengths,
+)
+from eaglechat.tui.messages import EngineEvents
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.widgets.meters import Bar
+from eaglechat.tui.widgets.readouts import Line
+
+_FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
+_QUICK = {"lengths": "0, 1, 3, 5, auto", "repeats": "1", "max-tokens": "64"}
+_QUICK_PROMPTS = 2
+_FIELDS = {
+    "lengths": "Draft lengths",
+    "repeats": "Repeats",
+    "max-tokens": "Longest reply, in tokens",
+}
+
+
+class BenchScreen(EagleScreen[None]):
+    """Over a chat, which stays as it is; `keep` puts a draft length in force there."""
+
+    CSS_PATH = "bench.tcss"
+
+    BINDINGS = [
+        Binding(
+            "escape", "back", "Stop, back", id="bench.back", tooltip="Stop measuring; then back"
+        ),
+        Binding("f5", "start", "Measure", id="bench.start", tooltip="Measure what is chosen"),
+        Binding(
+            "f6",
+            "quick",
+            "Quick",
+            id="bench.quick",
+            tooltip="Measure two prompts once, with short replies",
+        ),
+    ]
+
+    def __init__(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
+        super().__init__(classes="-choosing")
+        self._pair, self._info, self._keep = pair, info, keep
+        self._prompts = builtin_prompts()
+        self._session: BenchSession | None = None
+        self._request_id = 0
+        self._stopping = False
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(f"bench of {wording.pair_in_short(self._info, self._pair.name)}")
+        with VerticalScroll(id="bench", can_focus=False):
+            with Horizontal(id="choices"):
+                prompts = [(prompt.name, i, True) for i, prompt in enumerate(self._prompts)]
+                yield SelectionList(*prompts, id="prompts", compact=True)
+                with Vertical(id="fields"):
+                    for id, label in _FIELDS.items():
+                        yield Static(label, classes="muted")
+                        yield Input(_FULL[id], id=id, compact=True)
+                    yield Line("", id="kept")
+            yield Line("", id="said")
+            yield Bar(id="done")
+            yield Static("", id="chart")
+            yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
+        with HorizontalScroll(id="buttons", can_focus=False):
+            yield Button("Measure", id="start", variant="primary", compact=True)
+            yield Button("Quick", id="quick", compact=True)
+            yield Button("Keep for this pair", id="keep-here", variant="primary", compact=True)
+            yield Button("Keep for all pairs", id="keep-all", compact=True)
+            yield Button("Forget what is kept", id="forget", compact=True)
+            yield Button("Again", id="again", compact=True)
+            yield Button("Stop", id="stop", variant="error", compact=True)
+            yield Button("Back", id="back", compact=True)
+        yield Footer(show_command_palette=False)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self._choose()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self._show_results)
+
+    # Choosing
+
+    @on(Button.Pressed, "#again")
+    def _choose(self) -> None:
+        self._phase("choosing", "")
+        kept = self.eagle.pairs.kept_length(self._pair)
+        self.set_class(kept is not None, "-kept")
+        self.query_one("#kept", Line).show(
+            "" if kept is None else f"This pair keeps n_draft_max {kept}."
+        )
+        self._estimate()
+        self._focus("start")
+
+    @on(Input.Changed)
+    @on(SelectionList.SelectedChanged)
+    def _estimate(self) -> None:
+        if not self.has_class("-choosing"):
+            return
+        try:
+            plan = self._plan()
+        except ValueError as error:
+            self._say(wording.sentence(str(error)))
+            return
+        self._say(
+            f"Replies to write: {plan.replies:,}, each of at most "
+            f"{plan.max_tokens:,} tokens, plain decoding among them, taking turns. Your chat stays "
+            "as it is."
+        )
+
+    def _plan(self) -> BenchPlan:
+        """What is chosen. Raises ValueError in words."""
+        chosen = self.query_one("#prompts", SelectionList).selected
+        if not chosen:
+            raise ValueError("choose at least one prompt")
+        lengths, repeats, longest = (self.query_one(f"#{id}", Input).value for id in _FIELDS)
+        return BenchPlan(
+            prompts=tuple(self._prompts[i] for i in sorted(chosen)),
+            lengths=parse_lengths(lengths),
+            repeats=parse_count(repeats, "the number of repeats"),
+            max_tokens=parse_count(longest, "the length of a reply"),
+        )
+
+    @on(Button.Pressed, "#quick")
+    def action_quick(self) -> None:
+        if self._is_running:
+            return
+        for id, value in _QUICK.items():
+            self.query_one(f"#{id}", Input).value = value
+        prompts = self.query_one("#prompts", SelectionList)
+        prompts.deselect_all()
+        for i in range(_QUICK_PROMPTS):
+            prompts.select(i)
+        self.action_start()
+
+    # Measuring
+
+    @property
+    def _is_running(self) -> bool:
+        return self.has_class("-running")
+
+    @on(Button.Pressed, "#start")
+    def action_start(self) -> None:
+        if self._is_running:
+            return
+        try:
+            plan = self._plan()
+        except ValueError as error:
+            self._choose()
+            self._say(wording.sentence(str(error)))
+            return
+        self._session = BenchSession(plan)
+        self._stopping = False
+        self._request_id = self.eagle.next_request_id()
+        self._phase("running", "measuring…")
+        self._show_results()
+        self._show_progress()
+        self._focus("stop")
+        if not self.eagle.send(plan.request(self._request_id)):
+            self._ended("The engine is not running. Ctrl+L in the chat loads the models again.")
+
+    def on_engine_events(self, message: EngineEvents) -> None:
+        for event in message.events:
+            if isinstance(event, Died):
+                self._died(event)
+            elif self._session is None or not self._is_running:
+                continue
+            elif isinstance(event, protocol.Error) and event.id in (self._request_id, None):
+                self._ended(wording.sentence(event.message))
+            elif getattr(event, "id", None) != self._request_id:
+                continue
+            elif isinstance(event, protocol.BenchProgress):
+                self._session.progress = event
+            elif isinstance(event, protocol.BenchRunDone):
+                self._session.runs.append(event.run)
+                self._show_results()
+            elif isinstance(event, protocol.BenchDone):
+                self._ended("Stopped. The tables hold what was measured until then.")
+        if self._is_running:
+            self._show_progress()
+
+    def _died(self, event: Died) -> None:
+        # The chat below must know as well.
+        for screen in self.app.screen_stack:
+            if screen is not self and hasattr(screen, "on_engine_events"):
+                screen.post_message(EngineEvents([event]))
+        if self._is_running:
+            self._ended(wording.engine_stopped(event))
+
+    def _ended(self, said: str) -> None:
+        """Measuring is over; `said` is why, unless all was measured."""
+        session = self._session
+        assert session is not None
+        report = session.report()
+        best = best_setting(report.settings)
+        if best is not None and len(session.runs) == session.plan.replies:
+            said = bench_view.verdict(best, report)
+        elif best is not None:
+            said = f"{said} {bench_view.verdict(best, report)}"
+        self._phase("ended", "done")
+        self.set_class(best is None, "-nothing")
+        self._say(said)
+        self._show_results()
+        self._focus("keep-here" if best is not None else "again")
+
+    # Showing
+
+    def _phase(self, name: str, state: str) -> None:
+        for phase in ("choosing", "running", "ended"):
+            self.set_class(phase == name, f"-{phase}")
+        self.query_one(TitleBar).show(state=state)
+
+    def _focus(self, id: str) -> None:
+        # Not before the phase shows it.
+        self.call_after_refresh(self.query_one(f"#{id}", Button).focus)
+
+    def _say(self, text: str) -> None:
+        self.query_one("#said", Line).show(text)
+
+    def _show_progress(self) -> None:
+        assert self._session is not None
+        self._say("Stopping…" if self._stopping else bench_view.doing(self._session))
+        self.query_one("#done", Bar).show(self._session.share_done)
+
+    def _show_results(self) -> None:
+        if self._session is None:
+            return
+        report = self._session.report()
+        chart = self.query_one("#chart", Static)
+        chart.update(bench_view.chart(report, chart.size.width or self.size.width - 2))
+        table = self.query_one("#table", DataTable)
+        table.clear(columns=True)
+        for label in bench_view.columns(report):
+            table.add_column(label)
+        table.fixed_columns = 1
+        for row in bench_view.rows(report):
+            table.add_row(*row)
+
+    # Keeping, and leaving
+
+    @property
+    def _best(self) -> int | Auto | None:
+        best = best_setting(self._session.report().settings) if self._session else None
+        return length_of(best) if best is not None else None
+
+    @on(Button.Pressed, "#keep-here")
+    def _keep_here(self) -> None:
+        if (best := self._best) is None:
+            return
+        self.eagle.pairs.keep_length(self._pair, best)
+        self._kept(best, f"{self._pair.name} starts with n_draft_max {best} from now on.")
+
+    @on(Button.Pressed, "#keep-all")
+    def _keep_all(self) -> None:
+        if (best := self._best) is None:
+            return
+        self.eagle.pairs.keep_length(self._pair, None)
+        self.eagle.change_setting("speculation", "n_draft_max", best)
+        self._kept(best, f"speculation.n_draft_max is {best} from now on, for all pairs.")
+
+    def _kept(self, best: int | Auto, said: str) -> None:
+        self._keep(best)
+        problem = self.eagle.pairs.problem
+        self.notify(problem or said, severity="warning" if problem else "information", markup=False)
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#forget")
+    def _forget(self) -> None:
+        self.eagle.pairs.keep_length(self._pair, None)
+        self.notify("The pair follows the settings from the next chat on.")
+        self._choose()
+
+    @on(Button.Pressed, "#stop")
+    @on(Button.Pressed, "#back")
+    def action_back(self) -> None:
+        if not self._is_running:
+            self.dismiss(None)
+        elif not self._stopping:
+            self.leave()
+            self._show_progress()
+
+    def leave(self) -> None:
+        """Stop what is being measured."""
+        if self._is_running and not self._stopping:
+            self._stopping = True
+            self.eagle.send(protocol.Cancel())

@@ -1,0 +1,58 @@
+"""The bench screen with the real built-in pair, in a real terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.terminal.test_app import LOADING_TIMEOUT, open_terminal, pytestmark
+
+__all__ = ["pytestmark"]
+BENCH_TIMEOUT = 180.0
+
+
+def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: Path) -> None:
+    arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "8")
+    with open_terminal(tmp_path, *arguments, width=120, height=36) as terminal:
+        terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.type("Name a colour.")
+        terminal.keys("F11")
+        terminal.wait_for("Replies to write: 192")
+        terminal.keys("F6")
+        terminal.wait_for(r"Reply [2-9] of 12: .* left", BENCH_TIMEOUT)
+        terminal.resize(80, 24)
+        screen = terminal.wait_for("Fastest draft length|Plain decoding without", BENCH_TIMEOUT)
+        speeds = dict(re.findall(r"^ +(plain|auto|\d) +(\d+\.\d) ", screen, re.MULTILINE))
+        assert list(speeds) == ["plain", "0", "1", "3", "5", "auto"]
+        assert all(float(speed) > 1 for speed in speeds.values())
+        assert re.search(r"^ +3 .* \d+% +\d\.\d\d +\d+\.\d\d ms", screen, re.MULTILINE)
+
+        terminal.keys("Enter")
+        terminal.wait_for("starts with n_draft_max")
+        (kept,) = json.loads((tmp_path / "state" / "draft-lengths.json").read_text())
+        assert str(kept["n_draft_max"]) in {*speeds} - {"plain"}
+        # The prompt waited, and the pair still answers.
+        assert "Name a colour." in terminal.screen()
+        terminal.keys("Enter")
+        terminal.wait_for(r"tokens, [\d.]+ tok/s")
+        terminal.keys("C-q")
+        terminal.wait_for("exit status 0", 20)
+
+
+def test_a_bench_stops_at_once_and_quits_at_once(tmp_path: Path) -> None:
+    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+        terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.keys("F11")
+        terminal.wait_for("Replies to write")
+        terminal.keys("F5")
+        terminal.wait_for("Reply 1 of 192")
+        terminal.keys("Escape")
+        terminal.wait_for("Stopped", 5)
+        terminal.keys("Escape")
+        terminal.wait_for("Ask something", 5)
+        terminal.keys("F11")
+        terminal.keys("F5")
+        terminal.wait_for("Reply 1 of 192")
+        terminal.keys("C-q")
+        terminal.wait_for("exit status 0", 5)
