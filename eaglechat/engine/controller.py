@@ -88,7 +88,7 @@ class Controller:
 
     def new_reply(self) -> None:
         """A reply begins: its ledger is empty."""
-        self._lost_ms = 0.0
+        self._lost_ms = self._dearest_ms = 0.0
         self._plain_ms = 0.0
         self._kept = None
         self._acceptance.new_reply()
@@ -188,10 +188,11 @@ class Controller:
         """Book a drafted round. What was gained long ago cannot pay for what is lost now."""
         self._plain_ms += plain_ms
         self._total_ms += took
+        self._dearest_ms = max(self._dearest_ms, took - outlook.times[0])
         self._lost_ms = max(self._lost_ms + took - plain_ms, -outlook.one_round)
 
     def _allowed_ms(self, outlook: Outlook) -> float:
-        return LOSS_SHARE * self._plain_ms + outlook.one_round
+        return LOSS_SHARE * self._plain_ms + max(outlook.one_round, self._dearest_ms)
 
     def _may_lose(self, outlook: Outlook, took: float) -> bool:
         """Whether the ledger bears a round of this time that yields a single token."""
