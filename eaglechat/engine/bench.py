@@ -80,9 +80,10 @@ def measure(
         for _ in write(prompt, Speculation(n_draft_max=1), _WARM_UP_TOKENS):
             pass
         for repeat in range(repeats):
-            # No setting always follows the same other one.
+            # No setting always follows the same other one: a heavy one may slow the next.
             first = repeat % len(settings)
-            for setting in [*settings[first:], *settings[:first]]:
+            order = [*settings[first:], *settings[:first]]
+            for setting in order if repeat % 2 == 0 else reversed(order):
                 events = write(prompt, speculation_of(setting), max_tokens)
                 run = _run(events, prompt.name, setting, repeat)
                 if cancelled():
