@@ -85,7 +85,7 @@ def test_settings_take_turns_after_a_reply_that_is_not_counted() -> None:
     runs = measured(engine, [CHAT], repeats=3)
     assert [(run.repeat, run.setting) for run in runs] == [
         *((0, "plain"), (0, "2"), (0, "auto")),
-        *((1, "2"), (1, "auto"), (1, "plain")),
+        *((1, "plain"), (1, "auto"), (1, "2")),
         *((2, "auto"), (2, "plain"), (2, "2")),
     ]
     _, warm_up, length = engine.asked[0]
