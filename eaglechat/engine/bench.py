@@ -210,7 +210,8 @@ def _prompt_result(runs: Sequence[BenchRun]) -> PromptResult:
         by_setting[run.setting].append(run)
     speeds = {setting: _speed(some) for setting, some in by_setting.items()}
     speed_ups = {setting: _ratio(some, by_setting[PLAIN]) for setting, some in by_setting.items()}
-    fastest = max(speeds, key=lambda setting: speeds[setting].median)
+    ours = [setting for setting in speeds if not setting.startswith(REFERENCE)]
+    fastest = max(ours, key=lambda setting: speeds[setting].median)
     drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
     shown = max(drafting, key=lambda setting: speeds[setting].median, default=None)
     chosen = by_setting[shown] if shown is not None else []

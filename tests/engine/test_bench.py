@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,20 @@ def test_a_draft_length_is_reported_over_all_prompts() -> None:
     assert two.speed_up == pytest.approx(110 / 50)
     assert two.acceptance_rate == pytest.approx(3 / 4)
     assert two.mean_accepted_length == pytest.approx(2.5)
+
+
+def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() -> None:
+    runs = measured(ScriptedEngine(), [CHAT], repeats=3)
+    beside = [
+        replace(run, setting="reference 2", generation_ms=run.generation_ms / 10)
+        for run in runs
+        if run.setting == "2"
+    ]
+    report = bench.report_of([*runs, *beside])
+    assert report.prompts[0].fastest == "auto"
+    ratios = {result.setting: result.of_reference for result in report.settings}
+    assert ratios["2"] == pytest.approx(0.1)
+    assert ratios["auto"] is None
 
 
 def test_verify_cost_is_that_of_decoding_with_a_draft_loaded() -> None:
