@@ -71,9 +71,9 @@ class Acceptance:
         for position in range(n_tested):
             self._by_probability.add(_bin(probabilities[position]), position < n_accepted)
 
-    def age(self) -> None:
-        """A round passed that tested nothing."""
-        self._accepted.scale(_AGEING)
+    def age(self, rounds: int) -> None:
+        """Rounds passed that tested nothing."""
+        self._accepted.scale(_AGEING**rounds)
 
     def new_reply(self) -> None:
         """Another text begins: what was learnt is a hint."""

@@ -38,6 +38,8 @@ _LEARNING = 48
 """Rounds of a pair before a plan may be kept."""
 _KEEP_DRAFTING, _KEEP_PLAIN = 4, 8
 """Rounds a plan is kept: thinking again costs as much as a tenth of a token on a GPU."""
+_LEARN_EVERY = 2
+"""Plain rounds of a plan that is kept, of which one is learnt from: they are all alike."""
 _CONSIDERED = 0.6
 _PLAIN_EVERY = 64
 _FAR_FROM_PLAIN = 1.3
@@ -137,7 +139,7 @@ class Controller:
         bucket = context_bucket(seen.n_past)
         n_drafted = len(seen.probabilities)
         if plan.n == 0:
-            self._note_plain(bucket, seen)
+            self._note_plain(plan, bucket, seen)
             return
         outlook = self._now
         assert outlook is not None
@@ -172,17 +174,17 @@ class Controller:
         )
         self._acceptance.note(plan.n, kept, min(seen.n_tested, kept), min(seen.n_accepted, kept))
 
-    def _note_plain(self, bucket: int, seen: Observation) -> None:
-        expected = self._verify.expected(bucket)
-        self._plain_surprised = bool(expected) and (
-            abs(seen.verify_ms / expected[0] - 1.0) > _PLAIN_SURPRISE
-        )
-        self._verify.add(1, bucket, seen.verify_ms)
-        self._acceptance.age()
-        plain_ms = seen.n_tokens * self._verify.expected(bucket)[0]
-        self._plain_ms += plain_ms
-        self._total_ms += plain_ms
+    def _note_plain(self, plan: DraftPlan, bucket: int, seen: Observation) -> None:
+        usual = self._verify.typical(1, bucket) or seen.verify_ms
+        self._plain_ms += seen.n_tokens * usual
+        self._total_ms += seen.n_tokens * usual
         self._since_exploring += 1
+        kept = plan is self._kept
+        if kept and self._keep_for % _LEARN_EVERY:
+            return
+        self._plain_surprised = abs(seen.verify_ms / usual - 1.0) > _PLAIN_SURPRISE
+        self._verify.add(1, bucket, seen.verify_ms)
+        self._acceptance.age(_LEARN_EVERY if kept else 1)
 
     def _enter(self, took: float, plain_ms: float, outlook: Outlook) -> None:
         """Book a drafted round. What was gained long ago cannot pay for what is lost now."""

@@ -136,6 +136,15 @@ class CostTable:
             self._expected[bucket] = [self._level * ms for ms in self._row(bucket)]
         return self._expected.get(bucket, [])
 
+    def typical(self, size: int, bucket: int) -> float | None:
+        """Milliseconds of one size, as `expected` has it, without working out a whole row where
+        this size was measured often enough; None before any measurement."""
+        cell = self.cell(size, bucket)
+        if cell is not None and len(cell) >= _ENOUGH:
+            return self._level * cell.mean
+        row = self.expected(bucket)
+        return row[size - 1] if row else None
+
     def hoped(self, bucket: int) -> list[float]:
         """As `expected`, but each size as cheap as it can still be hoped to be: one that was
         never measured, or long ago, may cost little more than the next smaller one."""

@@ -151,7 +151,7 @@ def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int)
 def test_a_calibration_in_a_bad_moment_is_found_out(seed: int) -> None:
     pair = replace(PAIRS["bf16, good draft"], seed=seed)
     best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
-    assert best / total_ms(chat(pair, Controller(calibration(BF16, slowed=1.6)))) >= 0.95
+    assert best / total_ms(chat(pair, Controller(calibration(BF16, slowed=1.6)))) >= 0.9
 
 
 def test_what_was_learnt_stays_for_the_next_reply() -> None:
