@@ -76,6 +76,12 @@ def test_headless_explains_every_flag_of_run() -> None:
     assert set(rows) == flags
 
 
+def test_training_explains_every_flag_of_train() -> None:
+    flags = {flag for flag in _flags_of(_parser_of("train")) if flag not in {"--help", "-h", "-o"}}
+    rows = re.findall(r"^\| `(--[a-z-]+)", _section(DOCS / "training.md", "All flags"), re.M)
+    assert set(rows) == flags
+
+
 @pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS])
 def test_protocol_shows_a_line_of_every_message(tag: str) -> None:
     """Each message has a section with an example that is one, and a row for each field."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
-from eaglechat.cli import bench, convert, doctor, engine, models, pull, remove, run, start
+from eaglechat.cli import bench, convert, doctor, engine, models, pull, remove, run, start, train
 from eaglechat.cli.status import FAILED, INTERRUPTED
 
 
@@ -30,6 +30,7 @@ _COMMANDS: dict[str, Command] = {
     "models": models,
     "remove": remove,
     "convert": convert,
+    "train": train,
     "doctor": doctor,
     "engine": engine,
 }

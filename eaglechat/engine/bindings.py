@@ -83,6 +83,8 @@ _SYMBOLS: _Symbols = {
     "synchronize": (("llama_synchronize",), False, None, (_PTR,)),
     "sample": (("llama_sampler_sample",), False, _I32, (_PTR, _PTR, _I32)),
     "logits_ith": (("llama_get_logits_ith",), True, _PTR, (_PTR, _I32)),
+    "set_embeddings": (("llama_set_embeddings",), True, None, (_PTR, _BOOL)),
+    "embeddings": (("llama_get_embeddings",), False, _PTR, (_PTR,)),
     "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
     "seq_add": (("llama_memory_seq_add",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
     "seq_pos_min": (("llama_memory_seq_pos_min",), True, _I32, (_PTR, _I32)),
@@ -351,6 +353,8 @@ def quantise(
     """
     params = api.llama_model_quantize_default_params()
     params.ftype = file_type
+    # From a quantised file too: a BF16 copy computes faster on some processors.
+    params.allow_requantize = True
     params.max_buf_size = max_buffer_bytes
     params.dry_run = dry_run
     return bool(api.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0)

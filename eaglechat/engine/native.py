@@ -335,6 +335,14 @@ class Context(Owned):
             address = C.layer_inputs(self.pointer, layer)
         return _view(address, (n_rows, self.model.n_embd))
 
+    def export_final_states(self) -> None:
+        """Export the state behind the output norm with each decode; every row is then an output."""
+        C.set_embeddings(self.pointer, True)
+
+    def final_states(self, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd] of what the last decode handed to the output head."""
+        return _view(C.embeddings(self.pointer), (n_rows, self.model.n_embd))
+
     def export_states(self) -> None:
         """Export the pre-norm state of output rows with each decode (a draft's own states)."""
         C.set_nextn(self.pointer, True, True)

@@ -1,6 +1,7 @@
 """Converts EAGLE-3 checkpoints to GGUF drafts."""
 
-from eaglechat.hub.convert.api import TYPES, ConversionReport, Progress, convert
+from eaglechat.hub.convert.api import ConversionReport, convert
 from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.output import TYPES, Progress
 
 __all__ = ["TYPES", "ConversionError", "ConversionReport", "Progress", "convert"]

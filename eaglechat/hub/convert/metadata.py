@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import gguf
 
 from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.convert.draft import Draft
+from eaglechat.hub.convert.fields import pack
 from eaglechat.hub.convert.rope import scaling_fields
 from eaglechat.hub.convert.target import tokenizer_fields
 
 _T = gguf.GGUFValueType
-_FORMATS = {_T.UINT32: "<I", _T.INT32: "<i", _T.UINT64: "<Q", _T.FLOAT32: "<f", _T.BOOL: "<?"}
 _CACHED_REPO = re.compile(r"^models--(?P<owner>.+?)--(?P<name>.+)$")
 
 
@@ -26,25 +24,25 @@ def packed_fields(
 ) -> list[bytes]:
     """Every field of the GGUF, packed."""
     fields = [
-        _pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING),
+        pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING),
         *_target_fields(draft, target),
-        _pack("general.type", "model", _T.STRING),
+        pack("general.type", "model", _T.STRING),
         *_general_fields(directory, n_parameters),
         *_model_fields(draft),
-        _pack("general.file_type", file_type, _T.UINT32),
-        _pack("eagle3.vocab_size", target.n_vocab, _T.UINT32),
-        _pack("eagle3.rope.dimension_count", draft.head_dim, _T.UINT32),
-        _pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32),
+        pack("general.file_type", file_type, _T.UINT32),
+        pack("eagle3.vocab_size", target.n_vocab, _T.UINT32),
+        pack("eagle3.rope.dimension_count", draft.head_dim, _T.UINT32),
+        pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32),
     ]
     return fields + tokenizer_fields(target)
 
 
 def _target_fields(draft: Draft, target: GGUFHeader) -> Iterable[bytes]:
     layers = list(draft.target_layers)
-    yield _pack("eagle3.target_layers", layers, _T.ARRAY, _T.INT32)
-    yield _pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32)
-    yield _pack("eagle3.norm_before_residual", draft.config.norm_before_residual, _T.BOOL)
-    yield _pack("eagle3.norm_before_fc", draft.config.norm_before_fc, _T.BOOL)
+    yield pack("eagle3.target_layers", layers, _T.ARRAY, _T.INT32)
+    yield pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32)
+    yield pack("eagle3.norm_before_residual", draft.config.norm_before_residual, _T.BOOL)
+    yield pack("eagle3.norm_before_fc", draft.config.norm_before_fc, _T.BOOL)
 
 
 def _general_fields(directory: Path, n_parameters: int) -> list[bytes]:
@@ -68,7 +66,7 @@ def _packed_metadata(metadata: gguf.Metadata, directory: Path, n_parameters: int
     collector = gguf.GGUFWriter(None, DRAFT_ARCHITECTURE)
     metadata.set_gguf_meta_model(collector)
     return [
-        _pack(key, field.value, field.type, _T.STRING)
+        pack(key, field.value, field.type, _T.STRING)
         for key, field in collector.kv_data[0].items()
         if key != "general.architecture"
     ]
@@ -76,38 +74,19 @@ def _packed_metadata(metadata: gguf.Metadata, directory: Path, n_parameters: int
 
 def _model_fields(draft: Draft) -> Iterable[bytes]:
     config, rope = draft.config, draft.config.rope
-    yield _pack("eagle3.block_count", 1, _T.UINT32)
-    yield _pack("eagle3.context_length", config.max_position_embeddings, _T.UINT32)
-    yield _pack("eagle3.embedding_length", config.hidden_size, _T.UINT32)
-    yield _pack("eagle3.feed_forward_length", draft.feed_forward, _T.UINT32)
-    yield _pack("eagle3.attention.head_count", config.num_attention_heads, _T.UINT32)
-    yield _pack("eagle3.attention.head_count_kv", config.n_kv_heads, _T.UINT32)
+    yield pack("eagle3.block_count", 1, _T.UINT32)
+    yield pack("eagle3.context_length", config.max_position_embeddings, _T.UINT32)
+    yield pack("eagle3.embedding_length", config.hidden_size, _T.UINT32)
+    yield pack("eagle3.feed_forward_length", draft.feed_forward, _T.UINT32)
+    yield pack("eagle3.attention.head_count", config.num_attention_heads, _T.UINT32)
+    yield pack("eagle3.attention.head_count_kv", config.n_kv_heads, _T.UINT32)
     types = {str: _T.STRING, int: _T.UINT32, float: _T.FLOAT32}
     for key, value in scaling_fields(config).items():
-        yield _pack(f"eagle3.rope.scaling.{key}", value, types[type(value)])
+        yield pack(f"eagle3.rope.scaling.{key}", value, types[type(value)])
     if rope.mrope_section:
         padded = (*rope.mrope_section, 0, 0, 0, 0)[:4]
-        yield _pack("eagle3.rope.dimension_sections", padded, _T.ARRAY, _T.INT32)
-    yield _pack("eagle3.rope.freq_base", rope.rope_theta, _T.FLOAT32)
-    yield _pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
-    yield _pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
-    yield _pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)
-
-
-def _pack(
-    key: str, value: Any, kind: gguf.GGUFValueType, element: gguf.GGUFValueType = _T.STRING
-) -> bytes:
-    packed = _text(key) + struct.pack("<I", kind)
-    if kind is _T.ARRAY:
-        packed += struct.pack("<IQ", element, len(value))
-        return packed + b"".join(_value(item, element) for item in value)
-    return packed + _value(value, kind)
-
-
-def _value(value: Any, kind: gguf.GGUFValueType) -> bytes:
-    return _text(value) if kind is _T.STRING else struct.pack(_FORMATS[kind], value)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode("utf-8")
-    return struct.pack("<Q", len(encoded)) + encoded
+        yield pack("eagle3.rope.dimension_sections", padded, _T.ARRAY, _T.INT32)
+    yield pack("eagle3.rope.freq_base", rope.rope_theta, _T.FLOAT32)
+    yield pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
+    yield pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
+    yield pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)

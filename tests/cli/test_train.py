@@ -1,0 +1,55 @@
+"""`eaglechat train` where torch is missing, or asked for nonsense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eaglechat import cli
+from eaglechat.cli import train
+
+
+def test_without_torch_it_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(train, "find_spec", lambda _: None)
+
+    status = cli.main(["train", "--target", "t.gguf", "-o", str(tmp_path / "d.gguf")])
+
+    assert status == 1
+    assert "pip install 'eaglechat[train]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--budget", "soon"], "'soon' is neither a time such as 90m"),
+        (["--budget", "0m"], "'0m' is neither"),
+        (["--layers", "1,2"], "'1,2' is not three layers"),
+    ],
+)
+def test_nonsense_is_named(
+    flags: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "--target", "t.gguf", "-o", "d.gguf", *flags])
+
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "seconds"),
+    [
+        ("90m", None, 5400.0),
+        ("1.5h", None, 5400.0),
+        ("30s", None, 30.0),
+        ("2000000", 2_000_000, None),
+    ],
+)
+def test_a_budget_is_a_time_or_tokens(text: str, tokens: int | None, seconds: float | None) -> None:
+    budget = train._budget(text)
+
+    assert (budget.tokens, budget.seconds) == (tokens, seconds)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine import bindings
+from eaglechat.engine.native import Model
+
+
+@pytest.fixture
+def tiny_target(tiny_files: tuple[Path, Path]) -> Iterator[Model]:
+    bindings.start_backend(bindings.LOG_ERRORS)
+    with Model(tiny_files[0]) as model:
+        yield model

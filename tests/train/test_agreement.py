@@ -1,0 +1,157 @@
+"""The draft that is trained is the one the engine runs: same tokens, same probabilities."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the extra train")
+
+from eaglechat.engine.gguf import read_header
+from eaglechat.engine.native import Batch, Model
+from eaglechat.engine.session import Eagle3Session, Eagle3SessionConfig
+from eaglechat.train.attention import ChainAttention, Stretch
+from eaglechat.train.batches import assemble
+from eaglechat.train.corpus import Sample
+from eaglechat.train.draft_file import read_draft
+from eaglechat.train.features import FeatureReader, LiveFeatures
+from eaglechat.train.loss import HeadLoss
+from eaglechat.train.model import HEAD, Unrolled
+from eaglechat.train.preparation import Scales, lesson_for, to_training
+from eaglechat.train.settings import Recipe
+from eaglechat.train.target import TargetMatrices
+from tests.engine.rig import decode, open_contexts
+
+LENGTH, N_DRAFT = 40, 5
+
+
+def test_a_chain_says_what_the_engine_drafts(
+    tiny_files: tuple[Path, Path], tiny_target: Model
+) -> None:
+    """From every position of a text: draft tokens and probabilities of five steps.
+
+    The chain goes on with the engine's own tokens, as the engine does.
+    """
+    text = np.random.default_rng(5).integers(0, 26, LENGTH).tolist()
+    with Model(tiny_files[1]) as draft:
+        drafted = _engine_drafts(tiny_target, draft, text)
+    ours = {base: _chain(tiny_files, tiny_target, text[: base + 2] + drafted[base][0], base)
+            for base in drafted}  # fmt: skip
+
+    for base, (tokens, probabilities) in drafted.items():
+        assert ours[base][0] == tokens
+        np.testing.assert_allclose(ours[base][1], probabilities, rtol=5e-3)
+    # The draft says different things at different places, else equality shows little.
+    assert len({tuple(tokens) for tokens, _ in drafted.values()}) > LENGTH // 4
+
+
+def _engine_drafts(
+    target: Model, draft: Model, text: list[int]
+) -> dict[int, tuple[list[int], list[float]]]:
+    """By base: the draft after `text` up to and with the token behind the base."""
+    found = {}
+    with open_contexts(target, draft) as (target_context, draft_context):
+        for base in range(1, LENGTH - 2):
+            config = Eagle3SessionConfig(n_seq=1, n_draft_max=N_DRAFT)
+            with (
+                Eagle3Session(target_context, draft_context, config) as session,
+                Batch(target_context) as batch,
+            ):
+                decode(target_context, batch, text[: base + 1], 0)
+                session.process(batch)
+                tokens = session.draft(0, base + 1, text[base + 1])
+                found[base] = (tokens, session.probabilities(0))
+                target_context.forget(0, 0)
+                draft_context.forget(0, 0)
+    return found
+
+
+def _chain(
+    files: tuple[Path, Path], model: Model, tokens: list[int], base: int
+) -> tuple[list[int], list[float]]:
+    """The chain from `base` on: its likeliest tokens, and their share among the ten likeliest."""
+    target = read_header(files[0])
+    matrices = TargetMatrices(target)
+    draft = read_draft(files[1], target, matrices)
+    random = np.random.default_rng(9)
+    scales = Scales(random.uniform(0.5, 5, 3 * 32).astype(np.float32), np.ones(32, np.float32))
+    lesson = lesson_for(
+        draft, target, matrices, scales, Recipe(), dtype=torch.float32, device=torch.device("cpu")
+    )
+    weights = to_training(draft, lesson)
+    sample = Sample(np.array(tokens, dtype=np.int32), ((base + 2, len(tokens)),))
+    reader = FeatureReader(model, draft.layers, longest=64, n_threads=1)
+    batch = assemble([sample], LiveFeatures(reader), lesson.draft_ids, N_DRAFT, lesson.device)
+    reader.close()
+    unrolled = Unrolled(weights, lesson, batch.chains)
+    step = unrolled.first()
+    said, shares = [], []
+    for number in range(1, N_DRAFT + 1):
+        logits = (step.normed[:1] @ weights[HEAD].T)[0]
+        said.append(int(draft.d2t[int(logits.argmax())]))
+        shares.append(float(torch.softmax(logits.topk(10).values, -1)[0]))
+        if number < N_DRAFT:
+            step = unrolled.following(number + 1, step, torch.tensor([0]))
+    return said, shares
+
+
+def test_attention_and_its_gradient_are_those_of_a_mask_over_all_keys() -> None:
+    """Against the plain softmax over the text's keys up to the base and the chain's own."""
+    torch.manual_seed(1)
+    lengths, heads, kv_heads, size, steps = (5, 300), 4, 2, 6, 2
+    bases = torch.tensor([1, 3, *range(6, 305, 2)])
+    n, rows = len(bases), sum(lengths)
+    shapes = [(n, heads, size), (rows, kv_heads, size), (rows, kv_heads, size),
+              (steps, n, kv_heads, size), (steps, n, kv_heads, size)]  # fmt: skip
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    stretches = [Stretch(0, 2, 0, 5), Stretch(2, n, 5, 300)]
+    wanted = torch.randn(n, heads, size, dtype=torch.float64)
+
+    ours = ChainAttention.apply(*inputs, bases, stretches)
+    plain = _plain_attention(*inputs, bases, [0] * 2 + [5] * (n - 2))
+
+    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    for one, other in zip(
+        torch.autograd.grad((ours * wanted).sum(), inputs),
+        torch.autograd.grad((plain * wanted).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def _plain_attention(q, k, v, chain_k, chain_v, bases, starts):  # type: ignore[no-untyped-def]  # noqa: PLR0917
+    group = q.shape[1] // k.shape[1]
+    outputs = []
+    for index, head in itertools.product(range(len(q)), range(q.shape[1])):
+        keys = slice(starts[index], int(bases[index]) + 1)
+        seen_k = torch.cat([k[keys, head // group], chain_k[:, index, head // group]])
+        seen_v = torch.cat([v[keys, head // group], chain_v[:, index, head // group]])
+        weights = torch.softmax(seen_k @ q[index, head] / q.shape[2] ** 0.5, 0)
+        outputs.append(weights @ seen_v)
+    return torch.stack(outputs).view(q.shape)
+
+
+def test_the_loss_and_its_gradient_are_those_of_a_cross_entropy() -> None:
+    """Over more rows than one chunk, with weights of nought among them."""
+    torch.manual_seed(2)
+    n, vocabulary, size, rows = 1100, 40, 8, 300
+    states = torch.randn(n, size, requires_grad=True)
+    head = torch.randn(vocabulary, size, requires_grad=True)
+    teacher = torch.softmax(3 * torch.randn(rows, vocabulary), -1)
+    teacher_rows = torch.randint(rows, (n,))
+    weights = torch.rand(n) * (torch.rand(n) < 0.9)
+    labels = torch.randint(vocabulary, (n,))
+
+    loss, hits = HeadLoss.apply(states, head, teacher, teacher_rows, weights, labels)
+    ours = torch.autograd.grad(3 * loss, (states, head))
+    logits = states @ head.T
+    entropies = -(teacher[teacher_rows] * torch.log_softmax(logits, -1)).sum(-1)
+    plain = (weights * entropies).sum()
+
+    torch.testing.assert_close(loss, plain)
+    assert torch.equal(hits, logits.argmax(-1) == labels)
+    for one, other in zip(ours, torch.autograd.grad(3 * plain, (states, head)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,163 @@
+"""What is learnt from: chats, text, the target's own writing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eaglechat.engine.native import Model
+from eaglechat.history import ChatHeader, ChatLog, MessageLine
+from eaglechat.train import corpus
+from eaglechat.train.corpus import Sample
+from eaglechat.train.errors import PausedError, TrainingError
+from eaglechat.train.features import FeatureReader, FeatureStore
+from eaglechat.train.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
+
+
+def spelled(model: Model, tokens: object) -> str:
+    return b"".join(model.spelled(int(token)) for token in np.asarray(tokens)).decode()
+
+
+def test_a_conversation_teaches_in_its_replies_alone(tiny_target: Model, tmp_path: Path) -> None:
+    """The tiny template writes each message and a space, then an x where the reply begins."""
+    turns = [("user", "ab"), ("assistant", "cd"), ("user", "ef"), ("assistant", "gh")]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    file = tmp_path / "chats.jsonl.gz"
+    file.write_bytes(gzip.compress(json.dumps({"messages": messages}).encode()))
+
+    samples = list(corpus.read_chats(file, tiny_target, 100))
+
+    taught = [spelled(tiny_target, s.tokens[start:end]) for s in samples for start, end in s.spans]
+    assert taught == ["cd<end>", "gh<end>"]
+    assert spelled(tiny_target, samples[-1].tokens).endswith("ef xgh<end>")
+
+
+def test_long_samples_are_cut_and_those_without_a_reply_left_out(
+    tiny_target: Model, tmp_path: Path
+) -> None:
+    file = tmp_path / "chats.jsonl"
+    lines = [{"t": list(range(20)), "a": 5, "temp": 0.7}, {"t": list(range(20)), "a": 12}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+
+    (sample,) = corpus.read_chats(file, tiny_target, 10)
+
+    assert sample.tokens.tolist() == list(range(10))
+    assert sample.spans == ((5, 10),)
+    assert sample.temperature == 0.7
+
+
+def test_history_is_the_apps_own_chats(tiny_target: Model, tmp_path: Path) -> None:
+    log = ChatLog(tmp_path / "one.jsonl", ChatHeader(created="", pair="p", target="t"))
+    log.message(MessageLine(role="user", content="ab"))
+    log.message(MessageLine(role="assistant", content="cd"))
+    log.close()
+
+    (sample,) = corpus.read_history(tmp_path, tiny_target, 100)
+
+    assert spelled(tiny_target, sample.tokens).endswith("ab xcd<end>")
+    with pytest.raises(TrainingError, match="holds no chat"):
+        list(corpus.read_history(tmp_path / "nothing", tiny_target, 100))
+
+
+def test_text_teaches_throughout(tiny_target: Model, tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("abc def " * 10)
+
+    samples = list(corpus.read_text(file, tiny_target, 30))
+
+    assert [len(sample.tokens) for sample in samples] == [30, 30, 23]
+    assert "".join(spelled(tiny_target, s.tokens[1:]) for s in samples) == "abc def " * 10
+    assert {int(sample.tokens[0]) for sample in samples} == {tiny_target.bos}
+    assert all(sample.spans == ((0, len(sample.tokens)),) for sample in samples)
+
+
+def test_what_is_held_out_stays_held_out_whatever_is_added() -> None:
+    def chat(prompt: int, reply: int) -> Sample:
+        tokens = np.array([prompt % 251, prompt // 251, 7, reply, reply + 1], dtype=np.int32)
+        return Sample(tokens, ((3, 5),))
+
+    first = [chat(prompt, 1) for prompt in range(1000)]
+    more = [chat(prompt, 2) for prompt in range(1500)]
+
+    _, held_out = corpus.split(first)
+    training, held_out_later = corpus.split([*first, *more, *more[:10]])
+
+    assert 10 < len(held_out) < 60
+    assert {s.digest for s in held_out} <= {s.digest for s in held_out_later}
+    # All replies to a prompt are on the same side.
+    prompts = {tuple(s.tokens[:3].tolist()) for s in held_out_later}
+    assert not prompts & {tuple(s.tokens[:3].tolist()) for s in training}
+    assert len(list(corpus.deduplicated([*first, *more, *more[:10]]))) == 2500
+
+
+def test_the_draft_vocabulary_is_what_the_target_writes_most() -> None:
+    tokens = np.array([9, 9, 9, 5, 5, 3, 3, 3, 8], dtype=np.int32)
+
+    assert corpus.most_frequent([Sample(tokens, ((3, 9),))], 3, 12).tolist() == [3, 5, 8]
+    # What was never seen fills up from the lowest ids.
+    assert corpus.most_frequent([Sample(tokens, ((3, 9),))], 5, 12).tolist() == [0, 1, 3, 5, 8]
+
+
+def test_the_target_writes_chats_by_its_own_template(tiny_target: Model, tmp_path: Path) -> None:
+    file = tmp_path / "chats.jsonl"
+    writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1)
+
+    writer.write(file, 1500, lambda _: None, lambda: False)
+    writer.close()
+
+    slot = UserSlot(tiny_target)
+    chats = written_chats(file)
+    assert len({chat.n for chat in chats}) == len(chats) > 20
+    assert {chat.temp for chat in chats} == set(TEMPERATURES)
+    for chat in chats:
+        assert chat.t[: len(slot.before)] == slot.before
+        assert chat.t[chat.a - len(slot.after) : chat.a] == slot.after
+        assert len(slot.before) + len(slot.after) < chat.a < len(chat.t) <= 48
+
+
+def test_writing_goes_on_after_a_crash_in_the_middle_of_a_line(
+    tiny_target: Model, tmp_path: Path
+) -> None:
+    file = tmp_path / "chats.jsonl"
+    writer = ChatWriter(tiny_target, n_side_by_side=2, longest=48, n_threads=1)
+    writer.write(file, 300, lambda _: None, lambda: False)
+    whole = written_chats(file)
+    file.write_bytes(file.read_bytes()[:-20])
+
+    with pytest.raises(PausedError):
+        writer.write(file, 600, lambda _: None, lambda: True)
+    writer.write(file, 600, lambda _: None, lambda: False)
+    writer.close()
+
+    chats = written_chats(file)
+    assert chats[: len(whole) - 1] == whole[:-1]
+    assert len({chat.n for chat in chats}) == len(chats)
+    assert sum(len(chat.t) for chat in chats) >= 600
+
+
+def test_features_that_are_stored_are_not_read_again(tiny_target: Model, tmp_path: Path) -> None:
+    samples = [
+        Sample(
+            np.random.default_rng(i).integers(0, 26, 700 if i == 1 else 30).astype(np.int32),
+            ((0, 30),),
+        )
+        for i in range(4)
+    ]
+    reader = FeatureReader(tiny_target, (1, 2, 3), longest=700, n_threads=1)
+    rows_read: list[int] = []
+    store = FeatureStore(tmp_path, tiny_target.n_embd)
+    store.fill(samples[:3], reader, rows_read.append, lambda: False)
+
+    store = FeatureStore(tmp_path, tiny_target.n_embd)
+    store.fill(samples, reader, rows_read.append, lambda: False)
+
+    assert rows_read == [30, 700, 30, 30]
+    # Neighbours in a batch, and the cut of a long sample into batches, change nothing.
+    for sample in samples:
+        ((_, alone),) = reader.read([sample])
+        np.testing.assert_allclose(store.rows(sample), alone, atol=2e-2)
+    reader.close()

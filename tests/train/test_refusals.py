@@ -1,0 +1,116 @@
+"""Bad input is refused with the reason, before any time is spent."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="training needs the extra train")
+
+from eaglechat import cli
+from eaglechat.train.settings import Budget
+from tests import tiny
+from tests.train.test_training import settings, trained
+
+_Usage = namedtuple("_Usage", "total used free")
+
+
+@pytest.fixture
+def target(tiny_files: tuple[Path, Path]) -> Path:
+    return tiny_files[0]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], target: Path, out: Path, *flags: Any) -> str:
+    command = ["train", "--target", str(target), "-o", str(out), *map(str, flags)]
+    assert cli.main(command) == 1
+    assert not out.exists()
+    return capsys.readouterr().err
+
+
+def test_a_target_without_layer_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tiny.write_target(tmp_path / "phi.gguf", **{"general.architecture": "phi3"})
+
+    said = refusal(capsys, other, tmp_path / "draft.gguf")
+
+    assert "phi.gguf has the architecture phi3" in said
+    assert "does not export layer inputs" in said
+
+
+def test_a_draft_vocabulary_larger_than_the_vocabulary(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--draft-vocab", 1000)
+
+    assert (
+        f"1,000 tokens is larger than the vocabulary of target.gguf, which has {len(tiny.TOKENS)}"
+        in said
+    )
+
+
+def test_an_empty_chats_file(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text("\n")
+
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--chats", chats)
+
+    assert f"{chats} holds no chat with a reply to learn from" in said
+
+
+def test_a_chats_file_of_another_target(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text('{"t": [1, 2, 3, 49000, 5], "a": 2}\n')
+
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--chats", chats)
+
+    assert f"line 1 of {chats} holds token 49000" in said
+
+
+def test_a_disk_too_small_for_the_features(
+    target: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog " * 200)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(10**12, 10**12, 10**9))
+
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--text", text, "--longest", 64)
+
+    assert "which has 0.0 GB to spare" in said
+    assert "--recompute" in said
+
+
+def test_layers_that_the_target_does_not_have(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--layers", "1,2,9")
+
+    assert "offers 0 to 3; asked for 1, 2, 9" in said
+
+
+def test_a_run_goes_on_only_with_what_it_began_with(target: Path, tmp_path: Path) -> None:
+    """Another recipe or other data is another run: named, not mixed."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {i} of a text {i * i} that goes on\n" for i in range(80)))
+    first = settings(
+        tmp_path, target, self_written_tokens=0, text=(text,), budget=Budget(tokens=2_000)
+    )
+    trained(first)
+
+    from eaglechat.train.errors import TrainingError
+
+    other = settings(
+        tmp_path, target, self_written_tokens=0, text=(text,), draft_vocab=20,
+        budget=Budget(tokens=2_000),
+    )  # fmt: skip
+    with pytest.raises(TrainingError, match="another draft vocabulary"):
+        trained(other)

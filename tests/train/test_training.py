@@ -1,0 +1,176 @@
+"""Training on tiny targets, through the command, up to what the engine measures."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the extra train")
+
+from eaglechat.engine.gguf import read_header
+from eaglechat.train.run import Outcome, Run
+from eaglechat.train.settings import Budget, Recipe, RunSettings
+from eaglechat.train.trainer import State
+from tests import tiny
+
+ROOT = Path(__file__).parent.parent.parent
+LONGEST = 96
+
+
+def settings(folder: Path, target: Path, **changes: Any) -> RunSettings:
+    values: dict[str, Any] = {
+        "target": target,
+        "out": folder / "draft.gguf",
+        "work": folder / "work",
+        "self_written_tokens": 20_000,
+        "longest": LONGEST,
+        "draft_vocab": 24,
+        "budget": Budget(tokens=200_000),
+        "recipe": Recipe(steps=4, batch_tokens=768, learning_rate=5e-3),
+        "type": "f32",
+        "n_threads": 1,
+        "report_prompts": 12,
+        "report_tokens": LONGEST,
+    }
+    return RunSettings(**{**values, **changes})
+
+
+def trained(settings: RunSettings) -> Outcome:
+    return Run(settings, lambda _: None, lambda: False).go()
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A draft of a target whose greedy text follows from its last tokens."""
+    folder = tmp_path_factory.mktemp("trained")
+    target = tiny.write_target(folder / "target.gguf")
+    return trained(settings(folder, target))
+
+
+def test_a_predictable_target_is_drafted_almost_without_fail(outcome: Outcome) -> None:
+    three, five = outcome.after
+    assert three.n_draft_max == 3
+    assert three.stats.mean_accepted_length is not None
+    assert three.stats.mean_accepted_length > 3.7
+    assert five.stats.mean_accepted_length is not None
+    assert five.stats.mean_accepted_length > 5.2
+
+
+def test_the_engine_accepts_what_training_predicts(outcome: Outcome, tmp_path: Path) -> None:
+    """Position by position within two points, for a draft that is far from perfect."""
+    target = outcome.out.parent / "target.gguf"
+    work = outcome.out.parent / "work"
+    half = trained(
+        settings(
+            tmp_path,
+            target,
+            self_written_tokens=0,
+            chats=(work / "chats.jsonl",),
+            budget=Budget(tokens=8_000),
+            report_prompts=1000,
+        )
+    )
+
+    five = half.after[-1].stats
+    assert 0.05 < five.per_position[0] < 0.99
+    assert sum(half.foreseen.tested_at) > 100
+    for foreseen, measured in zip(half.foreseen.per_position, five.per_position, strict=True):
+        assert foreseen == pytest.approx(measured, abs=0.02)
+
+
+def test_the_file_says_what_it_is_and_how_it_was_made(outcome: Outcome) -> None:
+    header = read_header(outcome.out)
+
+    assert header.architecture == "eagle3"
+    assert header.name == "Tiny EAGLE-3"
+    assert header.get("general.base_model.0.name") == "Tiny"
+    assert header.array("eagle3.target_layers") == outcome.layers
+    assert header.number("eaglechat.training.tokens_seen") == outcome.state.tokens
+    assert header.number("eaglechat.training.samples") == outcome.n_samples
+    assert "chats" in header.get("eaglechat.training.data")
+    assert header.array("eaglechat.training.acceptance") == pytest.approx(
+        outcome.foreseen.per_position, abs=1e-6
+    )
+
+
+def test_killed_and_resumed_equals_uninterrupted(outcome: Outcome, tmp_path: Path) -> None:
+    """Ctrl+C in the middle, a kill later, then the same command again: the same weights to the
+    last bit."""
+    target = outcome.out.parent / "target.gguf"
+    chats = outcome.out.parent / "work" / "chats.jsonl"
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    for folder in (whole, parted):
+        folder.mkdir()
+    command = [sys.executable, "-m", "eaglechat", "train", "--target", str(target), "--chats",
+               str(chats), "--longest", str(LONGEST), "--draft-vocab", "24", "--budget", "40000",
+               "--batch", "512", "--threads", "1", "--report-prompts", "1"]  # fmt: skip
+
+    subprocess.run([*command, "-o", str(whole / "draft.gguf")], cwd=ROOT, check=True)
+    stopped = _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGINT)
+    assert stopped == 130
+    state = msgspec.convert(_checkpoint(parted)["state"], State)
+    assert 0 < state.tokens < 40_000
+    _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGKILL)
+    subprocess.run([*command, "-o", str(parted / "draft.gguf")], cwd=ROOT, check=True)
+
+    one, other = (_checkpoint(folder) for folder in (whole, parted))
+    assert one["state"]["tokens"] == other["state"]["tokens"] >= 40_000
+    for name, weight in one["weights"].items():
+        assert torch.equal(weight, other["weights"][name]), name
+
+
+def _stop_in_mid_training(command: list[str], how: signal.Signals) -> int:
+    """Send a signal some batches after the start of training; the exit status."""
+    log = Path(command[-1]).with_suffix(".training") / "training.jsonl"
+    before = _lines(log)
+    with subprocess.Popen(command, cwd=ROOT) as running:
+        deadline = time.monotonic() + 120
+        while _lines(log) < before + 8:
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        running.send_signal(how)
+        return running.wait()
+
+
+def _lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def _checkpoint(folder: Path) -> Any:
+    return torch.load(folder / "draft.training" / "checkpoint.pt", weights_only=True)
+
+
+def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: Path) -> None:
+    """A short run with almost no learning, its features computed on the fly, from a good draft."""
+    target = outcome.out.parent / "target.gguf"
+    again = trained(
+        settings(
+            tmp_path,
+            target,
+            self_written_tokens=4_000,
+            draft_vocab=None,
+            init=outcome.out,
+            recompute=True,
+            budget=Budget(tokens=2_000),
+            recipe=Recipe(batch_tokens=512, learning_rate=1e-6),
+            type="q8_0",
+        )
+    )
+
+    assert (again.layers, again.draft_vocabulary) == (outcome.layers, outcome.draft_vocabulary)
+    assert not list((tmp_path / "work").glob("features*"))
+    for before, after in zip(again.before, again.after, strict=True):
+        assert before.stats.mean_accepted_length == pytest.approx(
+            after.stats.mean_accepted_length, abs=0.1
+        )
+        assert after.stats.mean_accepted_length == pytest.approx(
+            1 + after.n_draft_max, abs=0.25 * after.n_draft_max
+        )
