@@ -27,7 +27,7 @@ def test_the_configuration_takes_auto_or_a_length() -> None:
     assert (chosen.to_speculation().n_draft_max, problems) == (AUTO, [])
     for wrong in ("fast", 17):
         kept, problems = settings.from_mapping({"speculation": {"n_draft_max": wrong}}, config)
-        assert kept.speculation.n_draft_max == 3
+        assert kept.speculation.n_draft_max == AUTO
         assert problems[0].key == "speculation.n_draft_max"
 
 
