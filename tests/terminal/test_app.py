@@ -53,12 +53,12 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.type(LONG_PROMPT)
     wide.keys("Enter")
     wide.wait_for(r"of this reply\s+\d+% \(\d+ of \d+\)")
-    assert re.search(r"n_draft_max\s+\S+\s+3\b", wide.screen())
+    assert re.search(r"n_draft_max\s+A\s+\S+\s+3\b", wide.screen())
     wide.wait_for(lambda screen: positions(screen) == [1, 2, 3])
 
     for _ in range(2):
         wide.keys("F8")
-    wide.wait_for(r"n_draft_max\s+\S+\s+5\b")
+    wide.wait_for(r"n_draft_max\s+A\s+\S+\s+5\b")
     wide.wait_for(lambda screen: max(positions(screen), default=0) > 3)
 
     wide.keys("Escape")

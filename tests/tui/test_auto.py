@@ -92,7 +92,7 @@ async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
         field = next(field for field in fields if field.name == "speculation.n_draft_max")
         field.focus()
         await user.until(lambda: field.has_focus, "the focus on the field")
-        await user.press("ctrl+u", *"auto", "enter", "escape")
+        await user.press("ctrl+u", "5", "enter", "ctrl+u", *"auto", "enter", "escape")
         await user.on(ChatScreen)
         await user.until(lambda: user.chat.controls.n_draft_max == AUTO, "auto in the controls")
     assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == AUTO
