@@ -58,7 +58,8 @@ def open_app(home: Path, hub: FakeHub) -> Terminal:
         "HF_TOKEN": "",
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "eaglechat", "--temperature", "0", "--max-tokens", "24"]
+    flags = ["--temperature", "0", "--max-tokens", "24", "--n-draft-max", "3"]
+    command = [sys.executable, "-m", "eaglechat", *flags]
     return Terminal(command, width=100, height=30, env=env)
 
 
