@@ -28,7 +28,8 @@ LOADING_TIMEOUT = 180.0
 
 
 def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Terminal:
-    command = [sys.executable, "-m", "eaglechat", *arguments]
+    # On a processor the automatic length seldom drafts this pair.
+    command = [sys.executable, "-m", "eaglechat", "--n-draft-max", "3", *arguments]
     env = {
         "EAGLECHAT_HOME": str(home),
         "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -39,8 +40,7 @@ def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Termi
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Iterator[Terminal]:
-    arguments = ("--temperature", "0", "--n-draft-max", "3")
-    with open_terminal(tmp_path, *arguments, width=200, height=50) as terminal:
+    with open_terminal(tmp_path, "--temperature", "0", width=200, height=50) as terminal:
         yield terminal
 
 
