@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from eaglechat.engine.prefill import PrefillRun
     from eaglechat.engine.profile import RoundProfile
 
+    Measure = Callable[[BenchPrompt], Iterator[BenchRun]]
     Yardstick = Callable[[BenchPrompt, int], Iterator[BenchRun]]
 
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
@@ -71,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="show where the time of a round goes"
     )
+    parser.add_argument(
+        "--by-turns",
+        action="store_true",
+        help="all settings write each reply together, a few tokens at a time by turns: far less "
+        "noise on a busy machine; every setting loads the pair anew, which takes its memory",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     options.add_load_options(parser)
@@ -109,19 +117,26 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     settings, problems = options.load_settings(args)
     options.report(problems)
     pair = choose_pair(args)
-    loaded = load_pair(pair, settings, interrupt)
     trouble: str | None = None
     runs: list[BenchRun] = []
     prefills: list[PrefillRun] = []
     profiles: list[RoundProfile] = []
-    try:
+    with ExitStack() as stack:
+
+        def load() -> LoadedPair:
+            return stack.enter_context(closing(load_pair(pair, settings, interrupt)))
+
+        loaded = load()
         if loaded.info.speculation_off:
             raise EngineError(f"there is nothing to compare: {loaded.info.speculation_off}")
         write = bench.writer(loaded, lambda: interrupt.happened)
         progress = _Progress(len(prompts) * args.repeat * _settings_per_repeat(args))
+        measure = _measure(args, write, load, interrupt)
         yardstick = _yardstick(args, loaded, settings.to_load_options(), interrupt)
         try:
-            for measured in _runs(args, prompts, write, yardstick, interrupt):
+            for measured in _runs(
+                args, prompts, interrupt, measure=measure, write=write, yardstick=yardstick
+            ):
                 if isinstance(measured, bench_records.BenchRun):
                     runs.append(measured)
                 else:
@@ -134,8 +149,6 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         if args.profile and trouble is None and not interrupt.happened:
             profiles = _profiles(args, prompts[0], write, interrupt)
         info = loaded.info
-    finally:
-        loaded.close()
     report = bench.report_of(runs)
     if args.json:
         document = {"pair": info, "report": report, "prefill": prefills, "profile": profiles}
@@ -151,30 +164,40 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     return INTERRUPTED if interrupt.happened else FAILED
 
 
+def _measure(
+    args: argparse.Namespace, write: Write, load: Callable[[], LoadedPair], interrupt: Interrupt
+) -> Measure:
+    """Measures a prompt with all settings: one after another, or by turns on a pair each."""
+    from eaglechat.engine import bench
+    from eaglechat.engine.bench_turns import measure_by_turns
+
+    def cancelled() -> bool:
+        return interrupt.happened
+
+    settings = bench.settings_of(args.n)
+    how = {"repeats": args.repeat, "max_tokens": args.max_tokens, "cancelled": cancelled}
+    if not args.by_turns:
+        return lambda prompt: bench.measure(write, [prompt], settings, **how)
+    writers = {name: bench.writer(load(), cancelled) for name in settings[1:]}
+    return lambda prompt: measure_by_turns({settings[0]: write, **writers}, [prompt], **how)
+
+
 def _runs(
     args: argparse.Namespace,
     prompts: list[BenchPrompt],
+    interrupt: Interrupt,
+    *,
+    measure: Measure,
     write: Write,
     yardstick: Yardstick | None,
-    interrupt: Interrupt,
 ) -> Iterator[BenchRun | PrefillRun]:
     """Every measured reply; prefill and the reference's runs follow each repeat of a prompt."""
-    from eaglechat.engine import bench
     from eaglechat.engine.prefill import measure_prefill
 
-    settings = bench.settings_of(args.n)
     for prompt in prompts:
-        measured = bench.measure(
-            write,
-            [prompt],
-            settings,
-            repeats=args.repeat,
-            max_tokens=args.max_tokens,
-            cancelled=lambda: interrupt.happened,
-        )
-        for count, run_ in enumerate(measured, start=1):
+        for count, run_ in enumerate(measure(prompt), start=1):
             yield run_
-            if count % len(settings) != 0:
+            if count % (1 + len(args.n)) != 0:
                 continue
             if args.prefill:
                 yield from measure_prefill(

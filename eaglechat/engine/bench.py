@@ -80,15 +80,19 @@ def measure(
         for _ in write(prompt, Speculation(n_draft_max=1), _WARM_UP_TOKENS):
             pass
         for repeat in range(repeats):
-            # No setting always follows the same other one: a heavy one may slow the next.
-            first = repeat % len(settings)
-            order = [*settings[first:], *settings[:first]]
-            for setting in order if repeat % 2 == 0 else reversed(order):
+            for setting in order_of(settings, repeat):
                 events = write(prompt, speculation_of(setting), max_tokens)
                 run = _run(events, prompt.name, setting, repeat)
                 if cancelled():
                     return
                 yield run
+
+
+def order_of(settings: Sequence[str], turn: int) -> list[str]:
+    """No setting always follows the same other one: a heavy one may slow the next."""
+    first = turn // 2 % len(settings)
+    order = [*settings[first:], *settings[:first]]
+    return order if turn % 2 == 0 else order[::-1]
 
 
 def speculation_of(setting: str) -> Speculation:
@@ -104,30 +108,49 @@ def setting_name(speculation: Speculation) -> str:
 
 
 def _run(events: Iterable[object], prompt: str, setting: str, repeat: int) -> BenchRun:
-    fold, end = StatsFold(), None
-    verify_ms: dict[int, list[float]] = defaultdict(list)
+    tally = RunTally(prompt, setting, repeat)
     for event in events:
+        tally.add(event)
+    return tally.run()
+
+
+class RunTally:
+    """Adds up the events of one reply."""
+
+    def __init__(self, prompt: str, setting: str, repeat: int) -> None:
+        self._of = (prompt, setting, repeat)
+        self._fold = StatsFold()
+        self._verify_ms: dict[int, list[float]] = defaultdict(list)
+        self._end: ReplyEnd | None = None
+
+    def add(self, event: object) -> None:
+        """Raises BenchFailedError when the draft gives up."""
         if isinstance(event, Round):
-            fold.add(event)
-            verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
+            self._fold.add(event)
+            self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
         elif isinstance(event, SpeculationOff):
+            prompt, setting, _ = self._of
             raise BenchFailedError(f"{prompt}, n = {setting}: {event.reason}")
         elif isinstance(event, ReplyEnd):
-            end = event
-    assert end is not None
-    stats = fold.stats()
-    return BenchRun(
-        prompt=prompt,
-        setting=setting,
-        repeat=repeat,
-        tokens=end.tokens,
-        generation_ms=end.timings.generation_ms,
-        n_drafted=stats.drafted,
-        n_tested=stats.tested,
-        n_accepted=stats.accepted,
-        mean_accepted_length=stats.mean_accepted_length,
-        verify_ms={width: median(times) for width, times in sorted(verify_ms.items())},
-    )
+            self._end = event
+
+    def run(self, generation_ms: float | None = None) -> BenchRun:
+        """The reply, which has ended, in the time it took or the one given."""
+        assert self._end is not None
+        prompt, setting, repeat = self._of
+        stats = self._fold.stats()
+        return BenchRun(
+            prompt=prompt,
+            setting=setting,
+            repeat=repeat,
+            tokens=self._end.tokens,
+            generation_ms=generation_ms or self._end.timings.generation_ms,
+            n_drafted=stats.drafted,
+            n_tested=stats.tested,
+            n_accepted=stats.accepted,
+            mean_accepted_length=stats.mean_accepted_length,
+            verify_ms={width: median(times) for width, times in sorted(self._verify_ms.items())},
+        )
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,9 @@ _DWELL = 12
 """Choices before a small lead changes the length."""
 _LEARNING = 48
 """Rounds of a pair before a plan may be kept."""
-_KEEP_DRAFTING, _KEEP_PLAIN = 4, 8
-"""Rounds a plan is kept: thinking again costs as much as a tenth of a token on a GPU."""
+_KEEP_DRAFTING, _KEEP_PLAIN, _KEEP_FAR = 4, 8, 32
+"""Rounds a plan is kept: thinking again costs as much as a tenth of a token on a GPU. Longest where
+plain decoding is far ahead, as nothing is learnt of drafts until one is tried."""
 _LEARN_EVERY = 2
 """Plain rounds of a plan that is kept, of which one is learnt from: they are all alike."""
 _CONSIDERED = 0.6
@@ -104,8 +105,13 @@ class Controller:
         plan = self._choose(n_past, n_most, n_waiting)
         settled = plan.state.reason is AutoReason.BEST and self._verify.rounds >= _LEARNING
         self._kept = plan if settled else None
-        self._keep_for = _KEEP_DRAFTING if plan.n > 0 else _KEEP_PLAIN
+        self._keep_for = _KEEP_DRAFTING if plan.n > 0 else self._keep_plain_for()
         return plan
+
+    def _keep_plain_for(self) -> int:
+        rates = self._now.rates if self._now is not None else []
+        far = len(rates) > 1 and rates[0] > _CLEARLY_BETTER * max(rates[1:])
+        return _KEEP_FAR if far else _KEEP_PLAIN
 
     def _bears(self, plan: DraftPlan) -> bool:
         """Whether the ledger still bears a plan that is kept."""

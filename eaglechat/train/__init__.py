@@ -6,3 +6,5 @@ import os
 # spin long (see eaglechat.engine.bindings).
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "300")
+# Products of the many sizes that training has are compiled once, not again and again.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-_BLOCK_ROWS = 256
+_BLOCK_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
     q [n, heads, size], k and v [rows, kv heads, size], chain_k and chain_v
     [steps, n, kv heads, size], bases [n]: the last key of the text that each query sees, counted
     as a row. Returns [n, heads, size].
+
+    Inside, what belongs to queries lies as [kv heads, n * group, ...]: the queries that share a key
+    side by side, so that the scores are one product and are never moved.
     """
 
     @staticmethod
@@ -40,100 +43,108 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
         ctx: Any, q, k, v, chain_k, chain_v, bases, stretches
     ) -> Any:
         n, heads, size = q.shape
-        scale = size**-0.5
-        out = torch.empty(n, heads, size, dtype=torch.float32, device=q.device)
-        log_sums = torch.empty(n, heads, dtype=torch.float32, device=q.device)
-        chain = _chain_scores(q, chain_k) * scale
-        for first, last, keys in _blocks(stretches, bases):
-            scores = _scores(q[first:last], k[keys], bases[first:last] - keys.start, scale)
-            own = chain[:, first:last]
-            peak = scores.amax(-1)
+        kv_heads, scale = k.shape[1], size**-0.5
+        group = heads // kv_heads
+        queries, text_k, text_v = _grouped(q, kv_heads), k.transpose(0, 1), v.transpose(0, 1)
+        out = torch.empty(queries.shape, dtype=torch.float32, device=q.device)
+        log_sums = torch.empty(queries.shape[:2], dtype=torch.float32, device=q.device)
+        chain = _grouped_scores(_chain_scores(q, chain_k) * scale, kv_heads)
+        values = _grouped_steps(_spread(chain_v, heads), kv_heads)
+        for first, last, keys in _blocks(stretches, bases, len(k)):
+            some = slice(first * group, last * group)
+            scores = _scores(queries[:, some], text_k[:, keys], bases[first:last] - keys.start)
+            own = chain[:, :, some]
+            peak = scores.amax(-1).float() * scale
             if len(own):
                 peak = torch.maximum(peak, own.amax(0))
-            weights = torch.exp(scores - peak.unsqueeze(-1))
+            weights = torch.add(-peak.unsqueeze(-1), scores, alpha=scale).exp_()
             own_weights = torch.exp(own - peak)
             total = weights.sum(-1) + own_weights.sum(0)
-            mixed = _mix(weights, v[keys])
-            mixed += (own_weights.unsqueeze(-1) * _spread(chain_v[:, first:last], heads)).sum(0)
-            out[first:last] = mixed / total.unsqueeze(-1)
-            log_sums[first:last] = peak + total.log()
+            mixed = torch.bmm(weights.to(v.dtype), text_v[:, keys]).float()
+            mixed += (own_weights.unsqueeze(-1) * values[:, :, some]).sum(0)
+            out[:, some] = mixed / total.unsqueeze(-1)
+            log_sums[:, some] = peak + total.log()
         ctx.save_for_backward(q, k, v, chain_k, chain_v, bases, out, log_sums)
         ctx.stretches = stretches
-        return out.to(q.dtype)
+        return _ungrouped(out, n).to(q.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         q, k, v, chain_k, chain_v, bases, out, log_sums = ctx.saved_tensors
-        _, heads, size = q.shape
+        n, heads, size = q.shape
         kv_heads, scale = k.shape[1], size**-0.5
-        grad = grad.float()
-        delta = (grad * out).sum(-1)
-        grad_low = grad.to(q.dtype)
+        group = heads // kv_heads
+        queries, text_k, text_v = _grouped(q, kv_heads), k.transpose(0, 1), v.transpose(0, 1)
+        slopes_out = _grouped(grad.float(), kv_heads)
+        delta = (slopes_out * out).sum(-1)
+        slopes_low = slopes_out.to(q.dtype)
         grad_q = torch.zeros_like(out)
-        grad_k = torch.zeros(k.shape, dtype=torch.float32, device=k.device)
+        grad_k = torch.zeros(text_k.shape, dtype=torch.float32, device=k.device)
         grad_v = torch.zeros_like(grad_k)
-        for first, last, keys in _blocks(ctx.stretches, bases):
-            some = slice(first, last)
-            scores = _scores(q[some], k[keys], bases[some] - keys.start, scale)
-            weights = torch.exp(scores - log_sums[some].unsqueeze(-1))
-            slope = _scores(grad_low[some], v[keys], None, 1.0)
-            slope = weights * (slope - delta[some].unsqueeze(-1)) * scale
-            grad_v[keys] += _gather(weights, grad_low[some], kv_heads)
-            grad_k[keys] += _gather(slope, q[some], kv_heads)
-            grad_q[some] = _mix(slope, k[keys])
-        own = torch.exp(_chain_scores(q, chain_k) * scale - log_sums)
-        own_slope = own * (_chain_scores(grad, chain_v) - delta) * scale
+        for first, last, keys in _blocks(ctx.stretches, bases, len(k)):
+            some = slice(first * group, last * group)
+            scores = _scores(queries[:, some], text_k[:, keys], bases[first:last] - keys.start)
+            weights = torch.add(-log_sums[:, some, None], scores, alpha=scale).exp_()
+            slope = torch.bmm(slopes_low[:, some], text_v[:, keys].transpose(1, 2))
+            slope = (slope - delta[:, some, None]).mul_(weights).to(q.dtype)
+            grad_q[:, some] = torch.bmm(slope, text_k[:, keys])
+            grad_k[:, keys] += torch.bmm(slope.transpose(1, 2), queries[:, some])
+            grad_v[:, keys] += torch.bmm(weights.to(q.dtype).transpose(1, 2), slopes_low[:, some])
+        grad = grad.float()
+        own = torch.exp(_chain_scores(q, chain_k) * scale - _ungrouped(log_sums, n))
+        own_slope = own * (_chain_scores(grad, chain_v) - _ungrouped(delta, n)) * scale
+        grad_q = _ungrouped(grad_q, n) * scale
         grad_q += (own_slope.unsqueeze(-1) * _spread(chain_k, heads)).sum(0)
         grad_chain_k = _fold(own_slope.unsqueeze(-1) * q.float(), kv_heads)
         grad_chain_v = _fold(own.unsqueeze(-1) * grad, kv_heads)
-        dtype = q.dtype
-        grads = (grad_q, grad_k, grad_v, grad_chain_k, grad_chain_v)
-        return (*(one.to(dtype) for one in grads), None, None)
+        text_slopes = (grad_k.transpose(0, 1) * scale, grad_v.transpose(0, 1))
+        grads = (grad_q, *text_slopes, grad_chain_k, grad_chain_v)
+        return (*(one.to(q.dtype) for one in grads), None, None)
 
 
-def _blocks(stretches: Any, bases: Any) -> Any:
-    """Blocks of queries with the rows of the keys that any of them sees."""
+def _blocks(stretches: Any, bases: Any, n_rows: int) -> Any:
+    """Blocks of queries with the rows of the keys that any of them sees, and some that none does:
+    few different sizes, as a processor's library compiles a product for each."""
     for stretch in stretches:
         for first in range(stretch.first, stretch.last, _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, stretch.last)
             # Bases ascend, so the last query of a block sees the most.
-            yield first, last, slice(stretch.start, int(bases[last - 1]) + 1)
+            seen = int(bases[last - 1]) + 1 - stretch.start
+            whole = -(-seen // _BLOCK_ROWS) * _BLOCK_ROWS
+            yield first, last, slice(stretch.start, min(stretch.start + whole, n_rows))
 
 
-def _scores(q: Any, k: Any, seen: Any, scale: float) -> Any:
-    """[n, heads, keys] of q [n, heads, size] and k [keys, kv heads, size]; -inf beyond `seen`."""
-    n, heads, size = q.shape
-    keys, kv_heads = k.shape[:2]
-    grouped = q.view(n, kv_heads, heads // kv_heads, size).transpose(0, 1)
-    products = torch.bmm(grouped.reshape(kv_heads, -1, size), k.permute(1, 2, 0))
-    scores = products.view(kv_heads, n, -1, keys).transpose(0, 1).float()
-    if scale != 1.0:
-        scores = scores * scale
-    if seen is not None:
-        hidden = torch.arange(keys, device=q.device) > seen.unsqueeze(-1)
-        scores = scores.masked_fill(hidden[:, None, None, :], float("-inf"))
-    return scores.reshape(n, heads, keys)
+def _scores(queries: Any, keys: Any, seen: Any) -> Any:
+    """[kv heads, n * group, keys], unscaled; -inf beyond what each of the n has `seen`."""
+    kv_heads, rows, _ = queries.shape
+    scores = torch.bmm(queries, keys.transpose(1, 2))
+    hidden = torch.arange(keys.shape[1], device=keys.device) > seen.unsqueeze(-1)
+    by_query = scores.view(kv_heads, len(seen), rows // len(seen), -1)
+    by_query.masked_fill_(hidden[:, None, :], float("-inf"))
+    return scores
 
 
-def _mix(weights: Any, v: Any) -> Any:
-    """[n, heads, size]: v [keys, kv heads, size] under weights [n, heads, keys]."""
-    n, heads, keys = weights.shape
-    kv_heads, size = v.shape[1:]
-    grouped = weights.to(v.dtype).view(n, kv_heads, heads // kv_heads, keys).transpose(0, 1)
-    mixed = torch.bmm(grouped.reshape(kv_heads, -1, keys), v.transpose(0, 1))
-    return mixed.view(kv_heads, n, -1, size).transpose(0, 1).reshape(n, heads, size).float()
+def _grouped(rows: Any, kv_heads: int) -> Any:
+    """[kv heads, n * group, size] of [n, heads, size]."""
+    n, heads, size = rows.shape
+    by_key = rows.view(n, kv_heads, heads // kv_heads, size).transpose(0, 1)
+    return by_key.reshape(kv_heads, -1, size)
 
 
-def _gather(weights: Any, rows: Any, kv_heads: int) -> Any:
-    """[keys, kv heads, size]: rows [n, heads, size] gathered by weights [n, heads, keys]."""
-    n, heads, keys = weights.shape
-    size = rows.shape[-1]
-    left = weights.to(rows.dtype).view(n, kv_heads, -1, keys).transpose(0, 1)
-    right = rows.view(n, kv_heads, heads // kv_heads, size).transpose(0, 1)
-    gathered = torch.bmm(
-        left.reshape(kv_heads, -1, keys).transpose(1, 2), right.reshape(kv_heads, -1, size)
-    )
-    return gathered.transpose(0, 1).float()
+def _ungrouped(rows: Any, n: int) -> Any:
+    """[n, heads, ...] of [kv heads, n * group, ...]."""
+    by_query = rows.unflatten(1, (n, rows.shape[1] // n)).transpose(0, 1)
+    return by_query.flatten(1, 2)
+
+
+def _grouped_scores(scores: Any, kv_heads: int) -> Any:
+    """[steps, kv heads, n * group] of [steps, n, heads]."""
+    return scores.unflatten(2, (kv_heads, -1)).transpose(1, 2).flatten(2)
+
+
+def _grouped_steps(rows: Any, kv_heads: int) -> Any:
+    """[steps, kv heads, n * group, size] of [steps, n, heads, size]."""
+    return rows.unflatten(2, (kv_heads, -1)).transpose(1, 2).flatten(2, 3)
 
 
 def _chain_scores(q: Any, chain_k: Any) -> Any:

@@ -1,8 +1,9 @@
 """The draft's output head and its loss in one piece.
 
 Logits of some thousand rows over the draft's vocabulary are the largest thing in training; here
-they exist for some hundred rows at a time, and their gradient is taken while they are at hand (the
-gradient of a cross entropy needs nothing from later).
+they exist for a block of rows at a time, and their gradient is taken while they are at hand (the
+gradient of a cross entropy needs nothing from later). Products work on blocks, everything else on
+pieces of a block small enough for the processor's caches.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import Any
 
 import torch
 
-_CHUNK_ROWS = 512
+_BLOCK_ROWS = 2048
+_PIECE_ROWS = 64
+"""Of a block, on a processor; a GPU takes a block whole."""
+_TEACHER_ROWS = 256
 
 
 class HeadLoss(torch.autograd.Function):  # type: ignore[misc]
@@ -27,53 +31,51 @@ class HeadLoss(torch.autograd.Function):  # type: ignore[misc]
         ctx: Any, states, head, teacher, teacher_rows, weights, labels
     ) -> Any:
         grad_states = torch.empty_like(states)
-        grad_head = torch.zeros(head.shape, dtype=torch.float32, device=head.device)
+        grad_head = torch.zeros((), dtype=head.dtype, device=head.device)
         hits = torch.empty(len(states), dtype=torch.bool, device=states.device)
         loss = torch.zeros((), dtype=torch.float32, device=states.device)
-        room = _Room(min(len(states), _CHUNK_ROWS), head)
-        for first in range(0, len(states), _CHUNK_ROWS):
-            some = slice(first, first + _CHUNK_ROWS)
-            low, logits, wanted = room.rows(len(states[some]))
-            torch.mm(states[some], head.T, out=low)
-            logits.copy_(low)
-            torch.index_select(teacher, 0, teacher_rows[some], out=wanted)
-            peak = logits.amax(-1, keepdim=True)
-            hits[some] = logits.gather(1, labels[some, None]).eq(peak).squeeze(1)
-            logits -= peak
-            low.copy_(logits)
-            agreement = torch.linalg.vecdot(wanted, low).float()
-            logits.exp_()
-            total = logits.sum(-1, keepdim=True)
-            loss += (weights[some] * (total.squeeze(1).log() - agreement)).sum()
-            logits *= weights[some, None] / total
-            low.copy_(logits)
-            wanted *= weights[some, None].to(wanted.dtype)
-            low -= wanted
-            grad_states[some] = low @ head
-            grad_head += low.T @ states[some]
+        room = torch.empty(
+            min(len(states), _BLOCK_ROWS), len(head), dtype=head.dtype, device=head.device
+        )
+        piece_rows = _PIECE_ROWS if states.device.type == "cpu" else _BLOCK_ROWS
+        for first in range(0, len(states), _BLOCK_ROWS):
+            some = slice(first, first + _BLOCK_ROWS)
+            block = room[: len(states[some])]
+            torch.mm(states[some], head.T, out=block)
+            pieces = (
+                part.split(piece_rows)
+                for part in (block, teacher_rows[some], weights[some], labels[some], hits[some])
+            )
+            for low, taught, weight, label, hit in zip(*pieces, strict=True):
+                loss += _loss_and_slope(low, teacher[taught], weight, label, hit)
+            torch.mm(block, head, out=grad_states[some])
+            product = block.T @ states[some]
+            grad_head = product if first == 0 else grad_head + product
         ctx.save_for_backward(grad_states, grad_head)
-        ctx.head_dtype = head.dtype
         ctx.mark_non_differentiable(hits)
         return loss, hits
 
     @staticmethod
     def backward(ctx: Any, grad: Any, _grad_hits: Any) -> Any:
         grad_states, grad_head = ctx.saved_tensors
-        return grad_states * grad, (grad_head * grad).to(ctx.head_dtype), None, None, None, None
+        return grad_states * grad, grad_head * grad, None, None, None, None
 
 
-class _Room:
-    """Memory for a chunk's logits, used again and again: fresh pages would cost more than the
-    arithmetic."""
-
-    def __init__(self, n_rows: int, head: Any) -> None:
-        extent = (n_rows, len(head))
-        self._low = torch.empty(extent, dtype=head.dtype, device=head.device)
-        self._logits = torch.empty(extent, dtype=torch.float32, device=head.device)
-        self._wanted = torch.empty(extent, dtype=head.dtype, device=head.device)
-
-    def rows(self, n: int) -> tuple[Any, Any, Any]:
-        return self._low[:n], self._logits[:n], self._wanted[:n]
+def _loss_and_slope(low: Any, wanted: Any, weights: Any, labels: Any, hits: Any) -> Any:
+    """The loss of some rows; their logits `low` become its gradient, and `hits` is filled."""
+    logits = low.float()
+    peak = logits.amax(-1, keepdim=True)
+    torch.eq(logits.gather(1, labels[:, None]), peak, out=hits[:, None])
+    logits -= peak
+    low.copy_(logits)
+    agreement = torch.linalg.vecdot(wanted, low).float()
+    logits.exp_()
+    total = logits.sum(-1, keepdim=True)
+    loss = (weights * (total.squeeze(1).log() - agreement)).sum()
+    logits *= weights[:, None] / total
+    torch.addcmul(logits, wanted, weights[:, None], value=-1.0, out=logits)
+    low.copy_(logits)
+    return loss
 
 
 def teacher_distribution(final_states: Any, head: Any, soft_cap: float | None) -> Any:
@@ -83,8 +85,8 @@ def teacher_distribution(final_states: Any, head: Any, soft_cap: float | None) -
     [vocabulary, n_embd] that head's rows of the draft's vocabulary.
     """
     parts = []
-    for first in range(0, len(final_states), _CHUNK_ROWS):
-        logits = (final_states[first : first + _CHUNK_ROWS] @ head.T).float()
+    for first in range(0, len(final_states), _TEACHER_ROWS):
+        logits = (final_states[first : first + _TEACHER_ROWS] @ head.T).float()
         if soft_cap is not None:
             logits = soft_cap * torch.tanh(logits / soft_cap)
         parts.append(torch.softmax(logits, -1).to(head.dtype))

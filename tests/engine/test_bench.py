@@ -86,13 +86,23 @@ def test_settings_take_turns_after_a_reply_that_is_not_counted() -> None:
     runs = measured(engine, [CHAT], repeats=3)
     assert [(run.repeat, run.setting) for run in runs] == [
         *((0, "plain"), (0, "2"), (0, "auto")),
-        *((1, "plain"), (1, "auto"), (1, "2")),
-        *((2, "auto"), (2, "plain"), (2, "2")),
+        *((1, "auto"), (1, "2"), (1, "plain")),
+        *((2, "2"), (2, "auto"), (2, "plain")),
     ]
     _, warm_up, length = engine.asked[0]
     assert warm_up.enabled
     assert length < 10
     assert len(engine.asked) == 1 + len(runs)
+
+
+@pytest.mark.parametrize("n_settings", [2, 3, 4])
+def test_no_setting_always_follows_the_same_other_one(n_settings: int) -> None:
+    settings = [str(n) for n in range(n_settings)]
+    orders = [bench.order_of(settings, turn) for turn in range(2 * n_settings)]
+    assert {order[0] for order in orders} == set(settings)
+    for setting in settings:
+        before = {order[order.index(setting) - 1] for order in orders if order[0] != setting}
+        assert len(before) == min(2, n_settings - 1)
 
 
 def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
