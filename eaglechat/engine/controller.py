@@ -39,7 +39,7 @@ _LEARNING = 48
 _KEEP_DRAFTING, _KEEP_PLAIN, _KEEP_FAR = 4, 8, 32
 """Rounds a plan is kept: thinking again costs as much as a tenth of a token on a GPU. Longest where
 plain decoding is far ahead, as nothing is learnt of drafts until one is tried."""
-_LEARN_EVERY = 2
+_LEARN_EVERY, _LEARN_EVERY_FAR = 2, 8
 """Plain rounds of a plan that is kept, of which one is learnt from: they are all alike."""
 _CONSIDERED = 0.6
 _PLAIN_EVERY = 64
@@ -73,6 +73,7 @@ class Controller:
         self._now: Outlook | None = None
         self._kept: DraftPlan | None = None
         self._keep_for = 0
+        self._learn_every = _LEARN_EVERY
         self._since_exploring = _EXPLORE_GAP
         self._probed = self._probes_left = 0
         self._explored_ms = 0.0
@@ -93,6 +94,7 @@ class Controller:
         """A reply begins: its ledger is empty."""
         self._lost_ms = self._dearest_ms = 0.0
         self._plain_ms = 0.0
+        self._unbooked_rounds = self._unbooked_tokens = 0
         self._kept = None
         self._acceptance.new_reply()
 
@@ -105,13 +107,14 @@ class Controller:
         plan = self._choose(n_past, n_most, n_waiting)
         settled = plan.state.reason is AutoReason.BEST and self._verify.rounds >= _LEARNING
         self._kept = plan if settled else None
-        self._keep_for = _KEEP_DRAFTING if plan.n > 0 else self._keep_plain_for()
+        far = plan.n == 0 and self._plain_is_far_ahead()
+        self._keep_for = _KEEP_DRAFTING if plan.n > 0 else _KEEP_FAR if far else _KEEP_PLAIN
+        self._learn_every = _LEARN_EVERY_FAR if far else _LEARN_EVERY
         return plan
 
-    def _keep_plain_for(self) -> int:
+    def _plain_is_far_ahead(self) -> bool:
         rates = self._now.rates if self._now is not None else []
-        far = len(rates) > 1 and rates[0] > _CLEARLY_BETTER * max(rates[1:])
-        return _KEEP_FAR if far else _KEEP_PLAIN
+        return len(rates) > 1 and rates[0] > _CLEARLY_BETTER * max(rates[1:])
 
     def _bears(self, plan: DraftPlan) -> bool:
         """Whether the ledger still bears a plan that is kept."""
@@ -181,16 +184,18 @@ class Controller:
         self._acceptance.note(plan.n, kept, min(seen.n_tested, kept), min(seen.n_accepted, kept))
 
     def _note_plain(self, plan: DraftPlan, bucket: int, seen: Observation) -> None:
-        usual = self._verify.typical(1, bucket) or seen.verify_ms
-        self._plain_ms += seen.n_tokens * usual
-        self._total_ms += seen.n_tokens * usual
-        self._since_exploring += 1
-        kept = plan is self._kept
-        if kept and self._keep_for % _LEARN_EVERY:
+        self._unbooked_rounds += 1
+        self._unbooked_tokens += seen.n_tokens
+        if plan is self._kept and self._keep_for % self._learn_every:
             return
+        usual = self._verify.typical(1, bucket) or seen.verify_ms
+        self._plain_ms += self._unbooked_tokens * usual
+        self._total_ms += self._unbooked_tokens * usual
+        self._since_exploring += self._unbooked_rounds
+        self._acceptance.age(self._unbooked_rounds)
+        self._unbooked_rounds = self._unbooked_tokens = 0
         self._plain_surprised = abs(seen.verify_ms / usual - 1.0) > _PLAIN_SURPRISE
         self._verify.add(1, bucket, seen.verify_ms)
-        self._acceptance.age(_LEARN_EVERY if kept else 1)
 
     def _enter(self, took: float, plain_ms: float, outlook: Outlook) -> None:
         """Book a drafted round. What was gained long ago cannot pay for what is lost now."""

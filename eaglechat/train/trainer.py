@@ -86,17 +86,31 @@ class Trainer:
             name: weight.to(lesson.device, torch.float32).requires_grad_()
             for name, weight in weights.items()
         }
-        matrices = [weight for weight in self.weights.values() if weight.ndim > 1]
+        self._optimizers = self._choose_optimizers()
+        self.state = State()
+
+    def _choose_optimizers(self) -> list[Any]:
+        """Muon (arXiv 2502.16982) for the matrices between the features and the head, where the
+        device computes in bfloat16, as it does; AdamW for all else."""
+        recipe, head = self.lesson.recipe, self.weights[HEAD]
         vectors = [weight for weight in self.weights.values() if weight.ndim == 1]
-        self._optimizer = torch.optim.AdamW(
+        inner = [
+            weight for name, weight in self.weights.items() if weight.ndim > 1 and name != HEAD
+        ]
+        rate, decay = recipe.learning_rate, recipe.weight_decay
+        with_muon = self.lesson.dtype is torch.bfloat16
+        adam = torch.optim.AdamW(
             [
-                {"params": matrices, "weight_decay": lesson.recipe.weight_decay},
+                {"params": [head] if with_muon else [head, *inner], "weight_decay": decay},
                 {"params": vectors, "weight_decay": 0.0},
             ],
-            lr=lesson.recipe.learning_rate,
+            lr=rate,
             betas=(0.9, 0.95),
         )
-        self.state = State()
+        if not with_muon:
+            return [adam]
+        muon = torch.optim.Muon(inner, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+        return [muon, adam]
 
     def train(
         self,
@@ -146,15 +160,18 @@ class Trainer:
         share = min(done / _WARM_UP, 1.0) * (_FINAL_RATE + (1.0 - _FINAL_RATE) * cosine)
         # The first batch must teach something too.
         share = max(share, _FINAL_RATE)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.lesson.recipe.learning_rate * share
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.lesson.recipe.learning_rate * share
 
     def _learn(self, batch: TrainingBatch) -> Figures:
         loss, figures = self._loss(batch)
-        self._optimizer.zero_grad(set_to_none=True)
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(list(self.weights.values()), _CLIP)
-        self._optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
         return figures
 
     def _loss(self, batch: TrainingBatch) -> tuple[Any, Figures]:
@@ -205,7 +222,7 @@ class Trainer:
         torch.save(
             {
                 "weights": {name: weight.detach() for name, weight in self.weights.items()},
-                "optimizer": self._optimizer.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
                 "state": msgspec.to_builtins(self.state),
             },
             part,
@@ -220,7 +237,8 @@ class Trainer:
                 if name not in stored["weights"] or stored["weights"][name].shape != weight.shape:
                     raise TrainingError(f"{path} is a checkpoint of a draft of another shape")
                 weight.copy_(stored["weights"][name])
-        self._optimizer.load_state_dict(stored["optimizer"])
+        for optimizer, state in zip(self._optimizers, stored["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
         self.state = msgspec.convert(stored["state"], State)
 
 
