@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from statistics import geometric_mean
 
 import pytest
 
@@ -147,11 +148,15 @@ def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int)
     assert reply.ms <= 1.01 * reply.plain_ms
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_calibration_in_a_bad_moment_is_found_out(seed: int) -> None:
-    pair = replace(PAIRS["bf16, good draft"], seed=seed)
-    best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
-    assert best / total_ms(chat(pair, Controller(calibration(BF16, slowed=1.6)))) >= 0.9
+def test_a_calibration_in_a_bad_moment_is_found_out() -> None:
+    of_the_best = []
+    for seed in range(1, 9):
+        pair = replace(PAIRS["bf16, good draft"], seed=seed)
+        best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
+        misled = Controller(calibration(BF16, slowed=1.6))
+        of_the_best.append(best / total_ms(chat(pair, misled)))
+    assert geometric_mean(of_the_best) >= 0.97
+    assert min(of_the_best) >= 0.93
 
 
 def test_what_was_learnt_stays_for_the_next_reply() -> None:
