@@ -7,13 +7,11 @@ interface drains at its own rate, another writes what the interface asks.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import subprocess
 import threading
-import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,10 +26,6 @@ from eaglechat.engine.protocol import (
 )
 
 LOG_TAIL_LINES = 8
-_READ_EVERY_S = 1 / 30
-"""The pipe is read at the rate of the screen: to be woken for every token takes time from the
-models, which wait for each other at every layer."""
-_READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -120,13 +114,13 @@ class EngineProcess:
     def _read(self, process: subprocess.Popen[bytes], events: deque[AnyEvent | Died]) -> None:
         stdout = process.stdout
         assert stdout is not None
-        for line in _lines_of(stdout.fileno()):
+        for line in stdout:
             try:
                 events.append(decode_event(line))
             except ProtocolError:
                 # A remote shell's greeting, say; the log keeps it for whoever looks.
                 with self._log.open("ab") as log:
-                    log.write(b"not an engine message: " + line + b"\n")
+                    log.write(b"not an engine message: " + line)
         exit_status = process.wait()
         if process is self._process:
             events.append(Died(exit_status, self.log_tail()))
@@ -147,15 +141,3 @@ class EngineProcess:
         except OSError:
             return ()
         return tuple(text.splitlines()[-LOG_TAIL_LINES:])
-
-
-def _lines_of(pipe: int) -> Iterator[bytes]:
-    """The lines that come through a pipe, in bursts."""
-    rest = b""
-    while data := os.read(pipe, _READ_BYTES):
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
-        if len(data) < _READ_BYTES:
-            time.sleep(_READ_EVERY_S)
-    if rest:
-        yield rest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ import torch
 
 from eaglechat.train.corpus import Sample
 from eaglechat.train.features import Rows
+from eaglechat.train.lesson import Lesson
 from eaglechat.train.model import Chains
 
 
@@ -60,6 +62,25 @@ def batches(
                 first += 1
             yield batch, Place(epoch, first)
         epoch, first = epoch + 1, 0
+
+
+def prepared(
+    samples: Sequence[Sample], place: Place, features: Features, lesson: Lesson
+) -> Generator[tuple[TrainingBatch, Place]]:
+    """Batches without end, each with the place after it; the next is read while one is in use."""
+    recipe = lesson.recipe
+    coming = batches(samples, place, recipe.batch_tokens, recipe.seed)
+
+    def read() -> tuple[TrainingBatch, Place]:
+        chosen, place = next(coming)
+        return assemble(chosen, features, lesson.draft_ids, recipe.steps, lesson.device), place
+
+    with ThreadPoolExecutor(1) as reader:
+        waiting = reader.submit(read)
+        while True:
+            ready = waiting.result()
+            waiting = reader.submit(read)
+            yield ready
 
 
 def assemble(

@@ -19,7 +19,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """Steps of training-time test."""
     batch_tokens: int = 4096
     learning_rate: float = 1e-3
-    weight_decay: float = 0.01
+    weight_decay: float = 0.1
     step_decay: float = 0.8
     """Each step's loss weighs this much of the step before it."""
     unreached: float = 0.2

@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
-from eaglechat.train.batches import Features, Place, TrainingBatch, assemble, batches
+from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.train.lesson import Lesson
@@ -126,30 +127,28 @@ class Trainer:
 
         Raises PausedError after writing a checkpoint, OSError.
         """
-        recipe = self.lesson.recipe
         saved = started = time.monotonic()
-        coming = batches(samples, self.state.place, recipe.batch_tokens, recipe.seed)
-        while self._share(budget) < 1.0:
-            chosen, place = next(coming)
-            batch = assemble(
-                chosen, features, self.lesson.draft_ids, recipe.steps, self.lesson.device
-            )
-            self._set_rate(self._share(budget))
-            figures = self._learn(batch)
-            now = time.monotonic()
-            self.state = State(
-                batches=self.state.batches + 1,
-                tokens=self.state.tokens + batch.n_tokens,
-                seconds=self.state.seconds + now - started,
-                place=place,
-            )
-            started = now
-            on_batch(self.state, figures)
-            if paused() or now - saved > _CHECKPOINT_EVERY_S:
-                self.save(checkpoint)
-                saved = now
-            if paused():
-                raise PausedError
+        coming = prepared(samples, self.state.place, features, self.lesson)
+        # Closed before anything else reads features.
+        with closing(coming):
+            while self._share(budget) < 1.0:
+                batch, place = next(coming)
+                self._set_rate(self._share(budget))
+                figures = self._learn(batch)
+                now = time.monotonic()
+                self.state = State(
+                    batches=self.state.batches + 1,
+                    tokens=self.state.tokens + batch.n_tokens,
+                    seconds=self.state.seconds + now - started,
+                    place=place,
+                )
+                started = now
+                on_batch(self.state, figures)
+                if paused() or now - saved > _CHECKPOINT_EVERY_S:
+                    self.save(checkpoint)
+                    saved = now
+                if paused():
+                    raise PausedError
         self.save(checkpoint)
 
     def _share(self, budget: Budget) -> float:
