@@ -108,6 +108,10 @@ class Entry(TokenStyled):
         changed = Region(0, first, self.size.width, len(self.body.rows) - first)
         self.refresh(changed, layout=not same_height)
 
+    def forget_drawn_rows(self) -> None:
+        """Draw rows again when they are next seen: drawn ones take most of an entry's memory."""
+        self._strips.clear()
+
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
 

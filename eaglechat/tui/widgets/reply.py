@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -66,8 +66,7 @@ class Reply(Entry):
     def __init__(self, view: ReplyView | None = None, restored: str | None = None) -> None:
         super().__init__()
         self._view = view or ReplyView()
-        self._rounds: list[Round] = []
-        self._restored = restored or ""
+        self._said = [Run(restored, TEXT)] if restored else []
         self._tail = ""
         self._note = ""
         self._finished = restored is not None
@@ -77,7 +76,7 @@ class Reply(Entry):
     @property
     def text(self) -> str:
         """The reply exactly as it was generated, without rejected tokens."""
-        return "".join([self._restored, *(round.text for round in self._rounds), self._tail])
+        return "".join([*(run.text for run in self._said if run.copied), self._tail])
 
     @property
     def view(self) -> ReplyView:
@@ -98,8 +97,9 @@ class Reply(Entry):
 
     def add_rounds(self, rounds: Sequence[Round]) -> None:
         """Add what the loop did since the last call."""
-        self._rounds.extend(rounds)
-        self.append(run for round in rounds for run in self._round_runs(round))
+        runs = [run for round in rounds for run in _round_runs(round)]
+        self._said += runs
+        self.append(self._shown(runs))
 
     def finish(self, end: ReplyEnd | None, note: str = "") -> None:
         """Close the reply; say why it ended when it did not stop by itself."""
@@ -122,21 +122,12 @@ class Reply(Entry):
         return super().body
 
     def runs(self) -> Iterator[Run]:
-        yield Run(self._restored, TEXT)
-        for round in self._rounds:
-            yield from self._round_runs(round)
+        yield from self._shown(self._said)
         if self._finished:
             yield from self._end_runs()
 
-    def _round_runs(self, round: Round) -> Iterator[Run]:
-        rejected = round.rejected if self._view.show_rejected else None
-        for token in round.tokens:
-            if token.origin is Origin.CORRECTION and rejected is not None:
-                yield _rejected_run(rejected)
-                rejected = None
-            yield Run(token.text, token.origin.value)
-        if rejected is not None:
-            yield _rejected_run(rejected)
+    def _shown(self, runs: Iterable[Run]) -> Iterator[Run]:
+        return (run for run in runs if self._view.show_rejected or run.kind != REJECTED)
 
     def _end_runs(self) -> Iterator[Run]:
         yield Run(self._tail, TEXT)
@@ -203,6 +194,18 @@ class Reply(Entry):
                 "it stays as it was written.",
                 severity="warning",
             )
+
+
+def _round_runs(round: Round) -> Iterator[Run]:
+    """A round's tokens, the rejected one in front of what the target said instead."""
+    rejected = round.rejected
+    for token in round.tokens:
+        if token.origin is Origin.CORRECTION and rejected is not None:
+            yield _rejected_run(rejected)
+            rejected = None
+        yield Run(token.text, token.origin.value)
+    if rejected is not None:
+        yield _rejected_run(rejected)
 
 
 def _rejected_run(token: DraftToken) -> Run:

@@ -154,6 +154,9 @@ class Transcript(VerticalScroll):
 
     def begin_reply(self) -> Reply:
         """Show an empty reply, to be fed with rounds."""
+        for entry in self.children:
+            if isinstance(entry, Entry):
+                entry.forget_drawn_rows()
         reply = Reply(self._reply_view())
         self.mount(reply)
         return reply
