@@ -2,9 +2,10 @@
 
 import os
 
-# Read when torch is first imported: large pages for large tensors, and OpenMP threads that do not
-# spin long (see eaglechat.engine.bindings).
+# Read when torch is first imported. Large pages for large tensors:
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-os.environ.setdefault("GOMP_SPINCOUNT", "300")
+# OpenMP threads that wait awake for some 100 microseconds: training is many small operations, and
+# 1.4 times as fast as with threads that sleep at once, as the chat's do.
+os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 # Products of the many sizes that training has are compiled once, not again and again.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
