@@ -92,6 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens it can propose: the most frequent of the data (default 8192)",
     )
     draft.add_argument(
+        "--name", metavar="NAME", help="the draft's name (default: the target's, and EAGLE-3)"
+    )
+    draft.add_argument(
         "--type", default="q8_0", metavar="TYPE", help="of the file: q8_0, bf16, q4_k_m, ..."
     )
     how = parser.add_argument_group("how")
@@ -195,6 +198,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         history=paths.chats_dir() if args.from_history else None,
         self_written_tokens=args.write or (0 if given else SELF_WRITTEN_TOKENS),
         longest=args.longest,
+        name=args.name,
         layers=args.layers,
         draft_vocab=args.draft_vocab,
         init=args.init,

@@ -44,8 +44,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class Making:
-    """What the file says of how the draft was made."""
+    """What the file says of the draft and how it was made."""
 
+    name: str
     data: str
     """One sentence."""
     n_samples: int
@@ -162,7 +163,7 @@ def _fields(
     yield pack("eagle3.norm_before_residual", False, _T.BOOL)
     yield pack("eagle3.norm_before_fc", False, _T.BOOL)
     yield pack("general.type", "model", _T.STRING)
-    yield pack("general.name", f"{target.name} EAGLE-3", _T.STRING)
+    yield pack("general.name", making.name, _T.STRING)
     yield pack("general.size_label", gguf.size_label(n_parameters, n_parameters, 0, 0), _T.STRING)
     if licence := target.get("general.license"):
         yield pack("general.license", str(licence), _T.STRING)

@@ -296,6 +296,7 @@ class Run:
         if len(training) > chats:
             sources.append(f"{len(training) - chats:,} pieces of text")
         return Making(
+            name=self._settings.name or f"{self._target.name} EAGLE-3",
             data=f"{' and '.join(sources)}, {n_tokens:,} tokens",
             n_samples=len(training),
             n_tokens_seen=state.tokens,

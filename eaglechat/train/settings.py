@@ -57,6 +57,8 @@ class RunSettings:
     self_written_tokens: int = 0
     longest: int = LONGEST
     """Longest sample in tokens."""
+    name: str | None = None
+    """The draft's name; else the target's, and EAGLE-3."""
     layers: tuple[int, ...] | None = None
     draft_vocab: int | None = None
     init: Path | None = None

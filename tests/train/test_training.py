@@ -161,10 +161,12 @@ def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: P
             recompute=True,
             budget=Budget(tokens=2_000),
             recipe=Recipe(batch_tokens=512, learning_rate=1e-6),
+            name="Tiny drafter",
             type="q8_0",
         )
     )
 
+    assert read_header(again.out).name == "Tiny drafter"
     assert (again.layers, again.draft_vocabulary) == (outcome.layers, outcome.draft_vocabulary)
     assert not list((tmp_path / "work").glob("features*"))
     for before, after in zip(again.before, again.after, strict=True):
