@@ -7,5 +7,3 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 # OpenMP threads that wait awake for some 100 microseconds: training is many small operations, and
 # 1.4 times as fast as with threads that sleep at once, as the chat's do.
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
-# Products of the many sizes that training has are compiled once, not again and again.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
