@@ -45,16 +45,16 @@ class Expected:
 EXPECTED = [
     Expected(
         "Write a quicksort algorithm in Python. Write code only.",
-        {1: (39, 84), 3: (60, 189), 8: (62, 486)},
+        {1: (44, 79), 3: (64, 177), 8: (67, 448)},
         "3b186fd1e49bee12",
     ),
     Expected(
         "Explain the Pythagorean theorem",
-        {1: (37, 92), 3: (45, 249), 8: (45, 649)},
+        {1: (45, 84), 3: (56, 216), 8: (58, 546)},
         "a8c601cf3d411a1f",
     ),
     Expected(
-        "Plan a 1 day trip to DC", {1: (48, 82), 3: (61, 204), 8: (64, 508)}, "a7c7e982e17a630a"
+        "Plan a 1 day trip to DC", {1: (50, 79), 3: (70, 179), 8: (72, 451)}, "a7c7e982e17a630a"
     ),
 ]
 
