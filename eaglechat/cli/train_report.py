@@ -30,11 +30,12 @@ def text(outcome: Outcome, settings: RunSettings) -> str:
         "",
         f"Trained for {format_seconds(state.seconds)} ({state.tokens:,} tokens seen, "
         f"{settings.recipe.steps} unrolled steps) on {outcome.n_samples:,} samples; "
-        f"{outcome.n_held_out:,} were held out. Training predicts on held-out samples: "
+        f"{outcome.n_held_out:,} were held out. Training predicts on held-out replies: "
         f"{_rates(outcome.foreseen.per_position)}, mean accepted length "
         f"{outcome.foreseen.mean_accepted_length:.2f}.",
         "",
-        "Measured in the engine, greedy replies to held-out prompts:",
+        f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
+        "held-out prompts:",
         "",
         "| Draft | n | Accepted at each position | Mean accepted length | Tokens/s | Plain | "
         "Speed-up |",

@@ -158,8 +158,9 @@ class Controller:
         if seen.n_waiting <= _USUAL_WAITING:
             self._draft.add(steps, seen.draft_ms)
         else:
-            catch_up = max(0.0, seen.draft_ms - self._draft_ms(bucket)[steps - 1])
-            self._catch_up.add(catch_up / seen.n_waiting)
+            beyond = max(0.0, seen.draft_ms - self._draft_ms(bucket)[steps - 1])
+            self._catch_up.add(beyond / seen.n_waiting)
+            catch_up = self._catch_up.mean * seen.n_waiting
         self._learn_acceptance(plan, seen)
         # The table's time, not the clock's: a delay that befell this round is not the draft's.
         expected = self._verify.expected(bucket)
@@ -169,7 +170,8 @@ class Controller:
         if plan.state.reason is AutoReason.EXPLORING:
             self._since_exploring = 0
             best_rate = outlook.rates[min(self._n, len(outlook.rates) - 1)]
-            self._explored_ms += max(0.0, took - seen.n_tokens / best_rate)
+            # What waited for the draft is the price of having decoded plainly, not of the length.
+            self._explored_ms += max(0.0, took - catch_up - seen.n_tokens / best_rate)
         else:
             self._since_exploring += 1
 
@@ -204,18 +206,22 @@ class Controller:
         self._dearest_ms = max(self._dearest_ms, took - outlook.times[0])
         self._lost_ms = max(self._lost_ms + took - plain_ms, -outlook.one_round)
 
-    def _allowed_ms(self, outlook: Outlook) -> float:
-        return LOSS_SHARE * self._plain_ms + max(outlook.one_round, self._dearest_ms)
+    def _allowed_ms(self, outlook: Outlook, catch_up: float = 0.0) -> float:
+        """One round may have to take in all that waits for the draft: it never gets less."""
+        one_round = max(outlook.one_round + catch_up, self._dearest_ms)
+        return LOSS_SHARE * self._plain_ms + one_round
 
-    def _may_lose(self, outlook: Outlook, took: float) -> bool:
-        """Whether the ledger bears a round of this time that yields a single token."""
-        return self._lost_ms + took - outlook.times[0] <= self._allowed_ms(outlook)
+    def _may_lose(self, outlook: Outlook, took: float, catch_up: float = 0.0) -> bool:
+        """Whether the ledger bears a round of this time, and of a catch-up before it, that yields
+        a single token."""
+        lost = self._lost_ms + took + catch_up - outlook.times[0]
+        return lost <= self._allowed_ms(outlook, catch_up)
 
     def _bearable(self, outlook: Outlook, best: int, catch_up: float) -> int:
         """The best length, or the longest below it that the ledger bears and that still pays."""
         for n in range(best, 0, -1):
             pays = outlook.rates[n] > _HYSTERESIS * outlook.rates[0]
-            if (n == best or pays) and self._may_lose(outlook, outlook.times[n] + catch_up):
+            if (n == best or pays) and self._may_lose(outlook, outlook.times[n], catch_up):
                 return n
         return 0
 
@@ -237,10 +243,10 @@ class Controller:
 
     def _affords(self, outlook: Outlook, n: int, best: int, catch_up: float) -> bool:
         """Whether trying a length is within the budget of explorations and the ledger."""
-        took = outlook.times[n] + catch_up
-        loss = max(0.0, took - outlook.rates[n] * outlook.times[n] / outlook.rates[best])
+        took = outlook.times[n]
+        loss = max(0.0, took - outlook.rates[n] * took / outlook.rates[best])
         budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
-        return self._explored_ms + loss <= budget and self._may_lose(outlook, took)
+        return self._explored_ms + loss <= budget and self._may_lose(outlook, took, catch_up)
 
     def _plain_is_due(self, bucket: int, lead: float) -> bool:
         cell = self._verify.cell(1, bucket)

@@ -48,9 +48,13 @@ def foresee(
     features: Features,
     *,
     n_draft_max: int,
+    max_tokens: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Foreseen:
-    """Replay the samples with drafts of `n_draft_max` tokens; fewer samples if stopped."""
+    """Replay the samples with drafts of `n_draft_max` tokens; fewer samples if stopped.
+
+    Of each reply the first `max_tokens`: the longer a greedy reply, the more it repeats itself.
+    """
     tested, accepted = np.zeros(n_draft_max, int), np.zeros(n_draft_max, int)
     rounds = 0
     for sample in samples:
@@ -59,12 +63,11 @@ def foresee(
         batch = assemble([sample], features, lesson.draft_ids, n_draft_max, lesson.device)
         with torch.no_grad():
             right = _right_in_a_row(lesson, weights, batch, n_draft_max)
-        limits = batch.limits.cpu().numpy()
         for start, end in sample.spans:
-            base = max(start - 2, 0)
-            while base < end - 2:
-                n_accepted = int(right[base])
-                n_tested = min(n_accepted + 1, n_draft_max, int(limits[base]))
+            base, last = max(start - 2, 0), min(end, start + max_tokens) - 2
+            while base < last:
+                n_accepted = min(int(right[base]), last - base)
+                n_tested = min(n_accepted + 1, n_draft_max, last - base)
                 tested[:n_tested] += 1
                 accepted[:n_accepted] += 1
                 rounds += 1

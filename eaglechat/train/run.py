@@ -283,6 +283,7 @@ class Run:
             samples,
             features,
             n_draft_max=max(report.LENGTHS),
+            max_tokens=self._settings.report_tokens,
             stopped=self._paused,
         )
         if self._paused():
