@@ -31,6 +31,8 @@ class Simulated:
     tail: float = 0.0
     """Share of times that something else on the machine makes three times longer."""
     n_prompt: int = 40
+    n_waiting: int = 1
+    """Rows of the prompt that the draft has not taken in."""
     seed: int = 1
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - a few pairs, which live as long as the tests
@@ -62,7 +64,7 @@ class Reply:
 def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
     """Decode `n_tokens` with a fixed length or with a controller."""
     reply, clock = Reply(), random.Random(pair.seed)
-    waiting = 1
+    waiting = pair.n_waiting
     if isinstance(driver, Controller):
         driver.new_reply()
     while reply.tokens < n_tokens:

@@ -159,6 +159,16 @@ def test_a_calibration_in_a_bad_moment_is_found_out() -> None:
     assert min(of_the_best) >= 0.93
 
 
+@pytest.mark.parametrize("slowed", [1.0, 3.0])
+def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed: float) -> None:
+    """Taking in the prompt costs many plain tokens, more with every round that is put off."""
+    pair = replace(PAIRS["bf16, good draft"], n_prompt=400, n_waiting=400, catch_up_row=0.1)
+    calibrated = calibration(BF16, slowed=1.0)
+    dear = replace(calibrated, draft=tuple((w, ms * slowed) for w, ms in calibrated.draft))
+    reply = write(pair, 600, Controller(dear))
+    assert sum(state.n > 0 for state in reply.states[-50:]) > 40
+
+
 def test_what_was_learnt_stays_for_the_next_reply() -> None:
     controller = Controller()
     pair = replace(PAIRS["gpu"], seed=7)
