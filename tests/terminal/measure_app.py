@@ -29,7 +29,7 @@ from tests.terminal.tmux import Terminal
 
 ROOT = Path(__file__).parents[2]
 ENGINE = Path(__file__).with_name("paced_engine.py")
-PROMPT = "Write the numbers from 1 to 500, one on each line."
+PROMPT = "Tell me a very long story about a fox who wanted to fly."
 LOADING_S = 60.0
 SETTLE_S = 2.0
 

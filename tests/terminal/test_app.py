@@ -23,7 +23,7 @@ pytestmark = [
     ),
 ]
 
-LONG_PROMPT = "Write the numbers from 1 to 500, one on each line."
+LONG_PROMPT = "Tell me a very long story about a fox who wanted to fly."
 LOADING_TIMEOUT = 180.0
 
 
