@@ -105,10 +105,11 @@ class Installs:
 
     def snapshots(self) -> list[InstallSnapshot]:
         """The pairs in the order they were started, those that were cancelled left out."""
-        files = {file.job: file for file in self._queue.snapshot().files}
         with self._lock:
             wanted = [one for one in self._installs.values() if not one.cancelled]
-            return [_describe(one, [files[job] for job in one.jobs]) for one in wanted]
+        # The queue is asked last: it then knows the files of every pair listed here.
+        files = {file.job: file for file in self._queue.snapshot().files}
+        return [_describe(one, [files[job] for job in one.jobs]) for one in wanted]
 
     def _stop(self, name: str) -> None:
         own = self._own_jobs(name)

@@ -15,7 +15,7 @@ from eaglechat.hub.download import RetryPolicy
 from eaglechat.hub.hubclient import Hub
 from eaglechat.hub.installed import status
 from eaglechat.hub.installs import Installs, InstallSnapshot, Stage
-from eaglechat.hub.queue import Queue
+from eaglechat.hub.queue import Queue, QueueSnapshot
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, Seen
 
@@ -117,3 +117,23 @@ def test_what_was_on_its_way_at_the_end_is_known_at_the_next_start(
     again.start(install.plan(hub, ONE))
     until(lambda: is_at(again, "one", Stage.INSTALLED))
     assert journal.begun() == []
+
+
+def test_a_pair_that_starts_while_the_others_are_listed_does_not_disturb_the_list(
+    installs: Installs, hub: Hub, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installs.start(install.plan(hub, ONE))
+    late = install.plan(hub, TWO)
+    snapshot = Queue.snapshot
+
+    def snapshot_then_start(queue: Queue) -> QueueSnapshot:
+        monkeypatch.setattr(Queue, "snapshot", snapshot)
+        files = snapshot(queue)
+        installs.start(late)
+        return files
+
+    monkeypatch.setattr(Queue, "snapshot", snapshot_then_start)
+    assert [one.entry.name for one in installs.snapshots()] == ["one"]
+    assert [one.entry.name for one in installs.snapshots()] == ["one", "two"]
+    gate.set()
+    until(lambda: is_at(installs, "two", Stage.INSTALLED))
