@@ -13,7 +13,7 @@ from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 _DISCOUNT = 0.97
 _AGEING = 0.995
 """Discount of all counts by a round that drafted nothing: the text moves on, the counts do not."""
-_NEW_REPLY = 0.4
+_NEW_REPLY = 0.5
 """Share of the counts that a new reply starts with."""
 _FIRST_PRIOR, _FIRST_WEIGHT = 0.6, 2.0
 _LONG_DISCOUNT = 0.995
@@ -84,9 +84,9 @@ class Acceptance:
         """P(accepted | reached) by position."""
         return self._rates(0.0)
 
-    def hoped(self) -> list[float]:
-        """As `expected`, one standard deviation up."""
-        return self._rates(1.0)
+    def hoped(self, deviations: float) -> list[float]:
+        """As `expected`, so many standard deviations up."""
+        return self._rates(deviations)
 
     def _rates(self, deviations: float) -> list[float]:
         rates = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from statistics import median
 
 from eaglechat.engine.errors import DecodeError, ProcessError
 from eaglechat.engine.native import Batch, Context
@@ -16,7 +17,7 @@ from eaglechat.engine.session import Eagle3Session
 
 _WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
 _REPEATS = 3
-"""Of each width; the first also builds the graph and touches the memory."""
+"""Of each width; the first also builds the graph."""
 _BUDGET_S = 0.6
 _UNSTEADY = 1.5
 """A machine on which the first width takes this much longer, or shorter, afterwards was busy."""
@@ -25,12 +26,14 @@ CALIBRATED_DRAFT = 3
 
 @dataclass(frozen=True)
 class Calibration:
-    """Milliseconds, each measured alone, by batch width."""
+    """Milliseconds, each measured alone; None where there was no time to."""
 
     verify: tuple[tuple[int, float], ...] = ()
-    """Of decoding a batch with all its outputs, features included."""
-    draft: tuple[tuple[int, float], ...] = ()
-    """Of taking a batch of this width in and drafting `CALIBRATED_DRAFT` tokens."""
+    """By width, of decoding a batch with all its outputs, features included."""
+    draft: float | None = None
+    """Of drafting `CALIBRATED_DRAFT` tokens after a round of which one was accepted."""
+    catch_up_row: float | None = None
+    """Of a row that waits for the draft, where many do."""
 
 
 NOT_CALIBRATED = Calibration()
@@ -42,50 +45,100 @@ def calibrate(target: Context, session: Eagle3Session) -> Calibration:
     Both KV caches must be empty, and are left so. A pair that cannot be timed is not calibrated:
     what ails it shows in the first reply, where the user is told.
     """
-    deadline = time.perf_counter() + _BUDGET_S
-    verify: list[tuple[int, float]] = []
-    draft: list[tuple[int, float]] = []
-    token = max(target.model.bos, 0)
     session.n_draft_max, length = CALIBRATED_DRAFT, session.n_draft_max
     try:
         with Batch(target) as batch:
-            for width in _WIDTHS:
-                started = time.perf_counter()
-                times = [_round(target, session, batch, [token] * width) for _ in range(_REPEATS)]
-                # Delays only ever add: the least is nearest the truth.
-                verify.append((width, min(verify_ms for verify_ms, _ in times)))
-                draft.append((width, min(draft_ms for _, draft_ms in times)))
-                now = time.perf_counter()
-                # The next width takes up to twice as long.
-                if now + 2.0 * (now - started) > deadline:
-                    break
-            again, _ = _round(target, session, batch, [token])
+            return _Stopwatch(target, session, batch).calibration()
     except (DecodeError, ProcessError):
         return NOT_CALIBRATED
     finally:
         session.n_draft_max = length
         session.rewind(0, 0)
         target.forget(0, 0)
-    first = verify[0][1]
-    if max(first, again) > _UNSTEADY * min(first, again):
-        return NOT_CALIBRATED
-    return Calibration(tuple(verify), tuple(draft))
 
 
-def _round(
-    target: Context, session: Eagle3Session, batch: Batch, tokens: list[int]
-) -> tuple[float, float]:
-    """Milliseconds of verifying these tokens, and of drafting after them."""
-    session.rewind(0, 0)
-    target.forget(0, 0)
-    started = time.perf_counter()
-    batch.clear()
-    batch.add_tokens(tokens, 0, 0, output=True)
-    status = target.decode(batch)
-    if status != 0:
-        raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-    session.process(batch)
-    target.logits(0).argmax()
-    verified = time.perf_counter()
-    session.draft(0, len(tokens), tokens[0])
-    return (verified - started) * 1000.0, (time.perf_counter() - verified) * 1000.0
+class _Stopwatch:
+    """Delays only ever add: of what is timed twice, the least is nearest the truth."""
+
+    def __init__(self, target: Context, session: Eagle3Session, batch: Batch) -> None:
+        self._target, self._session, self._batch = target, session, batch
+        self._token = max(target.model.bos, 0)
+
+    def calibration(self) -> Calibration:
+        # The first decode and the first draft bring weights into memory.
+        self._plain()
+        self._round(2)
+        deadline = time.perf_counter() + _BUDGET_S
+        first = self._plain()
+        verify, drafts = [(1, first)], []
+        for width in _WIDTHS[1:]:
+            started = time.perf_counter()
+            times = [self._round(width) for _ in range(_REPEATS)]
+            verify.append((width, min(verify_ms for verify_ms, _ in times)))
+            drafts += [draft_ms for _, draft_ms in times]
+            now = time.perf_counter()
+            # The next width takes up to twice as long.
+            if now + 2.0 * (now - started) > deadline:
+                break
+        again = self._plain()
+        if max(first, again) > _UNSTEADY * min(first, again):
+            return NOT_CALIBRATED
+        verify[0] = (1, min(first, again))
+        all_timed = verify[-1][0] == _WIDTHS[-1]
+        return Calibration(
+            tuple(verify), median(drafts), self._catch_up_row() if all_timed else None
+        )
+
+    def _plain(self) -> float:
+        """Milliseconds of a token decoded plainly, after another one."""
+        self._empty()
+        self._verify(1, 0)
+        return self._verify(1, 1)
+
+    def _round(self, width: int) -> tuple[float, float]:
+        """Milliseconds of verifying a batch of this width, and of drafting after its first two
+        rows were accepted: by turns as in a reply, since each finds caches that the other filled.
+        """
+        self._empty()
+        verify_ms = self._verify(width, 0)
+        self._session.rewind(0, 2)
+        self._target.forget(0, 2)
+        started = time.perf_counter()
+        self._session.draft(0, 2, self._token)
+        return verify_ms, _ms_since(started)
+
+    def _verify(self, width: int, n_past: int) -> float:
+        started = time.perf_counter()
+        self._decode(width, n_past)
+        for row in range(width):
+            self._target.logits(row).argmax()
+        return _ms_since(started)
+
+    def _catch_up_row(self) -> float:
+        """Milliseconds of one of many rows that the draft takes in."""
+        times = []
+        for _ in range(_REPEATS):
+            self._empty()
+            for first in (0, _WIDTHS[-1]):
+                self._decode(_WIDTHS[-1], first)
+            rows = self._session.waiting(0) - 1
+            started = time.perf_counter()
+            self._session.take_in(0)
+            times.append(_ms_since(started) / rows)
+        return min(times)
+
+    def _empty(self) -> None:
+        self._session.rewind(0, 0)
+        self._target.forget(0, 0)
+
+    def _decode(self, width: int, first: int) -> None:
+        self._batch.clear()
+        self._batch.add_tokens([self._token] * width, first, 0, output=True)
+        status = self._target.decode(self._batch)
+        if status != 0:
+            raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
+        self._session.process(self._batch)
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000.0

@@ -30,6 +30,8 @@ _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
 _EXPLORE_GAP = 2
 _HOPE = 1.05
+_MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
+"""Deviations by which acceptance may be better yet, for each round without an exploration."""
 _HYSTERESIS = 1.03
 _CLEARLY_BETTER = 1.15
 _DWELL = 12
@@ -53,7 +55,6 @@ _FIRST_DRAFT_STEP = 0.1
 """A draft step's cost before any was timed, in units of a plain token's."""
 _FIRST_ROW_SHARE = 0.1
 """A row's share of a step's cost in a catch-up, before one was timed."""
-_FEW_ROWS = 2
 _USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
 """Rows waiting for the draft after a verified draft; more than these are a catch-up."""
 
@@ -83,12 +84,10 @@ class Controller:
     def _start_from(self, calibration: Calibration) -> None:
         for width, ms in calibration.verify:
             self._verify.add(width, 0, ms)
-        for width, ms in calibration.draft:
-            if width <= _FEW_ROWS:
-                self._draft.add(CALIBRATED_DRAFT, ms)
-            else:
-                usual = self._draft.expected(CALIBRATED_DRAFT)[-1]
-                self._catch_up.add(max(0.0, ms - usual) / width)
+        if calibration.draft is not None:
+            self._draft.add(CALIBRATED_DRAFT, calibration.draft)
+        if calibration.catch_up_row is not None:
+            self._catch_up.add(calibration.catch_up_row)
 
     def new_reply(self) -> None:
         """A reply begins: its ledger is empty."""
@@ -97,6 +96,14 @@ class Controller:
         self._unbooked_rounds = self._unbooked_tokens = 0
         self._kept = None
         self._acceptance.new_reply()
+
+    def expects_to_draft(self, n_past: int) -> bool:
+        """Whether a reply after a prompt of this length will draft, as far as is known."""
+        bucket = context_bucket(n_past)
+        if not self._verify.expected(bucket):
+            return False
+        rates = self._outlook(bucket, N_DRAFT_MAX_LIMIT).rates
+        return max(rates[1:]) > _HYSTERESIS * rates[0]
 
     def choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
         """The next round's plan. `n_most` is what context and reply have room for."""
@@ -206,16 +213,15 @@ class Controller:
         self._dearest_ms = max(self._dearest_ms, took - outlook.times[0])
         self._lost_ms = max(self._lost_ms + took - plain_ms, -outlook.one_round)
 
-    def _allowed_ms(self, outlook: Outlook, catch_up: float = 0.0) -> float:
-        """One round may have to take in all that waits for the draft: it never gets less."""
-        one_round = max(outlook.one_round + catch_up, self._dearest_ms)
-        return LOSS_SHARE * self._plain_ms + one_round
+    def _allowed_ms(self, loss: float) -> float:
+        """What may be lost once a round of this loss is made, which may be the dearest."""
+        return LOSS_SHARE * self._plain_ms + max(loss, self._dearest_ms)
 
     def _may_lose(self, outlook: Outlook, took: float, catch_up: float = 0.0) -> bool:
         """Whether the ledger bears a round of this time, and of a catch-up before it, that yields
         a single token."""
-        lost = self._lost_ms + took + catch_up - outlook.times[0]
-        return lost <= self._allowed_ms(outlook, catch_up)
+        loss = took + catch_up - outlook.times[0]
+        return self._lost_ms + loss <= self._allowed_ms(loss)
 
     def _bearable(self, outlook: Outlook, best: int, catch_up: float) -> int:
         """The best length, or the longest below it that the ledger bears and that still pays."""
@@ -282,7 +288,9 @@ class Controller:
         hopeful = [n for n, rate in enumerate(hoped) if n not in (0, best) and rate > bar]
         if not hopeful:
             return None
-        unknown = [n for n in hopeful if self._verify.times_measured(n + 1) < 2]
+        # While drafting pays, what lies between measured widths is known well enough.
+        first = self._verify.largest if best > 0 else 0
+        unknown = [n for n in hopeful if n >= first and self._verify.times_measured(n + 1) < 2]
         beyond = [n for n in unknown if n >= 2 * self._verify.largest - 1]
         if beyond:
             return beyond[0]
@@ -304,9 +312,13 @@ class Controller:
         )
 
     def _hoped_rates(self, bucket: int, n_most: int) -> list[float]:
-        """Tokens a millisecond as they may be at best; a round that explores drafts throughout."""
+        """Tokens a millisecond as they may be at best; a round that explores drafts throughout.
+
+        The longer nothing was tried, the more may have changed since.
+        """
+        doubt = 1.0 + min(_MOST_DOUBT, self._since_exploring / _DOUBT_GROWS_OVER)
         times = round_times(self._verify.hoped(bucket), self._draft_ms(bucket), None, n_most)
-        return token_rates(self._acceptance.hoped(), times)
+        return token_rates(self._acceptance.hoped(doubt), times)
 
     def _draft_ms(self, bucket: int) -> list[float]:
         if self._draft:
@@ -362,5 +374,5 @@ class Controller:
             tokens_per_second=speeds,
             plain_error=round(speeds[0] * 2.0 * error, 1),
             lost_ms=round(self._lost_ms, 1),
-            allowed_ms=round(self._allowed_ms(outlook), 1),
+            allowed_ms=round(self._allowed_ms(outlook.times[n] - outlook.times[0]), 1),
         )

@@ -104,7 +104,7 @@ class Generator:
         started = time.perf_counter()
         yield from self._open_window(window, reply.tokens_left)
         self._check(window.tokens)
-        for progress in self._prefill(window.tokens[:-1], reply, cancelled):
+        for progress in self._prefill(window.tokens[:-1], live.speculation, reply, cancelled):
             reply.prefill = progress
             yield progress
         reply.prefill_ms = ms_since(started)
@@ -116,7 +116,7 @@ class Generator:
             # Read once: a change from another thread waits for the next round.
             speculation = live.speculation
             reply.follow_temperature(live.temperature)
-            yield from self._make_room(window, reply, cancelled)
+            yield from self._make_room(window, speculation, reply, cancelled)
             yield from self._follow(speculation, reply, cancelled)
             if reply.finish is not None:
                 break
@@ -149,7 +149,11 @@ class Generator:
             yield Window(window.first_turn, window.tokens_left, kv_kept)
 
     def _make_room(
-        self, window: ContextWindow, reply: ReplyState, cancelled: Callable[[], bool]
+        self,
+        window: ContextWindow,
+        speculation: Speculation,
+        reply: ReplyState,
+        cancelled: Callable[[], bool],
     ) -> Iterator[Window | Prefill]:
         """Let turns leave when a reply has come to the end of the context."""
         if self._room(len(self._cached)) > N_DRAFT_MAX_LIMIT + 1:
@@ -167,7 +171,8 @@ class Generator:
         kv_kept = self._shift(before, window.tokens[:-1])
         yield Window(window.first_turn, window.tokens_left, kv_kept)
         if not kv_kept:
-            yield from self._prefill([*window.tokens[:-1], *written], reply, cancelled)
+            again = [*window.tokens[:-1], *written]
+            yield from self._prefill(again, speculation, reply, cancelled)
 
     def _shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
         """Take the turns that have left out of both KV caches, keeping what was behind them.
@@ -187,10 +192,16 @@ class Generator:
         return True
 
     def _prefill(
-        self, tokens: Sequence[int], reply: ReplyState, cancelled: Callable[[], bool]
+        self,
+        tokens: Sequence[int],
+        speculation: Speculation,
+        reply: ReplyState,
+        cancelled: Callable[[], bool],
     ) -> Iterator[Prefill]:
-        """Bring both KV caches to exactly `tokens`, chunk by chunk."""
+        """Bring the target's KV cache to exactly `tokens`, chunk by chunk, and the draft's too
+        where it is about to draft; elsewhere features wait for it, at no cost."""
         reused = self._rewind(self._reusable(tokens))
+        will_draft = self._will_draft(speculation, len(tokens))
         yield Prefill(reused, len(tokens), reused)
         for first in range(reused, len(tokens), self._target.n_batch):
             if cancelled():
@@ -206,12 +217,28 @@ class Generator:
                 reply.finish = FinishReason.CANCELLED
                 return
             self._cached += chunk
+            if will_draft and not reply.draft_failed:
+                self._take_in(reply)
             yield Prefill(first + len(chunk), len(tokens), reused)
         if self._session is not None and self._extracting:
             try:
                 self._session.begin(_SEQ, tokens)
             except ProcessError as error:
                 self._abandon_draft(reply, error)
+
+    def _will_draft(self, speculation: Speculation, n_past: int) -> bool:
+        if self._session is None or not self._extracting:
+            return False
+        if speculation.n_draft_max == AUTO:
+            return self._controller.expects_to_draft(n_past)
+        return speculation.n_draft_max > 0
+
+    def _take_in(self, reply: ReplyState) -> None:
+        assert self._session is not None
+        try:
+            self._session.take_in(_SEQ)
+        except _DRAFT_FAILS as error:
+            self._abandon_draft(reply, error)
 
     def _reusable(self, tokens: Sequence[int]) -> int:
         """How many positions both caches can keep: the common prefix, less one token where the
@@ -278,7 +305,7 @@ class Generator:
             return
         if self._session.known_length(_SEQ) < len(self._cached):
             # Speculation came on in mid-reply: the draft must see what it missed.
-            yield from self._prefill(list(self._cached), reply, cancelled)
+            yield from self._prefill(list(self._cached), speculation, reply, cancelled)
 
     def _round(self, speculation: Speculation, reply: ReplyState) -> Round:
         """One pass: draft, verify, sample until the target disagrees."""

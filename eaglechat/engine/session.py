@@ -160,6 +160,16 @@ class Eagle3Session:
                 "process() must follow every decode of the target"
             )
 
+    def take_in(self, seq_id: int) -> None:
+        """Write all waiting rows but the last into the draft's KV cache, ahead of a `draft`.
+
+        The last one goes on waiting for its next token. Raises ProcessError, DecodeError.
+        """
+        sequence = self._sequence(seq_id)
+        following = sequence.rows.tokens[1:]
+        if following:
+            self._take_in(seq_id, sequence, following, n_quiet=len(following))
+
     def waiting(self, seq_id: int) -> int:
         """Rows of features the draft has not taken in yet."""
         return len(self._sequence(seq_id).rows)
@@ -219,7 +229,8 @@ class Eagle3Session:
             rows = sequence.rows
             # Bounds what waits to one batch beside the new rows.
             if len(rows) and len(rows) + last - first > self._draft.n_batch:
-                self._take_in(seq_id, sequence, batch.tokens[first], output=False)
+                following = [*rows.tokens[1:], batch.tokens[first]]
+                self._take_in(seq_id, sequence, following, n_quiet=len(following))
             sequence.verify_start = len(rows)
             rows.add(batch.tokens[first:last], layers, first)
         # Not added up: a catch-up in between has counted its encoder already.
@@ -241,7 +252,9 @@ class Eagle3Session:
             )
         started = time.perf_counter()
         process_before = self._counts.process_s
-        self._take_in(seq_id, sequence, id_last, output=True)
+        following = [*sequence.rows.tokens[1:], id_last]
+        n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
+        self._take_in(seq_id, sequence, following, n_quiet=n_quiet)
         self._extend(seq_id, sequence, n_past)
         if len(sequence.drafted) < self.n_min:
             sequence.drafted, sequence.probabilities = [], []
@@ -281,18 +294,17 @@ class Eagle3Session:
             )
         return self._sequences[seq_id]
 
-    def _take_in(self, seq_id: int, sequence: _Sequence, next_token: int, *, output: bool) -> None:
-        """Write the waiting rows into the draft's KV cache, as (next token, state) pairs.
+    def _take_in(
+        self, seq_id: int, sequence: _Sequence, following: Sequence[int], *, n_quiet: int
+    ) -> None:
+        """Write waiting rows into the draft's KV cache, as (next token, state) pairs: as many as
+        there are tokens in `following`.
 
-        `next_token` completes the last pair; with `output` that pair is the seed of a draft.
+        llama.cpp's eagle3 graph outputs every row of a batch, in order: the first `n_quiet` rows
+        go in batches without outputs, the rest in one with all of them.
         """
         rows = sequence.rows
-        following = [*rows.tokens[1:], next_token]
         self._draft.forget(seq_id, sequence.taken)
-        # llama.cpp's eagle3 graph outputs every row of a batch, in order: ask for all or none.
-        n_quiet = len(following)
-        if output:
-            n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         for first, last in [*_chunks(n_quiet, self._draft.n_ubatch), (n_quiet, len(following))]:
             if first == last:
                 continue
@@ -303,8 +315,8 @@ class Eagle3Session:
                 following[first:last], position, seq_id, output=first >= n_quiet, states=states
             )
             self._decode(self._batch)
-        sequence.taken = sequence.known
-        rows.keep(0)
+        sequence.taken += len(following)
+        rows.remove(0, len(following))
         self._leave_window(seq_id, sequence)
 
     def _leave_window(self, seq_id: int, sequence: _Sequence) -> None:

@@ -45,12 +45,18 @@ class WaitingRows:
     def keep(self, n_rows: int) -> None:
         """Keep the first `n_rows` rows."""
         del self.tokens[n_rows:]
-        if not self.tokens and len(self._store) > _CAPACITY:
-            self._store = np.empty((_CAPACITY, self._store.shape[1]), dtype=np.float32)
+        if not self.tokens:
+            self._shrink()
 
     def remove(self, first: int, last: int) -> None:
         """Take out the rows from `first` up to `last`, as far as there are any."""
         end = len(self.tokens)
         behind = self._store[min(last, end) : end].copy()
         del self.tokens[first:last]
+        if not self.tokens:
+            self._shrink()
         self._store[len(self.tokens) - len(behind) : len(self.tokens)] = behind
+
+    def _shrink(self) -> None:
+        if len(self._store) > _CAPACITY:
+            self._store = np.empty((_CAPACITY, self._store.shape[1]), dtype=np.float32)

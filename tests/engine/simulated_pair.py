@@ -31,8 +31,9 @@ class Simulated:
     tail: float = 0.0
     """Share of times that something else on the machine makes three times longer."""
     n_prompt: int = 40
-    n_waiting: int = 1
-    """Rows of the prompt that the draft has not taken in."""
+    n_waiting: int | None = None
+    """Rows of the prompt that the draft has not taken in; where None, all but the last are taken in
+    while the prompt is read if the driver means to draft, and none if not."""
     seed: int = 1
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - a few pairs, which live as long as the tests
@@ -64,9 +65,9 @@ class Reply:
 def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
     """Decode `n_tokens` with a fixed length or with a controller."""
     reply, clock = Reply(), random.Random(pair.seed)
-    waiting = pair.n_waiting
     if isinstance(driver, Controller):
         driver.new_reply()
+    waiting = _waiting_at_first(pair, driver)
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
         n_most = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
@@ -101,6 +102,13 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * pair.verify(1, n_past)
     return reply
+
+
+def _waiting_at_first(pair: Simulated, driver: int | Controller) -> int:
+    if pair.n_waiting is not None:
+        return pair.n_waiting
+    will_draft = driver > 0 if isinstance(driver, int) else driver.expects_to_draft(pair.n_prompt)
+    return 1 if will_draft else pair.n_prompt
 
 
 def _draft(

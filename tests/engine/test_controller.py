@@ -137,7 +137,8 @@ def calibration(verify: Callable[[int, int], float], slowed: float) -> Calibrati
     widths = (1, 2, 3, 5, 9)
     return Calibration(
         verify=tuple((w, verify(w, 0) * (slowed if w > 1 else 1.0)) for w in widths),
-        draft=tuple((w, (CALIBRATED_DRAFT * 0.45 + 0.05 * w) * slowed) for w in widths),
+        draft=CALIBRATED_DRAFT * 0.45 * slowed,
+        catch_up_row=0.05 * slowed,
     )
 
 
@@ -164,7 +165,7 @@ def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed:
     """Taking in the prompt costs many plain tokens, more with every round that is put off."""
     pair = replace(PAIRS["bf16, good draft"], n_prompt=400, n_waiting=400, catch_up_row=0.1)
     calibrated = calibration(BF16, slowed=1.0)
-    dear = replace(calibrated, draft=tuple((w, ms * slowed) for w, ms in calibrated.draft))
+    dear = replace(calibrated, catch_up_row=calibrated.catch_up_row * slowed)
     reply = write(pair, 600, Controller(dear))
     assert sum(state.n > 0 for state in reply.states[-50:]) > 40
 
