@@ -117,8 +117,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="highest learning rate",
     )  # fmt: skip
     how.add_argument(
-        "--seed", type=options.number(int, 0, 2**31), default=1, metavar="S", help="of the training"
-    )
+        "--seed", type=options.number(int, 0, 2**31), default=1, metavar="S",
+        help="of the training, and of the chats written: another seed writes others",
+    )  # fmt: skip
     how.add_argument(
         "--recompute",
         action="store_true",

@@ -48,7 +48,7 @@ def calibrate(target: Context, session: Eagle3Session) -> Calibration:
     session.n_draft_max, length = CALIBRATED_DRAFT, session.n_draft_max
     try:
         with Batch(target) as batch:
-            return _Stopwatch(target, session, batch).calibration()
+            return Stopwatch(target, session, batch).calibration()
     except (DecodeError, ProcessError):
         return NOT_CALIBRATED
     finally:
@@ -57,7 +57,7 @@ def calibrate(target: Context, session: Eagle3Session) -> Calibration:
         target.forget(0, 0)
 
 
-class _Stopwatch:
+class Stopwatch:
     """Delays only ever add: of what is timed twice, the least is nearest the truth."""
 
     def __init__(self, target: Context, session: Eagle3Session, batch: Batch) -> None:

@@ -191,6 +191,7 @@ class Run:
             n_side_by_side=settings.n_side_by_side,
             longest=settings.longest,
             n_threads=self._n_threads,
+            seed=settings.recipe.seed,
         )
         with closing(writer):
             writer.write(

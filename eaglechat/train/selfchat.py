@@ -1,8 +1,8 @@
 """Chats that the target writes itself: a user's turn from the empty slot of its own template, then
 the reply. Many at once, since a batch of tokens costs little more than one.
 
-Each chat has a number that seeds its samplers, and is written to disk when it ends: a run that was
-stopped goes on with the numbers that are missing.
+Each chat has a number, which with the run's seed seeds its samplers, and is written to disk when it
+ends: a run that was stopped goes on with the numbers that are missing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ _USER = Sampling(temperature=1.0, top_k=0, top_p=0.98, min_p=0.01)
 _SLOT = "EAGLECHATSLOT"
 _LONGEST_QUESTION = 256
 _SHORTEST_QUESTION = 2
+_CHATS_A_SEED = 10_000_019
+"""More chats than a run writes: those of two seeds are never sampled alike."""
+_SEEDS = (1 << 32) - 1
+"""llama.cpp takes the number after the last one to mean any."""
 
 
 class WrittenChat(TokenLine, omit_defaults=True, kw_only=True):
@@ -70,9 +74,15 @@ def written_chats(path: Path) -> list[WrittenChat]:
 class ChatWriter:
     """Writes chats side by side in one context. Close it to free it."""
 
-    def __init__(self, model: Model, *, n_side_by_side: int, longest: int, n_threads: int) -> None:
-        """`longest` bounds a chat in tokens. Raises ModelLoadError, TrainingError."""
+    def __init__(
+        self, model: Model, *, n_side_by_side: int, longest: int, n_threads: int, seed: int = 1
+    ) -> None:
+        """`longest` bounds a chat in tokens; another `seed` writes other chats.
+
+        Raises ModelLoadError, TrainingError.
+        """
         self._model = model
+        self._seed = seed
         self._longest = longest
         self._slot = UserSlot(model)
         if len(self._slot.before) + len(self._slot.after) + _SHORTEST_QUESTION >= longest:
@@ -147,7 +157,10 @@ class ChatWriter:
                 self._context.forget(seq_id, 0)
 
     def _begin(self, seq_id: int, number: int) -> _Chat:
-        return _Chat(self._model, self._slot, seq_id, number, self._longest)
+        seed = (self._seed - 1) * _CHATS_A_SEED + number
+        return _Chat(
+            self._model, self._slot, seq_id, number=number, seed=seed, longest=self._longest
+        )
 
     def _step(self, chats: Sequence[_Chat]) -> None:
         """Decode what is new of each chat, as far as the batch holds it, and sample once."""
@@ -171,9 +184,10 @@ class _Chat:
     """One chat in the making."""
 
     def __init__(
-        self, model: Model, slot: UserSlot, seq_id: int, number: int, longest: int
+        self, model: Model, slot: UserSlot, seq_id: int, *, number: int, seed: int, longest: int
     ) -> None:
         self._model, self._slot, self._number, self._longest = model, slot, number, longest
+        self._seed = seed
         self.seq_id = seq_id
         self.tokens = list(slot.before) or [max(model.bos, 0)]
         self.waiting = list(self.tokens)
@@ -226,7 +240,7 @@ class _Chat:
             top_p=sampling.top_p,
             min_p=sampling.min_p,
             repeat_penalty=sampling.repeat_penalty,
-            seed=self._number,
+            seed=self._seed % _SEEDS,
         )
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from eaglechat.engine.errors import PromptError
+from eaglechat.engine.controller import Controller
+from eaglechat.engine.errors import ProcessError, PromptError
+from eaglechat.engine.live import Live
 from eaglechat.engine.native import Model
-from eaglechat.engine.protocol import Sampling, Set
+from eaglechat.engine.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.engine.records import FinishReason, Origin, Prefill, ReplyEnd, Round
 from eaglechat.engine.sampler import Sampler
+from eaglechat.engine.session import Eagle3Session
 from eaglechat.engine.stats import stats_of
 from tests import tiny
 from tests.engine.rig import (
@@ -304,3 +307,42 @@ def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(
         assert isinstance(event, ReplyEnd)
         assert event.finish_reason is FinishReason.CANCELLED
         assert event.tokens == n_rounds == 1
+
+
+# --- the draft and the prompt ---
+
+
+@pytest.mark.parametrize(("n_draft_max", "waits"), [(0, True), (1, False), (8, False)])
+def test_the_prompt_waits_for_a_draft_that_is_not_asked_for(
+    rig: Rig, prompt: tuple[int, ...], n_draft_max: int, waits: bool
+) -> None:
+    reply = rig.stream(prompt, n_draft_max=n_draft_max)
+    next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
+    assert rig.session.waiting(0) == (len(prompt) - 1 if waits else 1)
+
+
+@pytest.mark.parametrize("will_draft", [False, True])
+def test_auto_takes_the_prompt_in_where_it_means_to_draft(
+    rig: Rig, prompt: tuple[int, ...], will_draft: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: will_draft)
+    reply = rig.stream(prompt, live=Live(Speculation(n_draft_max=AUTO), 0.0))
+    next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
+    assert rig.session.waiting(0) == (1 if will_draft else len(prompt) - 1)
+
+
+def test_a_draft_that_fails_at_the_prompt_is_left_out_and_the_reply_goes_on(
+    tiny_models: tuple[Model, Model],
+    rig: Rig,
+    prompt: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = rig.reply(prompt, live=plainly())
+
+    def fail(_session: Eagle3Session, _seq_id: int) -> None:
+        raise ProcessError("no memory")
+
+    monkeypatch.setattr(Eagle3Session, "take_in", fail)
+    reply = fresh_reply(tiny_models, prompt)
+    assert [off.reason for off in reply.offs] == ["the draft failed: no memory"]
+    assert reply.tokens == plain.tokens

@@ -39,12 +39,14 @@ class Driver:
     n_past: int = 0
     id_last: int = 0
 
-    def prefill(self, prompt: Sequence[int], chunk: int = 16) -> None:
+    def prefill(self, prompt: Sequence[int], chunk: int = 16, *, take_in: bool = False) -> None:
         tokens = prompt[:-1]
         for first in range(0, len(tokens), chunk):
             part = tokens[first : first + chunk]
             decode(self.target, self.batch, part, first, seq_id=self.seq_id, output=False)
             self.session.process(self.batch)
+            if take_in:
+                self.session.take_in(self.seq_id)
         self.session.begin(self.seq_id, tokens)
         self.n_past, self.id_last = len(tokens), prompt[-1]
 
@@ -378,6 +380,23 @@ def test_how_the_prompt_is_cut_makes_no_difference(tiny_models: Models, chunk: i
         with bench(tiny_models, n_batch_draft=n_batch_draft, n_draft_max=8) as here:
             driver = here.driver()
             driver.prefill(prompt_of(here.target.model, "the quick brown fox " * 12), chunk=size)
+            drafts.append([driver.round() for _ in range(10)])
+
+    assert drafts[0] == drafts[1]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 40])
+def test_a_prompt_taken_in_while_it_is_read_drafts_as_one_that_waited(
+    tiny_models: Models, chunk: int
+) -> None:
+    drafts = []
+    for take_in in (False, True):
+        with bench(tiny_models, n_batch_draft=32, n_draft_max=8) as here:
+            driver = here.driver()
+            prompt = prompt_of(here.target.model, "the quick brown fox " * 12)
+            driver.prefill(prompt, chunk=chunk, take_in=take_in)
+            assert (here.session.waiting(0) == 1) is take_in
+            assert here.session.known_length(0) == len(prompt) - 1
             drafts.append([driver.round() for _ in range(10)])
 
     assert drafts[0] == drafts[1]

@@ -119,6 +119,19 @@ def test_the_target_writes_chats_by_its_own_template(tiny_target: Model, tmp_pat
         assert len(slot.before) + len(slot.after) < chat.a < len(chat.t) <= 48
 
 
+def test_another_seed_writes_other_chats(tiny_target: Model, tmp_path: Path) -> None:
+    written = []
+    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
+        writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1, seed=seed)
+        writer.write(tmp_path / name, 300, lambda _: None, lambda: False)
+        writer.close()
+        written.append({tuple(chat.t) for chat in written_chats(tmp_path / name)})
+    first, again, other = written
+    assert first == again
+    # The tiny target knows few texts: some are written twice.
+    assert len(first & other) < len(first) / 4
+
+
 def test_writing_goes_on_after_a_crash_in_the_middle_of_a_line(
     tiny_target: Model, tmp_path: Path
 ) -> None:
