@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from eaglechat.engine.caches import SEQ, Caches
 from eaglechat.engine.calibrate import NOT_CALIBRATED, Calibration
 from eaglechat.engine.controller import Controller
 from eaglechat.engine.draft_plan import DraftPlan, Observation
@@ -31,11 +32,10 @@ from eaglechat.engine.records import (
 )
 from eaglechat.engine.reply import ReplyState, ms_since
 from eaglechat.engine.session import Eagle3Session
-from eaglechat.engine.window import ContextWindow, Turns, common_prefix, find_cut
+from eaglechat.engine.window import ContextWindow, Turns
 
 ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 
-_SEQ = 0
 _DRAFT_FAILS = (ProcessError, DecodeError)
 _STOPPED = 2
 """llama.cpp's status of a decode that was cancelled."""
@@ -61,10 +61,8 @@ class Generator:
         self._target = target
         self._session = session
         self._batch = Batch(target)
-        self._cached: list[int] = []
-        self._can_shift = target.can_shift and (session is None or session.can_shift)
+        self._caches = Caches(target, session)
         self._first_turn = 0
-        self._extracting = session is not None
         self._controller = Controller(calibration)
 
     def close(self) -> None:
@@ -73,7 +71,7 @@ class Generator:
     @property
     def cached(self) -> Sequence[int]:
         """The tokens whose KV the target holds."""
-        return tuple(self._cached)
+        return tuple(self._caches.tokens)
 
     def reply(
         self,
@@ -95,12 +93,12 @@ class Generator:
         """
         if not prompt:
             raise PromptError("the prompt is empty")
-        window = ContextWindow(prompt, turns, self._target.n_ctx, can_shift=self._can_shift)
+        window = ContextWindow(prompt, turns, self._target.n_ctx, can_shift=self._caches.can_shift)
         reply = ReplyState(
             self._target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop
         )
         self._controller.new_reply()
-        self._switch_extraction(live.speculation.enabled)
+        self._caches.switch_extraction(live.speculation.enabled)
         started = time.perf_counter()
         yield from self._open_window(window, reply.tokens_left)
         self._check(window.tokens)
@@ -140,10 +138,10 @@ class Generator:
         kv_kept = True
         if not window.has_room(tokens_left):
             # The turns that have left this conversation before stay away.
-            window.begin_where_held(self._first_turn, self._cached)
+            window.begin_where_held(self._first_turn, self._caches.tokens)
             before = window.tokens
             if not window.has_room(tokens_left) and window.move():
-                kv_kept = self._shift(before, window.tokens)
+                kv_kept = self._caches.shift(before, window.tokens)
         self._first_turn = window.first_turn
         if window.first_turn > 0:
             yield Window(window.first_turn, window.tokens_left, kv_kept)
@@ -156,10 +154,10 @@ class Generator:
         cancelled: Callable[[], bool],
     ) -> Iterator[Window | Prefill]:
         """Let turns leave when a reply has come to the end of the context."""
-        if self._room(len(self._cached)) > N_DRAFT_MAX_LIMIT + 1:
+        if self._target.n_ctx - len(self._caches.tokens) > N_DRAFT_MAX_LIMIT + 1:
             return
         # The prompt's last token is the first that a round decodes.
-        before, written = window.tokens[:-1], self._cached[len(window.tokens) - 1 :]
+        before, written = window.tokens[:-1], self._caches.tokens[len(window.tokens) - 1 :]
         try:
             moved = window.move(len(written))
         except PromptError:
@@ -168,28 +166,11 @@ class Generator:
         if not moved:
             return
         self._first_turn = window.first_turn
-        kv_kept = self._shift(before, window.tokens[:-1])
+        kv_kept = self._caches.shift(before, window.tokens[:-1])
         yield Window(window.first_turn, window.tokens_left, kv_kept)
         if not kv_kept:
             again = [*window.tokens[:-1], *written]
             yield from self._prefill(again, speculation, reply, cancelled)
-
-    def _shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
-        """Take the turns that have left out of both KV caches, keeping what was behind them.
-
-        False where the rest has to be read again.
-        """
-        cut = find_cut(before, after) if self._can_shift else None
-        held = common_prefix(self._cached, before)
-        if cut is None or held <= cut.end:
-            return False
-        if held < len(before):
-            self._rewind(held)
-        self._target.shift(_SEQ, cut.start, cut.end)
-        if self._session is not None:
-            self._session.shift(_SEQ, cut.start, cut.end)
-        del self._cached[cut.start : cut.end]
-        return True
 
     def _prefill(
         self,
@@ -200,7 +181,7 @@ class Generator:
     ) -> Iterator[Prefill]:
         """Bring the target's KV cache to exactly `tokens`, chunk by chunk, and the draft's too
         where it is about to draft; elsewhere features wait for it, at no cost."""
-        reused = self._rewind(self._reusable(tokens))
+        reused = self._caches.rewind(self._caches.reusable(tokens))
         will_draft = self._will_draft(speculation, len(tokens))
         yield Prefill(reused, len(tokens), reused)
         for first in range(reused, len(tokens), self._target.n_batch):
@@ -213,21 +194,21 @@ class Generator:
                     self._decode(chunk, first, reply, outputs=False)
             except _StoppedError:
                 # A recurrent state has taken in some of the chunk already.
-                self._rewind(first if self._target.n_rollback is None else 0)
+                self._caches.rewind(first if self._target.n_rollback is None else 0)
                 reply.finish = FinishReason.CANCELLED
                 return
-            self._cached += chunk
+            self._caches.tokens += chunk
             if will_draft and not reply.draft_failed:
                 self._take_in(reply)
             yield Prefill(first + len(chunk), len(tokens), reused)
-        if self._session is not None and self._extracting:
+        if self._session is not None and self._caches.extracting:
             try:
-                self._session.begin(_SEQ, tokens)
+                self._session.begin(SEQ, tokens)
             except ProcessError as error:
                 self._abandon_draft(reply, error)
 
     def _will_draft(self, speculation: Speculation, n_past: int) -> bool:
-        if self._session is None or not self._extracting:
+        if self._session is None or not self._caches.extracting:
             return False
         if speculation.n_draft_max == AUTO:
             return self._controller.expects_to_draft(n_past)
@@ -236,44 +217,16 @@ class Generator:
     def _take_in(self, reply: ReplyState) -> None:
         assert self._session is not None
         try:
-            self._session.take_in(_SEQ)
+            self._session.take_in(SEQ)
         except _DRAFT_FAILS as error:
             self._abandon_draft(reply, error)
-
-    def _reusable(self, tokens: Sequence[int]) -> int:
-        """How many positions both caches can keep: the common prefix, less one token where the
-        cache went on differently.
-
-        That token is decoded again, because the draft's row before it is paired with it, and
-        drafting starts from its features.
-        """
-        common = common_prefix(self._cached, tokens)
-        if self._session is None:
-            return common
-        known = self._session.known_length(_SEQ)
-        if common == len(self._cached) == known and self._session.waiting(_SEQ):
-            return common
-        if self._extracting:
-            common = min(common, known)
-        return max(common - 1, 0)
-
-    def _rewind(self, length: int) -> int:
-        """Drop all positions from `length` on; the length that was really kept."""
-        if length < len(self._cached) and self._target.n_rollback is not None:
-            # A recurrent state has snapshots of its latest batch only: start over.
-            length = 0
-        self._target.forget(_SEQ, length)
-        del self._cached[length:]
-        if self._session is not None:
-            self._session.rewind(_SEQ, min(length, self._session.known_length(_SEQ)))
-        return length
 
     def _decode(
         self, tokens: Sequence[int], position: int, reply: ReplyState, *, outputs: bool
     ) -> float:
         """Run the target over `tokens` and hand its features to the draft; the target's ms."""
         self._batch.clear()
-        self._batch.add_tokens(tokens, position, _SEQ, output=outputs)
+        self._batch.add_tokens(tokens, position, SEQ, output=outputs)
         started = time.perf_counter()
         status = self._target.decode(self._batch)
         decode_ms = ms_since(started)
@@ -283,37 +236,32 @@ class Generator:
             raise _StoppedError
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        if self._session is not None and self._extracting:
+        if self._session is not None and self._caches.extracting:
             try:
                 self._session.process(self._batch)
             except _DRAFT_FAILS as error:
                 self._abandon_draft(reply, error)
         return decode_ms
 
-    def _switch_extraction(self, enabled: bool) -> None:
-        if self._session is not None and enabled != self._extracting:
-            self._session.set_extraction(enabled)
-            self._extracting = enabled
-
     def _follow(
         self, speculation: Speculation, reply: ReplyState, cancelled: Callable[[], bool]
     ) -> Iterator[Prefill]:
         """Switch speculation on or off, if the user did since the last round."""
         wanted = speculation.enabled and not reply.draft_failed
-        self._switch_extraction(wanted)
+        self._caches.switch_extraction(wanted)
         if self._session is None or not wanted:
             return
-        if self._session.known_length(_SEQ) < len(self._cached):
+        if self._session.known_length(SEQ) < len(self._caches.tokens):
             # Speculation came on in mid-reply: the draft must see what it missed.
-            yield from self._prefill(list(self._cached), speculation, reply, cancelled)
+            yield from self._prefill(list(self._caches.tokens), speculation, reply, cancelled)
 
     def _round(self, speculation: Speculation, reply: ReplyState) -> Round:
         """One pass: draft, verify, sample until the target disagrees."""
         started = time.perf_counter()
-        session = self._session if self._extracting else None
+        session = self._session if self._caches.extracting else None
         before = session.spent_ms if session is not None else (0.0, 0.0)
-        n_past = len(self._cached)
-        waiting = session.waiting(_SEQ) if session is not None else 0
+        n_past = len(self._caches.tokens)
+        waiting = session.waiting(SEQ) if session is not None else 0
         n_draft_max, plan = self._draft_length(session, speculation, reply, n_past)
         if session is not None:
             session.n_draft_max = min(n_draft_max, self._draft_room(n_past, reply))
@@ -326,17 +274,19 @@ class Generator:
         verify_ms = self._decode(verified, n_past, reply, outputs=True)
 
         sample_started = time.perf_counter()
-        tokens, n_tested, n_accepted = reply.verify(drafted, context_left=self._room(n_past))
+        tokens, n_tested, n_accepted = reply.verify(
+            drafted, context_left=self._target.n_ctx - n_past
+        )
         sample_s = time.perf_counter() - sample_started
 
         kept = [token.id for token in drafted[:n_accepted]]
-        self._cached += [reply.id_last, *kept]
+        self._caches.tokens += [reply.id_last, *kept]
         reply.id_last = tokens[-1].id
-        if n_accepted < len(drafted) and not self._target.forget(_SEQ, len(self._cached)):
+        if n_accepted < len(drafted) and not self._target.forget(SEQ, len(self._caches.tokens)):
             raise DecodeError("the target cannot take back the rejected tokens")
         after = before
         if session is not None and not reply.draft_failed:
-            session.accept(_SEQ, n_accepted)
+            session.accept(SEQ, n_accepted)
             after = session.spent_ms
         total_ms = ms_since(started)
         if plan is not None and not reply.draft_failed:
@@ -361,7 +311,7 @@ class Generator:
                 n_tested=n_tested,
                 n_accepted=n_accepted,
                 tokens=tuple(tokens),
-                n_past=len(self._cached),
+                n_past=len(self._caches.tokens),
                 timings=RoundTimings(
                     draft_ms=after[1] - before[1],
                     verify_ms=verify_ms,
@@ -372,10 +322,6 @@ class Generator:
                 auto=plan.state if plan is not None else None,
             )
         )
-
-    def _room(self, n_past: int) -> int:
-        """Positions left in the context from `n_past` on."""
-        return self._target.n_ctx - n_past
 
     def _draft_length(
         self,
@@ -389,14 +335,14 @@ class Generator:
             return 0, None
         if speculation.n_draft_max == AUTO:
             room = self._draft_room(n_past, reply)
-            plan = self._controller.choose(n_past, room, session.waiting(_SEQ))
+            plan = self._controller.choose(n_past, room, session.waiting(SEQ))
             return plan.n, plan
         return speculation.n_draft_max, None
 
     def _draft_room(self, n_past: int, reply: ReplyState) -> int:
         """The longest draft that context and reply have room for, and that can be taken back."""
         limit = N_DRAFT_MAX_LIMIT if self._target.n_rollback is None else self._target.n_rollback
-        return max(0, min(limit, self._room(n_past) - 1, reply.tokens_left - 1))
+        return max(0, min(limit, self._target.n_ctx - n_past - 1, reply.tokens_left - 1))
 
     def _draft(
         self,
@@ -408,11 +354,11 @@ class Generator:
         if session is None:
             return []
         try:
-            ids = session.draft(_SEQ, n_past, reply.id_last)
+            ids = session.draft(SEQ, n_past, reply.id_last)
         except _DRAFT_FAILS as error:
             self._abandon_draft(reply, error)
             return []
-        probabilities = session.probabilities(_SEQ)
+        probabilities = session.probabilities(SEQ)
         return [
             DraftToken(id, _plain_text(self._target.model.piece(id)), probability)
             for id, probability in zip(ids, probabilities, strict=True)
@@ -421,10 +367,10 @@ class Generator:
     def _abandon_draft(self, reply: ReplyState, error: EngineError) -> None:
         """Go on without the draft; the next reply builds its KV cache anew."""
         assert self._session is not None
-        self._session.rewind(_SEQ, 0)
+        self._session.rewind(SEQ, 0)
         reply.draft_failed = True
         reply.trouble = f"the draft failed: {error}"
-        self._switch_extraction(False)
+        self._caches.switch_extraction(False)
 
 
 def _plain_text(piece: bytes) -> str:
