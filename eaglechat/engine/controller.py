@@ -23,11 +23,13 @@ from eaglechat.engine.draft_plan import (
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
 
 LOSS_SHARE = 0.02
-"""What a reply may lose against plain decoding, beside one round of the longest draft."""
+"""What a reply may lose against plain decoding, beside the dearest of its rounds."""
 
 _EXPLORE_SHARE = 0.005
 _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
+_SHORT_CATCH_UP = 3.0
+"""Plain tokens' time that the draft may take to catch up for an exploration alone."""
 _EXPLORE_GAP = 2
 _HOPE = 1.05
 _MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
@@ -252,7 +254,13 @@ class Controller:
         took = outlook.times[n]
         loss = max(0.0, took - outlook.rates[n] * took / outlook.rates[best])
         budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
-        return self._explored_ms + loss <= budget and self._may_lose(outlook, took, catch_up)
+        if self._explored_ms + loss > budget:
+            return False
+        # A long catch-up is no part of the one round: what it takes must have been saved before.
+        short = catch_up <= _SHORT_CATCH_UP * outlook.times[0]
+        round_loss = took - outlook.times[0]
+        allowed = self._allowed_ms(round_loss + catch_up if short else round_loss)
+        return self._lost_ms + round_loss + catch_up <= allowed
 
     def _plain_is_due(self, bucket: int, lead: float) -> bool:
         cell = self._verify.cell(1, bucket)
