@@ -30,6 +30,8 @@ _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
 _SHORT_CATCH_UP = 3.0
 """Plain tokens' time that the draft may take to catch up for an exploration alone."""
+_REPAID_OVER = 128
+"""Tokens within which drafting must save what it takes the draft to catch up."""
 _EXPLORE_GAP = 2
 _HOPE = 1.05
 _MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
@@ -145,6 +147,8 @@ class Controller:
         ):
             return self._plan(0, AutoReason.PLAIN_CHECK, outlook, bucket)
         catch_up = self._catch_up_ms(n_waiting, bucket)
+        if not _repays(outlook, best, catch_up):
+            best = 0
         probe = self._probe(outlook, best, catch_up, bucket)
         if probe is not None:
             return self._plan(probe, AutoReason.EXPLORING, outlook, bucket)
@@ -384,3 +388,9 @@ class Controller:
             lost_ms=round(self._lost_ms, 1),
             allowed_ms=round(self._allowed_ms(outlook.times[n] - outlook.times[0]), 1),
         )
+
+
+def _repays(outlook: Outlook, n: int, catch_up: float) -> bool:
+    """Whether drafts of this length soon save the time the draft needs to catch up."""
+    saved = 1.0 / outlook.rates[0] - 1.0 / outlook.rates[n]
+    return catch_up <= _REPAID_OVER * saved or catch_up == 0.0
