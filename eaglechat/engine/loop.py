@@ -37,6 +37,9 @@ from eaglechat.engine.window import ContextWindow, Turns
 ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 
 _DRAFT_FAILS = (ProcessError, DecodeError)
+MOST_CAUGHT_UP = 64
+"""Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
+few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
 _STOPPED = 2
 """llama.cpp's status of a decode that was cancelled."""
 
@@ -210,6 +213,7 @@ class Generator:
     def _will_draft(self, speculation: Speculation, n_past: int) -> bool:
         if self._session is None or not self._caches.extracting:
             return False
+        self._session.most_waiting = _most_waiting(speculation)
         if speculation.n_draft_max == AUTO:
             return self._controller.expects_to_draft(n_past)
         return speculation.n_draft_max > 0
@@ -261,9 +265,10 @@ class Generator:
         session = self._session if self._caches.extracting else None
         before = session.spent_ms if session is not None else (0.0, 0.0)
         n_past = len(self._caches.tokens)
-        waiting = session.waiting(SEQ) if session is not None else 0
-        n_draft_max, plan = self._draft_length(session, speculation, reply, n_past)
+        waiting = min(session.waiting(SEQ), MOST_CAUGHT_UP) if session is not None else 0
+        n_draft_max, plan = self._draft_length(speculation, reply, n_past, waiting)
         if session is not None:
+            session.most_waiting = _most_waiting(speculation)
             session.n_draft_max = min(n_draft_max, self._draft_room(n_past, reply))
             session.n_min, session.p_min = speculation.n_min, speculation.p_min
             session.keeps = plan.keeps if plan is not None else None
@@ -324,18 +329,14 @@ class Generator:
         )
 
     def _draft_length(
-        self,
-        session: Eagle3Session | None,
-        speculation: Speculation,
-        reply: ReplyState,
-        n_past: int,
+        self, speculation: Speculation, reply: ReplyState, n_past: int, waiting: int
     ) -> tuple[int, DraftPlan | None]:
         """The draft length in force, and the plan behind it where it is chosen automatically."""
-        if session is None:
+        if self._session is None or not self._caches.extracting:
             return 0, None
         if speculation.n_draft_max == AUTO:
             room = self._draft_room(n_past, reply)
-            plan = self._controller.choose(n_past, room, session.waiting(SEQ))
+            plan = self._controller.choose(n_past, room, waiting)
             return plan.n, plan
         return speculation.n_draft_max, None
 
@@ -371,6 +372,10 @@ class Generator:
         reply.draft_failed = True
         reply.trouble = f"the draft failed: {error}"
         self._caches.switch_extraction(False)
+
+
+def _most_waiting(speculation: Speculation) -> int:
+    return MOST_CAUGHT_UP if speculation.n_draft_max == AUTO else 0
 
 
 def _plain_text(piece: bytes) -> str:

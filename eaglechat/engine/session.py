@@ -88,6 +88,9 @@ class Eagle3Session:
         self._n_draft_max = config.n_draft_max
         self.n_min = config.n_min
         self.p_min = config.p_min
+        self.most_waiting = 0
+        """The most rows, the latest, that a draft takes in; 0: all. It then knows nothing of what
+        stood before them, as behind a draft window, and catching up has a bounded price."""
         self.keeps: Callable[[Sequence[float]], bool] | None = None
         """Asked with the probabilities of a draft so far; False ends it without its last token."""
         width = EXTRACT_LAYERS * target.model.n_embd
@@ -228,6 +231,8 @@ class Eagle3Session:
                 )
             rows = sequence.rows
             # Bounds what waits to one batch beside the new rows.
+            if len(rows) + last - first > self._draft.n_batch:
+                self._leave_out(seq_id, sequence, last - first)
             if len(rows) and len(rows) + last - first > self._draft.n_batch:
                 following = [*rows.tokens[1:], batch.tokens[first]]
                 self._take_in(seq_id, sequence, following, n_quiet=len(following))
@@ -252,6 +257,7 @@ class Eagle3Session:
             )
         started = time.perf_counter()
         process_before = self._counts.process_s
+        self._leave_out(seq_id, sequence, 0)
         following = [*sequence.rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(seq_id, sequence, following, n_quiet=n_quiet)
@@ -318,6 +324,18 @@ class Eagle3Session:
         sequence.taken += len(following)
         rows.remove(0, len(following))
         self._leave_window(seq_id, sequence)
+
+    def _leave_out(self, seq_id: int, sequence: _Sequence, n_new: int) -> None:
+        """Drop the oldest rows where more than the most wait, or will with `n_new` more, and what
+        the draft holds before them: a sequence has no gaps."""
+        rows = sequence.rows
+        excess = min(len(rows), len(rows) + n_new - self.most_waiting)
+        if not self.most_waiting or excess <= 0:
+            return
+        self._draft.forget(seq_id, 0)
+        rows.remove(0, excess)
+        sequence.taken += excess
+        sequence.window_start = sequence.taken
 
     def _leave_window(self, seq_id: int, sequence: _Sequence) -> None:
         """Drop what is further back than the draft looks, in steps: each costs a pass over the

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from eaglechat.engine.controller import Controller
 from eaglechat.engine.draft_plan import DraftPlan, Observation
+from eaglechat.engine.loop import MOST_CAUGHT_UP
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 
@@ -97,7 +98,7 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
             reply.states.append(plan.state)
         loss_ms = verify_ms + draft_ms - pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, loss_ms)
-        waiting = accepted + 1 if n else waiting + 1
+        waiting = accepted + 1 if n else min(waiting + 1, MOST_CAUGHT_UP)
         reply.tokens += accepted + 1
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * pair.verify(1, n_past)
@@ -106,9 +107,9 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
 
 def _waiting_at_first(pair: Simulated, driver: int | Controller) -> int:
     if pair.n_waiting is not None:
-        return pair.n_waiting
+        return min(pair.n_waiting, MOST_CAUGHT_UP)
     will_draft = driver > 0 if isinstance(driver, int) else driver.expects_to_draft(pair.n_prompt)
-    return 1 if will_draft else pair.n_prompt
+    return 1 if will_draft else min(pair.n_prompt, MOST_CAUGHT_UP)
 
 
 def _draft(

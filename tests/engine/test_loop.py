@@ -7,11 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.engine.controller import Controller
+from eaglechat.engine.draft_plan import DraftPlan
 from eaglechat.engine.errors import ProcessError, PromptError
 from eaglechat.engine.live import Live
+from eaglechat.engine.loop import MOST_CAUGHT_UP
 from eaglechat.engine.native import Model
 from eaglechat.engine.protocol import AUTO, Sampling, Set, Speculation
-from eaglechat.engine.records import FinishReason, Origin, Prefill, ReplyEnd, Round
+from eaglechat.engine.records import (
+    AutoDraft,
+    AutoReason,
+    FinishReason,
+    Origin,
+    Prefill,
+    ReplyEnd,
+    Round,
+)
 from eaglechat.engine.sampler import Sampler
 from eaglechat.engine.session import Eagle3Session
 from eaglechat.engine.stats import stats_of
@@ -346,3 +356,25 @@ def test_a_draft_that_fails_at_the_prompt_is_left_out_and_the_reply_goes_on(
     reply = fresh_reply(tiny_models, prompt)
     assert [off.reason for off in reply.offs] == ["the draft failed: no memory"]
     assert reply.tokens == plain.tokens
+
+
+def test_auto_catches_up_with_the_latest_rows_and_a_length_of_one_s_own_with_all(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = iter((3, 0, 3))
+
+    def choose(_self: Controller, _n_past: int, n_most: int, _n_waiting: int) -> DraftPlan:
+        n = min(next(lengths, 0), n_most)
+        state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
+        return DraftPlan(n, (0.0,) * n, (1.0,) * 10, whole=True, state=state)
+
+    monkeypatch.setattr(Controller, "choose", choose)
+    monkeypatch.setattr(Controller, "observe", lambda *_: None)
+    auto, own = Speculation(n_draft_max=AUTO), Speculation(n_draft_max=3)
+    for speculation, first in ((auto, True), (own, False)):
+        with open_rig(*tiny_models) as rig:
+            long = rig.prompt(TEXT + " and the dog" * 20)
+            assert len(long) > 2 * MOST_CAUGHT_UP
+            reply = rig.reply(long, live=Live(speculation, 0.0), max_tokens=12)
+            assert (rig.draft.first_position(0) == len(long) - 1 - MOST_CAUGHT_UP) is first
+            check_bookkeeping(reply, long)

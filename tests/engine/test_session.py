@@ -402,6 +402,41 @@ def test_a_prompt_taken_in_while_it_is_read_drafts_as_one_that_waited(
     assert drafts[0] == drafts[1]
 
 
+def test_only_the_latest_rows_are_taken_in_where_that_is_asked_for(tiny_models: Models) -> None:
+    with bench(tiny_models, n_batch_draft=32) as here:
+        here.session.most_waiting = 8
+        driver = here.driver()
+        driver.prefill(prompt_of(here.target.model, "the quick brown fox " * 12), chunk=16)
+        assert 8 <= here.session.waiting(0) <= 32
+        assert here.session.known_length(0) == driver.n_past
+        start = driver.n_past - 8
+        driver.round()
+        assert here.draft.first_position(0) == start
+        for _ in range(5):
+            driver.round()
+        assert here.draft.first_position(0) == start
+        assert here.session.known_length(0) == driver.n_past
+
+
+def test_a_rewind_behind_what_was_left_out_drafts_on(tiny_models: Models) -> None:
+    with bench(tiny_models) as here:
+        here.session.most_waiting = 8
+        driver = here.driver()
+        prompt = prompt_of(here.target.model, "the quick brown fox " * 12)
+        driver.prefill(prompt)
+        driver.round()
+        here.target.forget(0, 10)
+        here.session.rewind(0, 10)
+        driver.n_past, driver.id_last = 10, prompt[10]
+        # The row before position 10 is gone with the cache: one more token brings a new one.
+        decode(here.target, here.batch, [driver.id_last], 10, seq_id=0)
+        here.session.process(here.batch)
+        driver.n_past, driver.id_last = 11, prompt[11]
+        for _ in range(5):
+            driver.round()
+        assert here.session.known_length(0) == driver.n_past
+
+
 def test_encoder_time_is_counted_once(tiny_models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that stands still but for the encoder, which takes a second."""
     with bench(tiny_models, n_batch_draft=32) as here:
