@@ -183,8 +183,7 @@ class Controller:
         if plan.state.reason is AutoReason.EXPLORING:
             self._since_exploring = 0
             best_rate = outlook.rates[min(self._n, len(outlook.rates) - 1)]
-            # What waited for the draft is the price of having decoded plainly, not of the length.
-            self._explored_ms += max(0.0, took - catch_up - seen.n_tokens / best_rate)
+            self._explored_ms += max(0.0, took - seen.n_tokens / best_rate)
         else:
             self._since_exploring += 1
 
@@ -258,7 +257,7 @@ class Controller:
         took = outlook.times[n]
         loss = max(0.0, took - outlook.rates[n] * took / outlook.rates[best])
         budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
-        if self._explored_ms + loss > budget:
+        if self._explored_ms + loss + catch_up > budget:
             return False
         # A long catch-up is no part of the one round: what it takes must have been saved before.
         short = catch_up <= _SHORT_CATCH_UP * outlook.times[0]
