@@ -13,6 +13,7 @@ from statistics import median
 from eaglechat.engine.errors import DecodeError, ProcessError
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.reply import ms_since
 from eaglechat.engine.session import Eagle3Session
 
 _WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
@@ -105,14 +106,14 @@ class Stopwatch:
         self._target.forget(0, 2)
         started = time.perf_counter()
         self._session.draft(0, 2, self._token)
-        return verify_ms, _ms_since(started)
+        return verify_ms, ms_since(started)
 
     def _verify(self, width: int, n_past: int) -> float:
         started = time.perf_counter()
         self._decode(width, n_past)
         for row in range(width):
             self._target.logits(row).argmax()
-        return _ms_since(started)
+        return ms_since(started)
 
     def _catch_up_row(self) -> float:
         """Milliseconds of one of many rows that the draft takes in."""
@@ -124,7 +125,7 @@ class Stopwatch:
             rows = self._session.waiting(0) - 1
             started = time.perf_counter()
             self._session.take_in(0)
-            times.append(_ms_since(started) / rows)
+            times.append(ms_since(started) / rows)
         return min(times)
 
     def _empty(self) -> None:
@@ -138,7 +139,3 @@ class Stopwatch:
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
         self._session.process(self._batch)
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000.0

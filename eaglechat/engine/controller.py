@@ -35,7 +35,7 @@ _REPAID_OVER = 128
 _EXPLORE_GAP = 2
 _HOPE = 1.05
 _MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
-"""Deviations by which acceptance may be better yet, for each round without an exploration."""
+"""Standard deviations that acceptance may be better yet, after so many rounds without a trial."""
 _HYSTERESIS = 1.03
 _CLEARLY_BETTER = 1.15
 _DWELL = 12
