@@ -225,9 +225,12 @@ class Context(Owned):
         flash_attention: FlashAttention = "auto",
         n_rollback: int = 0,
         kv_type: KvType = "f16",
+        shared_cells: bool = True,
         other: Context | None = None,
     ) -> None:
-        """`n_outputs` bounds the rows of one batch whose output is read (0: no bound);
+        """Without `shared_cells` each sequence has n_ctx / n_seq cells of its own, and attends over
+        those only: faster for many sequences, as long as a batch has as many tokens of each.
+        `n_outputs` bounds the rows of one batch whose output is read (0: no bound);
         `n_rollback` is how many positions a recurrent state keeps snapshots of;
         `other` is the target's context, whose embeddings and output head a draft may share.
 
@@ -242,7 +245,7 @@ class Context(Owned):
         params.n_rs_seq = 0 if model.keeps_whole_history else n_rollback
         params.type_k = params.type_v = _KV_TYPES[kv_type]
         params.n_threads = params.n_threads_batch = n_threads
-        params.kv_unified = n_seq > 1
+        params.kv_unified = shared_cells and n_seq > 1
         params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
         if other is not None:
             params.ctx_other = other.pointer

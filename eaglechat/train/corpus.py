@@ -45,13 +45,13 @@ class Sample:
     @cached_property
     def digest(self) -> str:
         """Names the tokens."""
-        return _hash(self.tokens)
+        return digest_of(self.tokens)
 
     @property
     def held_out(self) -> bool:
         """Decided by the prompt, that all replies to it may stay together."""
         prompt = self.tokens[: self.spans[0][0]]
-        named = _hash(prompt if len(prompt) else self.tokens)
+        named = digest_of(prompt if len(prompt) else self.tokens)
         return int(named, 16) % 100 < HELD_OUT_PERCENT
 
     @property
@@ -243,5 +243,5 @@ def most_frequent(samples: Iterable[Sample], size: int, n_vocab: int) -> npt.NDA
     return np.sort(chosen).astype(np.int64)
 
 
-def _hash(tokens: npt.NDArray[np.int32]) -> str:
+def digest_of(tokens: npt.NDArray[np.int32]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(tokens).tobytes(), digest_size=8).hexdigest()

@@ -32,6 +32,20 @@ _MAX_SEQUENCES = 16
 _LARGEST = float(np.finfo(np.float16).max)
 
 
+def export_features(context: Context, layers: Sequence[int]) -> None:
+    """Let each decode of a target leave what `decoded_features` reads; every row is an output."""
+    context.extract_layer_inputs(tuple(layers), True)
+    context.export_final_states()
+
+
+def decoded_features(context: Context, layers: Sequence[int], n_rows: int) -> Rows:
+    """The rows [n_rows, 4 * n_embd] of the last decode."""
+    parts = [context.layer_inputs(layer, n_rows) for layer in layers]
+    parts.append(context.final_states(n_rows))
+    rows = np.concatenate(parts, axis=1)
+    return np.clip(rows, -_LARGEST, _LARGEST, out=rows).astype(np.float16)
+
+
 class FeatureReader:
     """Runs the target over samples. Close it to free its context."""
 
@@ -47,8 +61,7 @@ class FeatureReader:
             n_threads=n_threads,
             n_seq=_MAX_SEQUENCES,
         )
-        self._context.extract_layer_inputs(self._layers, True)
-        self._context.export_final_states()
+        export_features(self._context, self._layers)
         self._batch = Batch(self._context)
 
     def close(self) -> None:
@@ -80,11 +93,7 @@ class FeatureReader:
         status = self._context.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        n_rows = len(self._batch)
-        parts = [self._context.layer_inputs(layer, n_rows) for layer in self._layers]
-        parts.append(self._context.final_states(n_rows))
-        rows = np.concatenate(parts, axis=1)
-        return np.clip(rows, -_LARGEST, _LARGEST, out=rows).astype(np.float16)
+        return decoded_features(self._context, self._layers, len(self._batch))
 
 
 def _groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
@@ -117,6 +126,7 @@ class FeatureStore:
         self._width = N_PARTS * n_embd
         self._places: dict[str, tuple[int, int, int]] = {}
         self._shards: list[Rows] = []
+        self.rows_a_shard = max(_SHARD_BYTES // (self._width * 2), 1)
         directory.mkdir(parents=True, exist_ok=True)
         for index in sorted(directory.glob("*.json")):
             self._add(index)
@@ -131,10 +141,13 @@ class FeatureStore:
 
     def check_disk(self, samples: Iterable[Sample]) -> None:
         """Raises TrainingError where the missing rows do not fit on the disk."""
-        missing = sum(len(sample.tokens) for sample in samples if sample.digest not in self)
+        self.check_space(sum(len(sample.tokens) for sample in samples if sample.digest not in self))
+
+    def check_space(self, missing: int) -> None:
+        """Raises TrainingError where so many more rows do not fit on the disk."""
         needed = missing * self._width * 2
         free = shutil.disk_usage(self._directory).free - _SPARE_BYTES
-        if missing and needed > free:
+        if missing > 0 and needed > free:
             raise TrainingError(
                 f"the features of {missing:,} tokens take {needed / 1e9:,.1f} GB on the disk of "
                 f"{self._directory}, which has {max(free, 0) / 1e9:,.1f} GB to spare; free some "
@@ -153,7 +166,6 @@ class FeatureStore:
 
         Raises PausedError, after storing what was read; DecodeError, OSError.
         """
-        per_shard = max(_SHARD_BYTES // (self._width * 2), 1)
         digests: list[str] = []
         parts: list[Rows] = []
         waiting = 0
@@ -162,15 +174,17 @@ class FeatureStore:
             parts.append(rows)
             waiting += len(rows)
             on_rows(len(rows))
-            if waiting >= per_shard or paused():
-                self._store(digests, parts)
+            if waiting >= self.rows_a_shard or paused():
+                self.put(digests, parts)
                 digests, parts, waiting = [], [], 0
             if paused():
                 raise PausedError
-        if parts:
-            self._store(digests, parts)
+        self.put(digests, parts)
 
-    def _store(self, digests: list[str], parts: list[Rows]) -> None:
+    def put(self, digests: Sequence[str], parts: Sequence[Rows]) -> None:
+        """Store the rows of these samples as a shard. Raises OSError."""
+        if not parts:
+            return
         index = self._directory / f"{len(self._shards):05d}.json"
         part = index.with_suffix(".part")
         with part.open("wb") as file:
@@ -178,7 +192,7 @@ class FeatureStore:
         part.replace(index.with_suffix(".npy"))
         # The index makes a shard valid: it is written last.
         lengths = [len(rows) for rows in parts]
-        write_atomically(index, msgspec.json.encode(_ShardIndex(digests, lengths)))
+        write_atomically(index, msgspec.json.encode(_ShardIndex(list(digests), lengths)))
         self._add(index)
 
     def _add(self, index: Path) -> None:

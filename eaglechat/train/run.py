@@ -25,9 +25,15 @@ from eaglechat.train.features import FeatureReader, FeatureStore, LiveFeatures
 from eaglechat.train.foresee import Foreseen, foresee
 from eaglechat.train.precision import best_device, best_type
 from eaglechat.train.report import Measured
-from eaglechat.train.selfchat import ChatWriter
+from eaglechat.train.selfchat import ChatWriter, written_chats
 from eaglechat.train.settings import RunSettings
-from eaglechat.train.target import TargetMatrices, check_layers, default_layers, read_target
+from eaglechat.train.target import (
+    TargetMatrices,
+    chats_side_by_side,
+    check_layers,
+    default_layers,
+    read_target,
+)
 from eaglechat.train.trainer import Figures, RecentFigures, State, Trainer
 from eaglechat.train.working_copy import working_copy
 
@@ -186,19 +192,25 @@ class Run:
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
+        store = None if settings.recompute else self._store()
         writer = ChatWriter(
             model,
-            n_side_by_side=settings.n_side_by_side,
+            n_side_by_side=chats_side_by_side(self._target, settings.longest),
             longest=settings.longest,
             n_threads=self._n_threads,
             seed=settings.recipe.seed,
+            layers=self._layers if store else (),
         )
+        if store is not None:
+            written = sum(len(chat.t) for chat in written_chats(self._own_chats))
+            store.check_space(settings.self_written_tokens - written)
         with closing(writer):
             writer.write(
                 self._own_chats,
                 settings.self_written_tokens,
                 lambda size: self._say("writing chats", size, settings.self_written_tokens),
                 self._paused,
+                store,
             )
 
     def _reader(self, model: Model) -> FeatureReader:
@@ -209,8 +221,7 @@ class Run:
     def _features(self, samples: Sequence[Sample], reader: FeatureReader) -> Features:
         if self._settings.recompute:
             return LiveFeatures(reader)
-        layers = "-".join(map(str, self._layers))
-        store = FeatureStore(self._settings.work / f"features-{layers}", self._target.n_embd)
+        store = self._store()
         store.check_disk(samples)
         total = sum(len(sample.tokens) for sample in samples)
         done = sum(len(sample.tokens) for sample in samples if sample.digest in store)
@@ -222,6 +233,10 @@ class Run:
 
         store.fill(samples, reader, advance, self._paused)
         return store
+
+    def _store(self) -> FeatureStore:
+        layers = "-".join(map(str, self._layers))
+        return FeatureStore(self._settings.work / f"features-{layers}", self._target.n_embd)
 
     def _prepare(self, training: Sequence[Sample], features: Features) -> tuple[Trainer, Draft]:
         """The trainer where its last checkpoint left it, and the draft it began with."""

@@ -1,32 +1,40 @@
 """Chats that the target writes itself: a user's turn from the empty slot of its own template, then
-the reply. Many at once, since a batch of tokens costs little more than one.
+the reply. Many at once, since a batch of tokens costs little more than one; and what the target
+computes for each token is taken down as it is written, so that it need not read them again.
 
-Each chat has a number, which with the run's seed seeds its samplers, and is written to disk when it
-ends: a run that was stopped goes on with the numbers that are missing.
+Each chat has a number, which with the run's seed seeds its samplers. Chats go to disk when there
+are enough of them for a shard of features: a run that was stopped goes on with the numbers that
+are missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import msgspec
+import numpy as np
 
 from eaglechat.engine.chat import Prompter
 from eaglechat.engine.errors import DecodeError
 from eaglechat.engine.native import Batch, Context, Model
 from eaglechat.engine.protocol import Message, Sampling
 from eaglechat.engine.sampler import Sampler
-from eaglechat.train.corpus import TokenLine
+from eaglechat.train.corpus import TokenLine, digest_of
 from eaglechat.train.errors import PausedError, TrainingError
+from eaglechat.train.features import FeatureStore, Rows, decoded_features, export_features
 
 TEMPERATURES = (0.0, 0.7, 0.0, 0.7, 1.0)
 """Of the replies, by the chat's number; greedy among them because that is how drafts are judged."""
 
-_USER = Sampling(temperature=1.0, top_k=0, top_p=0.98, min_p=0.01)
+# No top-p: it would sort the whole vocabulary for each token.
+_USER = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.01)
 _SLOT = "EAGLECHATSLOT"
 _LONGEST_QUESTION = 256
 _SHORTEST_QUESTION = 2
+_LINES_AT_ONCE = 16
+"""Chats kept back until they are written, where no features are."""
 _CHATS_A_SEED = 10_000_019
 """More chats than a run writes: those of two seeds are never sampled alike."""
 _SEEDS = (1 << 32) - 1
@@ -75,9 +83,17 @@ class ChatWriter:
     """Writes chats side by side in one context. Close it to free it."""
 
     def __init__(
-        self, model: Model, *, n_side_by_side: int, longest: int, n_threads: int, seed: int = 1
+        self,
+        model: Model,
+        *,
+        n_side_by_side: int,
+        longest: int,
+        n_threads: int,
+        seed: int = 1,
+        layers: Sequence[int] = (),
     ) -> None:
-        """`longest` bounds a chat in tokens; another `seed` writes other chats.
+        """`longest` bounds a chat in tokens; another `seed` writes other chats; `layers` are those
+        whose inputs are taken down, none of them where features are not wanted.
 
         Raises ModelLoadError, TrainingError.
         """
@@ -96,7 +112,11 @@ class ChatWriter:
             n_batch=max(512, n_side_by_side),
             n_threads=n_threads,
             n_seq=n_side_by_side,
+            shared_cells=False,
         )
+        self._layers = tuple(layers)
+        if self._layers:
+            export_features(self._context, self._layers)
         self._batch = Batch(self._context)
         self._n_side_by_side = n_side_by_side
 
@@ -110,32 +130,36 @@ class ChatWriter:
         n_tokens: int,
         on_tokens: Callable[[int], None],
         paused: Callable[[], bool],
+        store: FeatureStore | None = None,
     ) -> None:
-        """Append chats to a file until it holds `n_tokens`; `on_tokens` gets its size.
+        """Append chats to a file until they hold `n_tokens`; `on_tokens` gets how many they hold.
 
-        Raises PausedError, DecodeError, OSError.
+        Their features go to `store`, before the chats to the file: what the file holds is stored.
+        Raises PausedError, after writing what has ended; DecodeError, OSError.
         """
         done = written_chats(path)
         size = sum(len(chat.t) for chat in done)
         on_tokens(size)
         numbers = _missing({chat.n for chat in done})
+        ended: list[_Chat] = []
         with path.open("ab") as file:
             if done and not path.read_bytes().endswith(b"\n"):
                 file.write(b"\n")
             for chat in self._chats(numbers):
+                if chat is not None:
+                    ended.append(chat)
+                    size += len(chat.tokens)
+                    on_tokens(size)
+                if paused() or size >= n_tokens or _are_enough(ended, store):
+                    _keep(ended, file, store)
+                    ended.clear()
                 if paused():
                     raise PausedError
-                if chat is None:
-                    continue
-                file.write(msgspec.json.encode(chat) + b"\n")
-                file.flush()
-                size += len(chat.t)
-                on_tokens(size)
                 if size >= n_tokens:
                     return
 
-    def _chats(self, numbers: Iterator[int]) -> Iterator[WrittenChat | None]:
-        """Chats as they end, and None after each step that ended none."""
+    def _chats(self, numbers: Iterator[int]) -> Iterator[_Chat | None]:
+        """Chats as they end with a reply, and None after each step that ended none."""
         chats = [self._begin(seq_id, next(numbers)) for seq_id in range(self._n_side_by_side)]
         try:
             while True:
@@ -146,8 +170,8 @@ class ChatWriter:
                     chat.close()
                     self._context.forget(seq_id, 0)
                     chats[seq_id] = self._begin(seq_id, next(numbers))
-                    if chat.line is not None:
-                        yield chat.line
+                    if chat.has_reply:
+                        yield chat
                 if not ended:
                     yield None
         finally:
@@ -163,25 +187,40 @@ class ChatWriter:
         )
 
     def _step(self, chats: Sequence[_Chat]) -> None:
-        """Decode what is new of each chat, as far as the batch holds it, and sample once."""
+        """Decode one token of each chat, its template's too: a batch with more tokens of one than
+        of another would take several passes. Sample where the next one is not given."""
         self._batch.clear()
-        sampled: list[tuple[_Chat, int]] = []
         for chat in chats:
-            if len(self._batch) + len(chat.waiting) > self._context.n_batch:
-                continue
-            first = len(chat.tokens) - len(chat.waiting)
-            self._batch.add_tokens(chat.waiting[:-1], first, chat.seq_id, output=False)
-            self._batch.add_token(chat.waiting[-1], len(chat.tokens) - 1, chat.seq_id, output=True)
-            sampled.append((chat, len(self._batch) - 1))
+            token, position = chat.next_token()
+            self._batch.add_token(token, position, chat.seq_id, output=True)
         status = self._context.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        for chat, row in sampled:
-            chat.take(chat.sampler.sample(self._context, row))
+        if self._layers:
+            rows = decoded_features(self._context, self._layers, len(chats))
+            for chat, row in zip(chats, rows, strict=True):
+                chat.rows.append(row)
+        for row_number, chat in enumerate(chats):
+            if chat.all_decoded:
+                chat.go_on(self._context, row_number)
+
+
+def _are_enough(ended: Sequence[_Chat], store: FeatureStore | None) -> bool:
+    if store is None:
+        return len(ended) >= _LINES_AT_ONCE
+    return sum(len(chat.rows) for chat in ended) >= store.rows_a_shard
+
+
+def _keep(ended: Sequence[_Chat], file: IO[bytes], store: FeatureStore | None) -> None:
+    if store is not None:
+        digests = [digest_of(np.array(chat.tokens, dtype=np.int32)) for chat in ended]
+        store.put(digests, [np.stack(chat.rows) for chat in ended])
+    file.write(b"".join(msgspec.json.encode(chat.line()) + b"\n" for chat in ended))
+    file.flush()
 
 
 class _Chat:
-    """One chat in the making."""
+    """One chat in the making: its tokens, of which the first `_n_decoded` have been decoded."""
 
     def __init__(
         self, model: Model, slot: UserSlot, seq_id: int, *, number: int, seed: int, longest: int
@@ -190,16 +229,36 @@ class _Chat:
         self._seed = seed
         self.seq_id = seq_id
         self.tokens = list(slot.before) or [max(model.bos, 0)]
-        self.waiting = list(self.tokens)
+        self.rows: list[Rows] = []
+        """Features of the tokens decoded, where they are taken down."""
+        self._n_decoded = 0
         self._question_starts = len(self.tokens)
         self._reply_starts: int | None = None
+        self._is_written = False
         self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
-        self.sampler = self._make_sampler(_USER)
+        self._sampler = self._make_sampler(_USER)
         self.ended = False
-        self.line: WrittenChat | None = None
 
-    def take(self, token: int) -> None:
-        """Go on with a token that was sampled."""
+    def next_token(self) -> tuple[int, int]:
+        """The token to decode next, and its position."""
+        self._n_decoded += 1
+        return self.tokens[self._n_decoded - 1], self._n_decoded - 1
+
+    @property
+    def all_decoded(self) -> bool:
+        return self._n_decoded == len(self.tokens)
+
+    @property
+    def has_reply(self) -> bool:
+        return self._is_written
+
+    def go_on(self, context: Context, row: int) -> None:
+        """Go on behind the last token, whose logits are in this row: sample another, or end."""
+        if self._is_written:
+            # Its last token is decoded too, for its features.
+            self.ended = True
+            return
+        token = self._sampler.sample(context, row)
         ends = self._model.is_end(token)
         if self._reply_starts is None:
             asked = len(self.tokens) - self._question_starts
@@ -207,12 +266,21 @@ class _Chat:
                 self._begin_reply(asked)
                 return
         self.tokens.append(token)
-        self.waiting = [token]
-        if len(self.tokens) >= self._longest or (ends and self._reply_starts is not None):
-            self._end()
+        is_full = len(self.tokens) >= self._longest
+        if self._reply_starts is None:
+            self.ended = is_full
+        else:
+            self._is_written = ends or is_full
+
+    def line(self) -> WrittenChat:
+        """The chat, once its reply is written."""
+        assert self._reply_starts is not None
+        return WrittenChat(
+            n=self._number, t=self.tokens, a=self._reply_starts, temp=self._temperature
+        )
 
     def close(self) -> None:
-        self.sampler.close()
+        self._sampler.close()
 
     def _begin_reply(self, asked: int) -> None:
         room = self._longest - len(self.tokens) - len(self._slot.after)
@@ -220,17 +288,9 @@ class _Chat:
             self.ended = True
             return
         self.tokens += self._slot.after
-        self.waiting = list(self._slot.after)
         self._reply_starts = len(self.tokens)
-        self.sampler.close()
-        self.sampler = self._make_sampler(Sampling(temperature=self._temperature))
-
-    def _end(self) -> None:
-        self.ended = True
-        if self._reply_starts is not None:
-            self.line = WrittenChat(
-                n=self._number, t=self.tokens, a=self._reply_starts, temp=self._temperature
-            )
+        self._sampler.close()
+        self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
 
     def _make_sampler(self, sampling: Sampling) -> Sampler:
         return Sampler(

@@ -69,6 +69,5 @@ class RunSettings:
     recompute: bool = False
     n_threads: int | None = None
     n_gpu_layers: int = -1
-    n_side_by_side: int = 16
     report_prompts: int = 24
     report_tokens: int = 128

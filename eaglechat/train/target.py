@@ -30,6 +30,9 @@ from eaglechat.engine.preflight import (
 from eaglechat.train.errors import TrainingError
 
 _CHUNK_ROWS = 8192
+_CHATS_KV_BYTES = 5 << 29
+_MOST_CHATS = 64
+_FEWEST_CHATS = 4
 _ROPE_BASE = 10000.0
 """llama.cpp's own default for a file that names none."""
 
@@ -113,6 +116,13 @@ def check_layers(layers: tuple[int, ...], target: GGUFHeader) -> None:
             f"a draft reads three layers of its target, {target.path.name} offers 0 to {last}; "
             f"asked for {', '.join(map(str, layers))}"
         )
+
+
+def chats_side_by_side(target: GGUFHeader, longest: int) -> int:
+    """How many chats of `longest` tokens to write at once: as many as 2.5 GiB of KV cache hold."""
+    shape = shape_of(target)
+    kv_bytes = target.n_layers * shape.n_kv_heads * shape.head_dim * 2 * 2 * longest
+    return min(max(_CHATS_KV_BYTES // kv_bytes, _FEWEST_CHATS), _MOST_CHATS)
 
 
 def soft_cap(target: GGUFHeader) -> float | None:
