@@ -87,7 +87,7 @@ class Controller:
 
     def _start_from(self, calibration: Calibration) -> None:
         for width, ms in calibration.verify:
-            self._verify.add(width, 0, ms)
+            self._verify.calibrate(width, ms)
         if calibration.draft is not None:
             self._draft.add(CALIBRATED_DRAFT, calibration.draft)
         if calibration.catch_up_row is not None:
@@ -293,7 +293,8 @@ class Controller:
 
     def _candidate(self, outlook: Outlook, best: int, bucket: int) -> int | None:
         """A length that may be better than the best known one. Of widths never measured one
-        twice the widest known comes first, since what it costs bounds all below it."""
+        twice the widest known comes first, since what it costs bounds all below it; out of plain
+        decoding the shortest, since of a draft that fails the first token is all that is learnt."""
         bar = outlook.rates[best] * _HOPE
         hoped = self._hoped_rates(bucket, len(outlook.rates) - 1)
         hopeful = [n for n, rate in enumerate(hoped) if n not in (0, best) and rate > bar]
@@ -306,7 +307,7 @@ class Controller:
         if beyond:
             return beyond[0]
         if unknown:
-            return max(unknown, key=hoped.__getitem__)
+            return unknown[0] if best == 0 else max(unknown, key=hoped.__getitem__)
         # Shorter drafts than the one in use teach nothing that it does not.
         return next((n for n in hopeful if n > best), None)
 

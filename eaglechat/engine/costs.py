@@ -95,12 +95,25 @@ class CostTable:
         self._seen: dict[tuple[int, int], int] = {}
         self._last_seen: dict[int, int] = {}
         self._clock = 0
+        self._only_calibrated: dict[int, float] = {}
+        """Milliseconds by size, of sizes that have not been added since; plain ones always are."""
         self._latest: deque[float] = deque((1.0,), maxlen=_LEVEL_OVER)
         self._level = 1.0
         self._expected: dict[int, list[float]] = {}
 
+    def calibrate(self, size: int, ms: float) -> None:
+        """Note what something of this size took alone, before anything else is added."""
+        self._note(size, 0, ms)
+        if size > 1:
+            self._only_calibrated[size] = ms
+
     def add(self, size: int, bucket: int, ms: float) -> None:
         """Note that something of this size took `ms` in this context."""
+        if size > 1 and self._only_calibrated:
+            self._correct_calibration(size, bucket, ms)
+        self._note(size, bucket, ms)
+
+    def _note(self, size: int, bucket: int, ms: float) -> None:
         self._clock += 1
         cell = self._cells.setdefault(bucket, {}).setdefault(size, RobustMean())
         if len(cell) >= _ENOUGH:
@@ -111,6 +124,17 @@ class CostTable:
         cell.add(ms / self._level)
         self._seen[size, bucket] = self._last_seen[size] = self._clock
         self._expected.clear()
+
+    def _correct_calibration(self, size: int, bucket: int, ms: float) -> None:
+        """Delays only ever add: something that takes far less than expected shows that it was
+        calibrated in a bad moment, and so were the other sizes."""
+        self._only_calibrated.pop(size, None)
+        faster = ms / self.expected(bucket)[size - 1]
+        if faster * _STEP < 1.0:
+            for other in self._only_calibrated:
+                self._only_calibrated[other] *= faster
+                self._cells[0][other] = RobustMean()
+                self._cells[0][other].add(self._only_calibrated[other])
 
     def cell(self, size: int, bucket: int) -> RobustMean | None:
         """What was measured of exactly this size in this bucket, at level 1."""

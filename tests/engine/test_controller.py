@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from statistics import geometric_mean
 
 import pytest
 
@@ -156,8 +155,7 @@ def test_a_calibration_in_a_bad_moment_is_found_out() -> None:
         best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
         misled = Controller(calibration(BF16, slowed=1.6))
         of_the_best.append(best / total_ms(chat(pair, misled)))
-    assert geometric_mean(of_the_best) >= 0.97
-    assert min(of_the_best) >= 0.95
+    assert min(of_the_best) >= 0.97
 
 
 @pytest.mark.parametrize("slowed", [1.0, 3.0])

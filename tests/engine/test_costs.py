@@ -1,0 +1,43 @@
+"""What the table of costs makes of a calibration that reality contradicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from eaglechat.engine.costs import CostTable
+
+
+def calibrated(slowed: float) -> CostTable:
+    table = CostTable(9)
+    for size, ms in ((1, 7.0), (2, 9.0 * slowed), (4, 11.0 * slowed), (8, 14.0 * slowed)):
+        table.calibrate(size, ms)
+    return table
+
+
+def test_a_size_that_is_much_faster_than_calibrated_corrects_the_others() -> None:
+    table = calibrated(slowed=1.6)
+
+    table.add(2, 0, 9.0)
+
+    assert table.expected(0)[3] == pytest.approx(11.0)
+    assert table.expected(0)[7] == pytest.approx(14.0)
+    assert table.expected(0)[0] == 7.0
+
+
+def test_a_size_that_is_slower_than_calibrated_proves_nothing_of_the_others() -> None:
+    table = calibrated(slowed=1.0)
+
+    table.add(2, 0, 27.0)
+
+    assert table.expected(0)[3] == 11.0
+    assert table.expected(0)[7] == 14.0
+
+
+def test_a_size_that_was_measured_since_is_not_corrected() -> None:
+    table = calibrated(slowed=1.6)
+    table.add(8, 0, 22.0)
+
+    table.add(2, 0, 9.0)
+
+    assert table.expected(0)[7] == pytest.approx(22.0)
+    assert table.expected(0)[3] == pytest.approx(11.0)
