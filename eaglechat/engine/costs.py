@@ -97,6 +97,7 @@ class CostTable:
         self._clock = 0
         self._only_calibrated: dict[int, float] = {}
         """Milliseconds by size, of sizes that have not been added since; plain ones always are."""
+        self._confirmed = False
         self._latest: deque[float] = deque((1.0,), maxlen=_LEVEL_OVER)
         self._level = 1.0
         self._expected: dict[int, list[float]] = {}
@@ -110,7 +111,7 @@ class CostTable:
     def add(self, size: int, bucket: int, ms: float) -> None:
         """Note that something of this size took `ms` in this context."""
         if size > 1 and self._only_calibrated:
-            self._correct_calibration(size, bucket, ms)
+            self._judge_calibration(size, bucket, ms)
         self._note(size, bucket, ms)
 
     def _note(self, size: int, bucket: int, ms: float) -> None:
@@ -125,10 +126,11 @@ class CostTable:
         self._seen[size, bucket] = self._last_seen[size] = self._clock
         self._expected.clear()
 
-    def _correct_calibration(self, size: int, bucket: int, ms: float) -> None:
+    def _judge_calibration(self, size: int, bucket: int, ms: float) -> None:
         """Delays only ever add: something that takes far less than expected shows that it was
-        calibrated in a bad moment, and so were the other sizes."""
+        calibrated in a bad moment, and so were the other sizes. Else they are confirmed."""
         self._only_calibrated.pop(size, None)
+        self._confirmed = True
         faster = ms / self.expected(bucket)[size - 1]
         if faster * _STEP < 1.0:
             for other in self._only_calibrated:
@@ -185,10 +187,12 @@ class CostTable:
         return hoped
 
     def times_measured(self, size: int) -> int:
-        """How often this size was measured, lately and in whatever context."""
+        """How often this size was measured, lately and in whatever context. A calibration counts
+        twice once another size has confirmed, or corrected, it."""
         if self._clock - self._last_seen.get(size, -_FRESH) >= _FRESH:
             return 0
-        return max(len(cells[size]) for cells in self._cells.values() if size in cells)
+        times = sum(len(cells[size]) for cells in self._cells.values() if size in cells)
+        return times + (self._confirmed and size in self._only_calibrated)
 
     def _row(self, bucket: int) -> list[float]:
         """What was measured here, then in the nearest contexts scaled to this one, then lines."""

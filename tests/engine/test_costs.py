@@ -41,3 +41,13 @@ def test_a_size_that_was_measured_since_is_not_corrected() -> None:
 
     assert table.expected(0)[7] == pytest.approx(22.0)
     assert table.expected(0)[3] == pytest.approx(11.0)
+
+
+def test_one_measurement_confirms_a_calibration() -> None:
+    table = calibrated(slowed=1.0)
+    doubted = table.hoped(0)[7]
+
+    table.add(2, 0, 9.0)
+
+    assert table.hoped(0)[7] > 1.2 * doubted
+    assert table.times_measured(8) == 2
