@@ -44,10 +44,13 @@ def test_a_size_that_was_measured_since_is_not_corrected() -> None:
 
 
 def test_one_measurement_confirms_a_calibration() -> None:
-    table = calibrated(slowed=1.0)
-    doubted = table.hoped(0)[7]
+    table = CostTable(9)
+    for size, ms in ((1, 5.0), (2, 10.0), (4, 20.0)):
+        table.calibrate(size, ms)
+    assert table.hoped(0)[1] == pytest.approx(7.5)
+    assert table.times_measured(2) == 1
 
-    table.add(2, 0, 9.0)
+    table.add(4, 0, 20.0)
 
-    assert table.hoped(0)[7] > 1.2 * doubted
-    assert table.times_measured(8) == 2
+    assert table.hoped(0)[1] == pytest.approx(9.0)
+    assert table.times_measured(2) == 2
