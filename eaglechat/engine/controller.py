@@ -42,10 +42,10 @@ _DWELL = 12
 """Choices before a small lead changes the length."""
 _LEARNING = 48
 """Rounds of a pair before a plan may be kept."""
-_KEEP_DRAFTING, _KEEP_PLAIN, _KEEP_FAR = 4, 8, 32
+_KEEP_DRAFTING, _KEEP_PLAIN, _KEEP_HOPELESS = 4, 8, 64
 """Rounds a plan is kept: thinking again costs as much as a tenth of a token on a GPU. Longest where
-plain decoding is far ahead, as nothing is learnt of drafts until one is tried."""
-_LEARN_EVERY, _LEARN_EVERY_FAR = 2, 8
+no draft may pay, as nothing is learnt of drafts until one is tried."""
+_LEARN_EVERY, _LEARN_EVERY_HOPELESS = 2, 16
 """Plain rounds of a plan that is kept, of which one is learnt from: they are all alike."""
 _CONSIDERED = 0.6
 _PLAIN_EVERY = 64
@@ -79,6 +79,7 @@ class Controller:
         self._kept: DraftPlan | None = None
         self._keep_for = 0
         self._learn_every = _LEARN_EVERY
+        self._hopeless = False
         self._since_exploring = _EXPLORE_GAP
         self._probed = self._probes_left = 0
         self._explored_ms = 0.0
@@ -97,7 +98,7 @@ class Controller:
         """A reply begins: its ledger is empty."""
         self._lost_ms = self._dearest_ms = 0.0
         self._plain_ms = 0.0
-        self._unbooked_rounds = self._unbooked_tokens = 0
+        self._unbooked = 0
         self._kept = None
         self._acceptance.new_reply()
 
@@ -115,12 +116,15 @@ class Controller:
         if kept is not None and self._keep_for > 0 and kept.n <= n_most and self._bears(kept):
             self._keep_for -= 1
             return kept
+        self._hopeless = False
         plan = self._choose(n_past, n_most, n_waiting)
         settled = plan.state.reason is AutoReason.BEST and self._verify.rounds >= _LEARNING
         self._kept = plan if settled else None
-        far = plan.n == 0 and self._plain_is_far_ahead()
-        self._keep_for = _KEEP_DRAFTING if plan.n > 0 else _KEEP_FAR if far else _KEEP_PLAIN
-        self._learn_every = _LEARN_EVERY_FAR if far else _LEARN_EVERY
+        hopeless = plan.n == 0 and self._hopeless and self._plain_is_far_ahead()
+        self._keep_for = (
+            _KEEP_DRAFTING if plan.n > 0 else _KEEP_HOPELESS if hopeless else _KEEP_PLAIN
+        )
+        self._learn_every = _LEARN_EVERY_HOPELESS if hopeless else _LEARN_EVERY
         return plan
 
     def _plain_is_far_ahead(self) -> bool:
@@ -157,12 +161,9 @@ class Controller:
         return self._plan(bearable, reason, outlook, bucket)
 
     def observe(self, plan: DraftPlan, seen: Observation) -> None:
-        """Learn from the round that followed `plan`."""
+        """Learn from the round that followed `plan`, which was to draft."""
         bucket = context_bucket(seen.n_past)
         n_drafted = len(seen.probabilities)
-        if plan.n == 0:
-            self._note_plain(plan, bucket, seen)
-            return
         outlook = self._now
         assert outlook is not None
         self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
@@ -197,19 +198,20 @@ class Controller:
         )
         self._acceptance.note(plan.n, kept, min(seen.n_tested, kept), min(seen.n_accepted, kept))
 
-    def _note_plain(self, plan: DraftPlan, bucket: int, seen: Observation) -> None:
-        self._unbooked_rounds += 1
-        self._unbooked_tokens += seen.n_tokens
+    def observe_plain(self, plan: DraftPlan, n_past: int, ms: float) -> None:
+        """Learn from the plain round that followed `plan`, behind `n_past` tokens."""
+        self._unbooked += 1
         if plan is self._kept and self._keep_for % self._learn_every:
             return
-        usual = self._verify.typical(1, bucket) or seen.verify_ms
-        self._plain_ms += self._unbooked_tokens * usual
-        self._total_ms += self._unbooked_tokens * usual
-        self._since_exploring += self._unbooked_rounds
-        self._acceptance.age(self._unbooked_rounds)
-        self._unbooked_rounds = self._unbooked_tokens = 0
-        self._plain_surprised = abs(seen.verify_ms / usual - 1.0) > _PLAIN_SURPRISE
-        self._verify.add(1, bucket, seen.verify_ms)
+        bucket = context_bucket(n_past)
+        usual = self._verify.typical(1, bucket) or ms
+        self._plain_ms += self._unbooked * usual
+        self._total_ms += self._unbooked * usual
+        self._since_exploring += self._unbooked
+        self._acceptance.age(self._unbooked)
+        self._unbooked = 0
+        self._plain_surprised = abs(ms / usual - 1.0) > _PLAIN_SURPRISE
+        self._verify.add(1, bucket, ms)
 
     def _enter(self, took: float, plain_ms: float, outlook: Outlook) -> None:
         """Book a drafted round. What was gained long ago cannot pay for what is lost now."""
@@ -245,6 +247,7 @@ class Controller:
         if self._since_exploring < _EXPLORE_GAP:
             return None
         candidate = self._candidate(outlook, best, bucket)
+        self._hopeless = candidate is None
         if candidate is None or not self._affords(outlook, candidate, best, catch_up):
             return None
         # What a width costs shows at once; whether drafts are accepted again takes a few rounds.

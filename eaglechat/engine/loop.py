@@ -295,19 +295,22 @@ class Generator:
             after = session.spent_ms
         total_ms = ms_since(started)
         if plan is not None and not reply.draft_failed:
-            self._controller.observe(
-                plan,
-                Observation(
-                    n_past=n_past,
-                    n_waiting=waiting,
-                    probabilities=tuple(token.probability for token in drafted),
-                    n_tested=n_tested,
-                    n_accepted=n_accepted,
-                    n_tokens=len(tokens),
-                    draft_ms=drafting_ms,
-                    verify_ms=total_ms - drafting_ms,
-                ),
-            )
+            if plan.n == 0:
+                self._controller.observe_plain(plan, n_past, total_ms - drafting_ms)
+            else:
+                self._controller.observe(
+                    plan,
+                    Observation(
+                        n_past=n_past,
+                        n_waiting=waiting,
+                        probabilities=tuple(token.probability for token in drafted),
+                        n_tested=n_tested,
+                        n_accepted=n_accepted,
+                        n_tokens=len(tokens),
+                        draft_ms=drafting_ms,
+                        verify_ms=total_ms - drafting_ms,
+                    ),
+                )
         return reply.note(
             Round(
                 index=reply.rounds,

@@ -150,10 +150,11 @@ class ChatWriter:
                     ended.append(chat)
                     size += len(chat.tokens)
                     on_tokens(size)
-                if paused() or size >= n_tokens or _are_enough(ended, store):
+                stop = paused()
+                if stop or size >= n_tokens or _are_enough(ended, store):
                     _keep(ended, file, store)
                     ended.clear()
-                if paused():
+                if stop:
                     raise PausedError
                 if size >= n_tokens:
                     return

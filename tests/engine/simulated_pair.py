@@ -81,7 +81,11 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
         verify_ms = pair.verify(len(guesses) + 1, n_past)
         catch_up_ms = max(0, waiting - N_DRAFT_MAX_LIMIT - 1) * pair.catch_up_row
         draft_ms = steps * pair.draft_step + (catch_up_ms if n else 0.0)
-        if isinstance(driver, Controller):
+        draft_delay, verify_delay = _delay(pair, clock), _delay(pair, clock)
+        if isinstance(driver, Controller) and plan.n == 0:
+            driver.observe_plain(plan, n_past, verify_ms * verify_delay)
+            reply.states.append(plan.state)
+        elif isinstance(driver, Controller):
             driver.observe(
                 plan,
                 Observation(
@@ -91,8 +95,8 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
                     n_tested=min(accepted + 1, len(hits)),
                     n_accepted=accepted,
                     n_tokens=accepted + 1,
-                    draft_ms=draft_ms * _delay(pair, clock),
-                    verify_ms=verify_ms * _delay(pair, clock),
+                    draft_ms=draft_ms * draft_delay,
+                    verify_ms=verify_ms * verify_delay,
                 ),
             )
             reply.states.append(plan.state)

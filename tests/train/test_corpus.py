@@ -16,6 +16,7 @@ from eaglechat.train.corpus import Sample
 from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.train.features import FeatureReader, FeatureStore
 from eaglechat.train.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
+from eaglechat.train.target import chats_side_by_side, read_target, shape_of
 
 
 def spelled(model: Model, tokens: object) -> str:
@@ -150,6 +151,44 @@ def test_writing_goes_on_after_a_crash_in_the_middle_of_a_line(
     assert chats[: len(whole) - 1] == whole[:-1]
     assert len({chat.n for chat in chats}) == len(chats)
     assert sum(len(chat.t) for chat in chats) >= 600
+
+
+def test_features_are_taken_down_while_chats_are_written(
+    tiny_target: Model, tmp_path: Path
+) -> None:
+    file, layers = tmp_path / "chats.jsonl", (1, 2, 3)
+    store = FeatureStore(tmp_path / "features", tiny_target.n_embd)
+    store.rows_a_shard = 100
+    writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1, layers=layers)
+    pauses = iter([False] * 60 + [True])
+
+    with pytest.raises(PausedError):
+        writer.write(file, 900, lambda _: None, lambda: next(pauses), store)
+    n_before = len(written_chats(file))
+    writer.write(file, 900, lambda _: None, lambda: False, store)
+    writer.close()
+
+    samples = list(corpus.deduplicated(corpus.read_chats(file, tiny_target, 48)))
+    assert 0 < n_before < len(written_chats(file))
+    # What the file holds is stored, and the target's own reading of it says the same.
+    reopened = FeatureStore(tmp_path / "features", tiny_target.n_embd)
+    reader = FeatureReader(tiny_target, layers, longest=48, n_threads=1)
+    for sample, rows in reader.read(samples):
+        np.testing.assert_allclose(reopened.rows(sample), rows, atol=2e-2)
+    reader.close()
+
+
+def test_as_many_chats_are_written_at_once_as_their_cache_has_room_for(
+    tiny_files: tuple[Path, Path],
+) -> None:
+    target = read_target(tiny_files[0])
+    shape = shape_of(target)
+    a_token = 4 * target.n_layers * shape.n_kv_heads * shape.head_dim
+    room_for_ten = 5 * 2**29 // (10 * a_token)
+
+    assert chats_side_by_side(target, 48) == 64
+    assert chats_side_by_side(target, room_for_ten) == 10
+    assert chats_side_by_side(target, 10 * room_for_ten) == 4
 
 
 def test_features_that_are_stored_are_not_read_again(tiny_target: Model, tmp_path: Path) -> None:
