@@ -119,6 +119,8 @@ class ChatWriter:
             export_features(self._context, self._layers)
         self._batch = Batch(self._context)
         self._n_side_by_side = n_side_by_side
+        self._n_unfinished = 0
+        """Tokens of the chats that have not ended."""
 
     def close(self) -> None:
         self._batch.close()
@@ -132,7 +134,8 @@ class ChatWriter:
         paused: Callable[[], bool],
         store: FeatureStore | None = None,
     ) -> None:
-        """Append chats to a file until they hold `n_tokens`; `on_tokens` gets how many they hold.
+        """Append chats to a file until they hold `n_tokens`; `on_tokens` gets how many are written,
+        in chats that have not ended too.
 
         Their features go to `store`, before the chats to the file: what the file holds is stored.
         Raises PausedError, after writing what has ended; DecodeError, OSError.
@@ -149,7 +152,7 @@ class ChatWriter:
                 if chat is not None:
                     ended.append(chat)
                     size += len(chat.tokens)
-                    on_tokens(size)
+                on_tokens(min(size + self._n_unfinished, n_tokens))
                 stop = paused()
                 if stop or size >= n_tokens or _are_enough(ended, store):
                     _keep(ended, file, store)
@@ -172,6 +175,7 @@ class ChatWriter:
                     self._context.forget(seq_id, 0)
                     chats[seq_id] = self._begin(seq_id, next(numbers))
                     if chat.has_reply:
+                        self._n_unfinished -= len(chat.tokens)
                         yield chat
                 if not ended:
                     yield None
@@ -204,6 +208,7 @@ class ChatWriter:
         for row_number, chat in enumerate(chats):
             if chat.all_decoded:
                 chat.go_on(self._context, row_number)
+        self._n_unfinished = sum(len(chat.tokens) for chat in chats)
 
 
 def _are_enough(ended: Sequence[_Chat], store: FeatureStore | None) -> bool:
@@ -235,7 +240,8 @@ class _Chat:
         self._n_decoded = 0
         self._question_starts = len(self.tokens)
         self._reply_starts: int | None = None
-        self._is_written = False
+        self.has_reply = False
+        """Whether all of its reply is written."""
         self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
         self._sampler = self._make_sampler(_USER)
         self.ended = False
@@ -249,13 +255,9 @@ class _Chat:
     def all_decoded(self) -> bool:
         return self._n_decoded == len(self.tokens)
 
-    @property
-    def has_reply(self) -> bool:
-        return self._is_written
-
     def go_on(self, context: Context, row: int) -> None:
         """Go on behind the last token, whose logits are in this row: sample another, or end."""
-        if self._is_written:
+        if self.has_reply:
             # Its last token is decoded too, for its features.
             self.ended = True
             return
@@ -271,7 +273,7 @@ class _Chat:
         if self._reply_starts is None:
             self.ended = is_full
         else:
-            self._is_written = ends or is_full
+            self.has_reply = ends or is_full
 
     def line(self) -> WrittenChat:
         """The chat, once its reply is written."""
