@@ -28,6 +28,8 @@ LOSS_SHARE = 0.02
 _EXPLORE_SHARE = 0.005
 _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
+_WAKING_CREDIT = 3.0
+"""Out of plain decoding they may lose this in each reply: its text may suit the draft better."""
 _SHORT_CATCH_UP = 3.0
 """Plain tokens' time that the draft may take to catch up for an exploration alone."""
 _REPAID_OVER = 128
@@ -98,6 +100,7 @@ class Controller:
         """A reply begins: its ledger is empty."""
         self._lost_ms = self._dearest_ms = 0.0
         self._plain_ms = 0.0
+        self._waking_ms = 0.0
         self._unbooked = 0
         self._kept = None
         self._acceptance.new_reply()
@@ -184,7 +187,11 @@ class Controller:
         if plan.state.reason is AutoReason.EXPLORING:
             self._since_exploring = 0
             best_rate = outlook.rates[min(self._n, len(outlook.rates) - 1)]
-            self._explored_ms += max(0.0, took - seen.n_tokens / best_rate)
+            loss = max(0.0, took - seen.n_tokens / best_rate)
+            if self._n == 0:
+                self._waking_ms += loss
+            else:
+                self._explored_ms += loss
         else:
             self._since_exploring += 1
 
@@ -259,8 +266,13 @@ class Controller:
         """Whether trying a length is within the budget of explorations and the ledger."""
         took = outlook.times[n]
         loss = max(0.0, took - outlook.rates[n] * took / outlook.rates[best])
-        budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
-        if self._explored_ms + loss + catch_up > budget:
+        if best == 0:
+            budget = _WAKING_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._plain_ms
+            spent = self._waking_ms
+        else:
+            budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
+            spent = self._explored_ms
+        if spent + loss + catch_up > budget:
             return False
         # A long catch-up is no part of the one round: what it takes must have been saved before.
         short = catch_up <= _SHORT_CATCH_UP * outlook.times[0]
