@@ -30,10 +30,6 @@ _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
 _WAKING_CREDIT = 3.0
 """Out of plain decoding they may lose this in each reply: its text may suit the draft better."""
-_SHORT_CATCH_UP = 3.0
-"""Plain tokens' time that the draft may take to catch up for an exploration alone."""
-_REPAID_OVER = 128
-"""Tokens within which drafting must save what it takes the draft to catch up."""
 _EXPLORE_GAP = 2
 _HOPE = 1.05
 _MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
@@ -154,8 +150,6 @@ class Controller:
         ):
             return self._plan(0, AutoReason.PLAIN_CHECK, outlook, bucket)
         catch_up = self._catch_up_ms(n_waiting, bucket)
-        if not _repays(outlook, best, catch_up):
-            best = 0
         probe = self._probe(outlook, best, catch_up, bucket)
         if probe is not None:
             return self._plan(probe, AutoReason.EXPLORING, outlook, bucket)
@@ -274,11 +268,7 @@ class Controller:
             spent = self._explored_ms
         if spent + loss + catch_up > budget:
             return False
-        # A long catch-up is no part of the one round: what it takes must have been saved before.
-        short = catch_up <= _SHORT_CATCH_UP * outlook.times[0]
-        round_loss = took - outlook.times[0]
-        allowed = self._allowed_ms(round_loss + catch_up if short else round_loss)
-        return self._lost_ms + round_loss + catch_up <= allowed
+        return self._may_lose(outlook, took, catch_up)
 
     def _plain_is_due(self, bucket: int, lead: float) -> bool:
         cell = self._verify.cell(1, bucket)
@@ -403,9 +393,3 @@ class Controller:
             lost_ms=round(self._lost_ms, 1),
             allowed_ms=round(self._allowed_ms(outlook.times[n] - outlook.times[0]), 1),
         )
-
-
-def _repays(outlook: Outlook, n: int, catch_up: float) -> bool:
-    """Whether drafts of this length soon save the time the draft needs to catch up."""
-    saved = 1.0 / outlook.rates[0] - 1.0 / outlook.rates[n]
-    return catch_up <= _REPAID_OVER * saved or catch_up == 0.0
