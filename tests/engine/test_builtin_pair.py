@@ -45,16 +45,16 @@ class Expected:
 EXPECTED = [
     Expected(
         "Write a quicksort algorithm in Python. Write code only.",
-        {1: (44, 79), 3: (64, 177), 8: (67, 448)},
+        {1: (44, 79), 3: (65, 174), 8: (67, 448)},
         "3b186fd1e49bee12",
     ),
     Expected(
         "Explain the Pythagorean theorem",
-        {1: (45, 84), 3: (56, 216), 8: (58, 546)},
+        {1: (44, 85), 3: (60, 204), 8: (62, 514)},
         "a8c601cf3d411a1f",
     ),
     Expected(
-        "Plan a 1 day trip to DC", {1: (50, 79), 3: (70, 179), 8: (72, 451)}, "a7c7e982e17a630a"
+        "Plan a 1 day trip to DC", {1: (49, 80), 3: (74, 167), 8: (77, 410)}, "a7c7e982e17a630a"
     ),
 ]
 
