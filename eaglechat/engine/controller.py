@@ -305,14 +305,16 @@ class Controller:
         hopeful = [n for n, rate in enumerate(hoped) if n not in (0, best) and rate > bar]
         if not hopeful:
             return None
-        # While drafting pays, what lies between measured widths is known well enough.
-        first = self._verify.largest if best > 0 else 0
+        if best == 0:
+            return hopeful[0]
+        # What lies between measured widths is known well enough.
+        first = self._verify.largest
         unknown = [n for n in hopeful if n >= first and self._verify.times_measured(n + 1) < 2]
         beyond = [n for n in unknown if n >= 2 * self._verify.largest - 1]
         if beyond:
             return beyond[0]
         if unknown:
-            return unknown[0] if best == 0 else max(unknown, key=hoped.__getitem__)
+            return max(unknown, key=hoped.__getitem__)
         # Shorter drafts than the one in use teach nothing that it does not.
         return next((n for n in hopeful if n > best), None)
 
