@@ -21,6 +21,8 @@ _ENOUGH = 3
 _LEVEL_OVER, _STEADY = 5, 1.1
 """The machine's level is the median of the latest measurements, so that two delays do not move
 it, once it differs by more than noise."""
+_FAR_FASTER = 0.8
+"""Share of what was expected that only a calibration in a bad moment explains."""
 _FRESH = 4096
 """Rounds after which a measurement no longer proves that a width is dear."""
 _DRAFT_DISCOUNT, _RIDGE = 0.97, 0.5
@@ -128,11 +130,14 @@ class CostTable:
 
     def _judge_calibration(self, size: int, bucket: int, ms: float) -> None:
         """Delays only ever add: something that takes far less than expected shows that it was
-        calibrated in a bad moment, and so were the other sizes. Else they are confirmed."""
+        calibrated in a bad moment, and so were the other sizes. Else they are confirmed. The first
+        measurement decides: later ones may find a machine that has changed."""
         self._only_calibrated.pop(size, None)
+        if self._confirmed:
+            return
         self._confirmed = True
         faster = ms / self.expected(bucket)[size - 1]
-        if faster * _STEP < 1.0:
+        if faster < _FAR_FASTER:
             for other in self._only_calibrated:
                 self._only_calibrated[other] *= faster
                 self._cells[0][other] = RobustMean()
