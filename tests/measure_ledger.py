@@ -21,13 +21,14 @@ LENGTHS = (128, 256, 512, 1024)
 REPLIES = 40
 
 
-def ms_of(pair: Simulated, n: int, n_tokens: int, share: float) -> float:
+def ms_of(pair: Simulated, n: int, n_tokens: int, share: float | None = None) -> float:
     """Time of a reply with a fixed length, as long as it loses no more than the ledger's share."""
     plain_round, round_ms = ROUND_MS[0], ROUND_MS[n]
     tokens, ms, plain_ms, lost, dearest = 0, 0.0, 0.0, 0.0, 0.0
     while tokens < n_tokens:
         loss = round_ms - plain_round
-        drafts = n > 0 and lost + loss <= share * plain_ms + max(loss, dearest)
+        bears = share is None or lost + loss <= share * plain_ms + max(loss, dearest)
+        drafts = n > 0 and bears
         accepted = 0
         while drafts and accepted < n and pair.guess(tokens + accepted, accepted)[0]:
             accepted += 1
@@ -48,7 +49,7 @@ def of_the_best(rate: float, n_tokens: int) -> list[float]:
             accepts=lambda _position, depth: rate * 0.97**depth,
             seed=seed + 1,
         )
-        free = [ms_of(pair, n, n_tokens, share=float("inf")) for n in range(len(ROUND_MS))]
+        free = [ms_of(pair, n, n_tokens) for n in range(len(ROUND_MS))]
         best = min(range(len(free)), key=free.__getitem__)
         shares.append(free[best] / ms_of(pair, best, n_tokens, LOSS_SHARE))
     return shares
