@@ -2,9 +2,6 @@
 
 Counts are discounted, so that the last few dozen rounds decide. Only positions that were reached
 learn: what the target made of the first two says nothing of a third that was never tested.
-
-What counts begin from is the mean over replies, each counting once: rounds would count replies in
-which drafting went on, and end with the unlucky ones that stopped it.
 """
 
 from __future__ import annotations
@@ -16,15 +13,11 @@ from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
 _DISCOUNT = 0.97
 _AGEING = 0.995
 """Discount of all counts by a round that drafted nothing: the text moves on, the counts do not."""
-_NEW_REPLY = 0.2
+_NEW_REPLY = 0.5
 """Share of the counts that a new reply starts with."""
-_FIRST_PRIOR, _PRIOR_REPLIES = 0.6, 2.0
-"""Before the first reply: acceptance, and how many replies that is worth."""
-_REPLIES_DISCOUNT = 0.9
-_REPLY_WEIGHT = 2.0
-"""Trials of the mean reply that are added to each, so that a few trials say little."""
-_FIRST_WEIGHT, _NEXT_WEIGHT = 4.0, 3.0
-"""Trials that the prior of the first position, and of each further one, is worth."""
+_FIRST_PRIOR, _FIRST_WEIGHT = 0.6, 2.0
+_LONG_DISCOUNT = 0.995
+_NEXT_WEIGHT = 3.0
 _BINS = 10
 _BIN_WEIGHT = 4.0
 
@@ -52,8 +45,7 @@ class Acceptance:
         self._accepted = _Counts(N_DRAFT_MAX_LIMIT)
         self._kept = _Counts(N_DRAFT_MAX_LIMIT)
         self._by_probability = _Counts(_BINS)
-        self._sum_of_replies, self._replies = _FIRST_PRIOR * _PRIOR_REPLIES, _PRIOR_REPLIES
-        self._reply_wins = self._reply_tries = 0
+        self._long_wins, self._long_tries = _FIRST_PRIOR * _FIRST_WEIGHT, _FIRST_WEIGHT
 
     def note(self, n_wanted: int, n_drafted: int, n_tested: int, n_accepted: int) -> None:
         """A round that wanted `n_wanted` tokens drafted.
@@ -61,8 +53,8 @@ class Acceptance:
         A draft that stopped by itself counts as not accepted at the position it gave up, so that
         the rates are those of drafting as it is done.
         """
-        self._reply_wins += n_accepted > 0
-        self._reply_tries += 1
+        self._long_wins = self._long_wins * _LONG_DISCOUNT + (n_accepted > 0)
+        self._long_tries = self._long_tries * _LONG_DISCOUNT + 1.0
         for position in range(n_tested):
             self._accepted.add(position, position < n_accepted)
         for position in range(n_drafted):
@@ -85,11 +77,6 @@ class Acceptance:
 
     def new_reply(self) -> None:
         """Another text begins: what was learnt is a hint."""
-        if self._reply_tries:
-            rate = self._rate_of_reply()
-            self._sum_of_replies = self._sum_of_replies * _REPLIES_DISCOUNT + rate
-            self._replies = self._replies * _REPLIES_DISCOUNT + 1.0
-            self._reply_wins = self._reply_tries = 0
         self._accepted.scale(_NEW_REPLY)
         self._kept.scale(_NEW_REPLY)
 
@@ -103,7 +90,7 @@ class Acceptance:
 
     def _rates(self, deviations: float) -> list[float]:
         rates = []
-        prior, weight = self._mean_reply(), _FIRST_WEIGHT
+        prior, weight = self._long_wins / self._long_tries, _FIRST_WEIGHT
         for wins, tries in zip(self._accepted.wins, self._accepted.tries, strict=True):
             rate = (wins + weight * prior) / (tries + weight)
             # A position hardly reached is taken to be like the one before it.
@@ -111,14 +98,6 @@ class Acceptance:
             spread = (rate * (1.0 - rate) / (tries + weight + 1.0)) ** 0.5
             rates.append(min(rate + deviations * spread, 0.99))
         return rates
-
-    def _mean_reply(self) -> float:
-        """P(a first draft token is accepted), the mean over replies, this one among them."""
-        return (self._sum_of_replies + self._rate_of_reply()) / (self._replies + 1.0)
-
-    def _rate_of_reply(self) -> float:
-        mean = self._sum_of_replies / self._replies
-        return (self._reply_wins + _REPLY_WEIGHT * mean) / (self._reply_tries + _REPLY_WEIGHT)
 
     def kept(self) -> list[float]:
         """P(a further token is drafted | those before it were) by position."""

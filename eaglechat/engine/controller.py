@@ -28,8 +28,8 @@ LOSS_SHARE = 0.02
 _EXPLORE_SHARE = 0.005
 _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
-_WAKING_CREDIT = 3.0
-"""Out of plain decoding they may lose this in each reply: its text may suit the draft better."""
+_REPAID_OVER = 128
+"""Tokens within which drafting must save what it takes the draft to catch up."""
 _EXPLORE_GAP = 2
 _HOPE = 1.05
 _MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
@@ -96,7 +96,6 @@ class Controller:
         """A reply begins: its ledger is empty."""
         self._lost_ms = self._dearest_ms = 0.0
         self._plain_ms = 0.0
-        self._waking_ms = 0.0
         self._unbooked = 0
         self._kept = None
         self._acceptance.new_reply()
@@ -150,6 +149,8 @@ class Controller:
         ):
             return self._plan(0, AutoReason.PLAIN_CHECK, outlook, bucket)
         catch_up = self._catch_up_ms(n_waiting, bucket)
+        if not _repays(outlook, best, catch_up):
+            best = 0
         probe = self._probe(outlook, best, catch_up, bucket)
         if probe is not None:
             return self._plan(probe, AutoReason.EXPLORING, outlook, bucket)
@@ -181,11 +182,7 @@ class Controller:
         if plan.state.reason is AutoReason.EXPLORING:
             self._since_exploring = 0
             best_rate = outlook.rates[min(self._n, len(outlook.rates) - 1)]
-            loss = max(0.0, took - seen.n_tokens / best_rate)
-            if self._n == 0:
-                self._waking_ms += loss
-            else:
-                self._explored_ms += loss
+            self._explored_ms += max(0.0, took - seen.n_tokens / best_rate)
         else:
             self._since_exploring += 1
 
@@ -260,13 +257,8 @@ class Controller:
         """Whether trying a length is within the budget of explorations and the ledger."""
         took = outlook.times[n]
         loss = max(0.0, took - outlook.rates[n] * took / outlook.rates[best])
-        if best == 0:
-            budget = _WAKING_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._plain_ms
-            spent = self._waking_ms
-        else:
-            budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
-            spent = self._explored_ms
-        if spent + loss + catch_up > budget:
+        budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
+        if self._explored_ms + loss + catch_up > budget:
             return False
         return self._may_lose(outlook, took, catch_up)
 
@@ -395,3 +387,9 @@ class Controller:
             lost_ms=round(self._lost_ms, 1),
             allowed_ms=round(self._allowed_ms(outlook.times[n] - outlook.times[0]), 1),
         )
+
+
+def _repays(outlook: Outlook, n: int, catch_up: float) -> bool:
+    """Whether drafts of this length soon save the time the draft needs to catch up."""
+    saved = 1.0 / outlook.rates[0] - 1.0 / outlook.rates[n]
+    return catch_up <= _REPAID_OVER * saved or catch_up == 0.0

@@ -100,6 +100,8 @@ class CostTable:
         self._only_calibrated: dict[int, float] = {}
         """Milliseconds by size, of sizes that have not been added since; plain ones always are."""
         self._confirmed = False
+        self._plain_since = 1.0
+        """What a plain token took last, as a share of what is expected of it: the machine now."""
         self._latest: deque[float] = deque((1.0,), maxlen=_LEVEL_OVER)
         self._level = 1.0
         self._expected: dict[int, list[float]] = {}
@@ -114,6 +116,8 @@ class CostTable:
         """Note that something of this size took `ms` in this context."""
         if size > 1 and self._only_calibrated:
             self._judge_calibration(size, bucket, ms)
+        elif size == 1 and self._only_calibrated:
+            self._plain_since = ms / self._cells[0][1].mean
         self._note(size, bucket, ms)
 
     def _note(self, size: int, bucket: int, ms: float) -> None:
@@ -137,7 +141,7 @@ class CostTable:
             return
         self._confirmed = True
         faster = ms / self.expected(bucket)[size - 1]
-        if faster < _FAR_FASTER:
+        if faster < _FAR_FASTER * min(self._plain_since, 1.0):
             for other in self._only_calibrated:
                 self._only_calibrated[other] *= faster
                 self._cells[0][other] = RobustMean()
