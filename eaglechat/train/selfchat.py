@@ -152,7 +152,8 @@ class ChatWriter:
                 if chat is not None:
                     ended.append(chat)
                     size += len(chat.tokens)
-                on_tokens(min(size + self._n_unfinished, n_tokens))
+                # Short of all before the last chat has ended.
+                on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
                 stop = paused()
                 if stop or size >= n_tokens or _are_enough(ended, store):
                     _keep(ended, file, store)
