@@ -78,6 +78,7 @@ class Controller:
         self._keep_for = 0
         self._learn_every = _LEARN_EVERY
         self._hopeless = False
+        """Whether the last choice found that no other length may be better."""
         self._since_exploring = _EXPLORE_GAP
         self._probed = self._probes_left = 0
         self._explored_ms = 0.0

@@ -201,7 +201,9 @@ class CostTable:
         if self._clock - self._last_seen.get(size, -_FRESH) >= _FRESH:
             return 0
         times = sum(len(cells[size]) for cells in self._cells.values() if size in cells)
-        return times + (self._confirmed and size in self._only_calibrated)
+        if self._confirmed and size in self._only_calibrated:
+            times += 1
+        return times
 
     def _row(self, bucket: int) -> list[float]:
         """What was measured here, then in the nearest contexts scaled to this one, then lines."""

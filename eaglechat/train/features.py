@@ -174,10 +174,11 @@ class FeatureStore:
             parts.append(rows)
             waiting += len(rows)
             on_rows(len(rows))
-            if waiting >= self.rows_a_shard or paused():
+            stop = paused()
+            if stop or waiting >= self.rows_a_shard:
                 self.put(digests, parts)
                 digests, parts, waiting = [], [], 0
-            if paused():
+            if stop:
                 raise PausedError
         self.put(digests, parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from eaglechat.train.features import FeatureReader, FeatureStore, LiveFeatures
 from eaglechat.train.foresee import Foreseen, foresee
 from eaglechat.train.precision import best_device, best_type
 from eaglechat.train.report import Measured
-from eaglechat.train.selfchat import ChatWriter, written_chats
+from eaglechat.train.selfchat import ChatWriter
 from eaglechat.train.settings import RunSettings
 from eaglechat.train.target import (
     TargetMatrices,
@@ -192,7 +193,7 @@ class Run:
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
-        store = None if settings.recompute else self._store()
+        store = None if settings.recompute else self._store
         writer = ChatWriter(
             model,
             n_side_by_side=chats_side_by_side(self._target, settings.longest),
@@ -201,9 +202,6 @@ class Run:
             seed=settings.recipe.seed,
             layers=self._layers if store else (),
         )
-        if store is not None:
-            written = sum(len(chat.t) for chat in written_chats(self._own_chats))
-            store.check_space(settings.self_written_tokens - written)
         with closing(writer):
             writer.write(
                 self._own_chats,
@@ -221,7 +219,7 @@ class Run:
     def _features(self, samples: Sequence[Sample], reader: FeatureReader) -> Features:
         if self._settings.recompute:
             return LiveFeatures(reader)
-        store = self._store()
+        store = self._store
         store.check_disk(samples)
         total = sum(len(sample.tokens) for sample in samples)
         done = sum(len(sample.tokens) for sample in samples if sample.digest in store)
@@ -234,6 +232,7 @@ class Run:
         store.fill(samples, reader, advance, self._paused)
         return store
 
+    @cached_property
     def _store(self) -> FeatureStore:
         layers = "-".join(map(str, self._layers))
         return FeatureStore(self._settings.work / f"features-{layers}", self._target.n_embd)

@@ -138,10 +138,13 @@ class ChatWriter:
         in chats that have not ended too.
 
         Their features go to `store`, before the chats to the file: what the file holds is stored.
-        Raises PausedError, after writing what has ended; DecodeError, OSError.
+        Raises PausedError, after writing what has ended; TrainingError where the features do not
+        fit on the disk; DecodeError, OSError.
         """
         done = written_chats(path)
         size = sum(len(chat.t) for chat in done)
+        if store is not None:
+            store.check_space(n_tokens - size)
         on_tokens(size)
         numbers = _missing({chat.n for chat in done})
         ended: list[_Chat] = []

@@ -33,6 +33,17 @@ def test_a_size_that_is_slower_than_calibrated_proves_nothing_of_the_others() ->
     assert table.expected(0)[7] == 14.0
 
 
+def test_a_machine_that_is_faster_than_at_calibration_corrects_nothing() -> None:
+    """Plain decoding shows that it is the machine; the level follows it."""
+    table = calibrated(slowed=1.0)
+    table.add(1, 0, 4.2)
+
+    table.add(2, 0, 5.4)
+
+    assert table.cell(4, 0).mean == 11.0
+    assert table.cell(8, 0).mean == 14.0
+
+
 def test_only_the_first_measurement_judges_a_calibration() -> None:
     """A later one may find a machine that has changed since."""
     table = calibrated(slowed=1.6)

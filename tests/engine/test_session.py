@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,83 +18,18 @@ from eaglechat.engine.session import Eagle3Session
 from eaglechat.engine.session_config import Eagle3SessionConfig
 from tests import tiny
 from tests.engine.rig import N_THREADS, decode, open_contexts
+from tests.engine.session_rig import Bench, Driver, Models, bench, prompt_of
 
-Models = tuple[Model, Model]
 PROMPTS = (
     "Write a quicksort algorithm in Python. Write code only.",
     "Plan a 1 day trip to DC, with museums.",
 )
 
 
-@dataclass
-class Driver:
-    """Drives a session by hand, greedily, one sequence of it."""
-
-    target: Context
-    session: Eagle3Session
-    batch: Batch
-    seq_id: int
-    n_past: int = 0
-    id_last: int = 0
-
-    def prefill(self, prompt: Sequence[int], chunk: int = 16, *, take_in: bool = False) -> None:
-        tokens = prompt[:-1]
-        for first in range(0, len(tokens), chunk):
-            part = tokens[first : first + chunk]
-            decode(self.target, self.batch, part, first, seq_id=self.seq_id, output=False)
-            self.session.process(self.batch)
-            if take_in:
-                self.session.take_in(self.seq_id)
-        self.session.begin(self.seq_id, tokens)
-        self.n_past, self.id_last = len(tokens), prompt[-1]
-
-    def round(self) -> tuple[list[int], int]:
-        """The tokens drafted in a round, and how many the target accepted."""
-        drafted = self.session.draft(self.seq_id, self.n_past, self.id_last)
-        decode(self.target, self.batch, [self.id_last, *drafted], self.n_past, seq_id=self.seq_id)
-        own = [int(self.target.logits(row).argmax()) for row in range(len(drafted) + 1)]
-        self.session.process(self.batch)
-        pairs = list(zip(drafted, own, strict=False))
-        n_accepted = next((i for i, (d, o) in enumerate(pairs) if d != o), len(pairs))
-        self.session.accept(self.seq_id, n_accepted)
-        self.n_past += 1 + n_accepted
-        self.id_last = own[n_accepted]
-        self.target.forget(self.seq_id, self.n_past)
-        return drafted, n_accepted
-
-
-@dataclass
-class Bench:
-    target: Context
-    draft: Context
-    session: Eagle3Session
-    batch: Batch
-
-    def driver(self, seq_id: int = 0) -> Driver:
-        return Driver(self.target, self.session, self.batch, seq_id)
-
-
-@contextmanager
-def bench(
-    models: Models, *, n_seq: int = 1, n_batch_draft: int | None = None, **config: float
-) -> Iterator[Bench]:
-    settings = Eagle3SessionConfig(**{"n_seq": n_seq, "n_draft_max": 3, **config})
-    with (
-        open_contexts(*models, n_ctx=512, n_seq=n_seq, n_batch_draft=n_batch_draft) as contexts,
-        Batch(contexts[0]) as batch,
-        Eagle3Session(*contexts, settings) as session,
-    ):
-        yield Bench(*contexts, session, batch)
-
-
 @pytest.fixture
 def tiny_bench(tiny_models: Models) -> Iterator[Bench]:
     with bench(tiny_models) as here:
         yield here
-
-
-def prompt_of(model: Model, text: str = "the cat sat on the mat and") -> list[int]:
-    return model.tokenize(text, bos=True, special=True)
 
 
 # --- configuration ---
@@ -370,71 +303,6 @@ def test_a_broken_draft_says_so_instead_of_drafting_nonsense(
 
     with pytest.raises(ProcessError, match="no finite"):
         tiny_bench.session.draft(0, driver.n_past, driver.id_last)
-
-
-@pytest.mark.parametrize("chunk", [256, 40, 7])
-def test_how_the_prompt_is_cut_makes_no_difference(tiny_models: Models, chunk: int) -> None:
-    """Also where a chunk is larger than the draft's batch."""
-    drafts = []
-    for n_batch_draft, size in ((256, 13), (32, chunk)):
-        with bench(tiny_models, n_batch_draft=n_batch_draft, n_draft_max=8) as here:
-            driver = here.driver()
-            driver.prefill(prompt_of(here.target.model, "the quick brown fox " * 12), chunk=size)
-            drafts.append([driver.round() for _ in range(10)])
-
-    assert drafts[0] == drafts[1]
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 40])
-def test_a_prompt_taken_in_while_it_is_read_drafts_as_one_that_waited(
-    tiny_models: Models, chunk: int
-) -> None:
-    drafts = []
-    for take_in in (False, True):
-        with bench(tiny_models, n_batch_draft=32, n_draft_max=8) as here:
-            driver = here.driver()
-            prompt = prompt_of(here.target.model, "the quick brown fox " * 12)
-            driver.prefill(prompt, chunk=chunk, take_in=take_in)
-            assert (here.session.waiting(0) == 1) is take_in
-            assert here.session.known_length(0) == len(prompt) - 1
-            drafts.append([driver.round() for _ in range(10)])
-
-    assert drafts[0] == drafts[1]
-
-
-def test_only_the_latest_rows_are_taken_in_where_that_is_asked_for(tiny_models: Models) -> None:
-    with bench(tiny_models, n_batch_draft=32) as here:
-        here.session.most_waiting = 8
-        driver = here.driver()
-        driver.prefill(prompt_of(here.target.model, "the quick brown fox " * 12), chunk=16)
-        assert 8 <= here.session.waiting(0) <= 32
-        assert here.session.known_length(0) == driver.n_past
-        start = driver.n_past - 8
-        driver.round()
-        assert here.draft.first_position(0) == start
-        for _ in range(5):
-            driver.round()
-        assert here.draft.first_position(0) == start
-        assert here.session.known_length(0) == driver.n_past
-
-
-def test_a_rewind_behind_what_was_left_out_drafts_on(tiny_models: Models) -> None:
-    with bench(tiny_models) as here:
-        here.session.most_waiting = 8
-        driver = here.driver()
-        prompt = prompt_of(here.target.model, "the quick brown fox " * 12)
-        driver.prefill(prompt)
-        driver.round()
-        here.target.forget(0, 10)
-        here.session.rewind(0, 10)
-        driver.n_past, driver.id_last = 10, prompt[10]
-        # The row before position 10 is gone with the cache: one more token brings a new one.
-        decode(here.target, here.batch, [driver.id_last], 10, seq_id=0)
-        here.session.process(here.batch)
-        driver.n_past, driver.id_last = 11, prompt[11]
-        for _ in range(5):
-            driver.round()
-        assert here.session.known_length(0) == driver.n_past
 
 
 def test_encoder_time_is_counted_once(tiny_models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
