@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
+from eaglechat.engine.draft_plan import MOST_CAUGHT_UP
 from eaglechat.engine.errors import DecodeError, ProcessError
 from eaglechat.engine.native import Batch, Context
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
@@ -116,12 +117,13 @@ class Stopwatch:
         return ms_since(started)
 
     def _catch_up_row(self) -> float:
-        """Milliseconds of one of many rows that the draft takes in."""
+        """Milliseconds of one of the rows that the draft takes in when it begins in mid-reply.
+
+        The first time also brings in the memory for so many at once."""
         times = []
-        for _ in range(_REPEATS):
+        for _ in range(2):
             self._empty()
-            for first in (0, _WIDTHS[-1]):
-                self._decode(_WIDTHS[-1], first)
+            self._decode(min(MOST_CAUGHT_UP + 1, self._target.n_batch), 0, output=False)
             rows = self._session.waiting(0) - 1
             started = time.perf_counter()
             self._session.take_in(0)
@@ -132,9 +134,9 @@ class Stopwatch:
         self._session.rewind(0, 0)
         self._target.forget(0, 0)
 
-    def _decode(self, width: int, first: int) -> None:
+    def _decode(self, width: int, first: int, *, output: bool = True) -> None:
         self._batch.clear()
-        self._batch.add_tokens([self._token] * width, first, 0, output=True)
+        self._batch.add_tokens([self._token] * width, first, 0, output=output)
         status = self._target.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from eaglechat.engine.caches import SEQ, Caches
 from eaglechat.engine.calibrate import NOT_CALIBRATED, Calibration
 from eaglechat.engine.controller import Controller
-from eaglechat.engine.draft_plan import DraftPlan, Observation
+from eaglechat.engine.draft_plan import MOST_CAUGHT_UP, DraftPlan, Observation
 from eaglechat.engine.errors import DecodeError, EngineError, ProcessError, PromptError
 from eaglechat.engine.live import Live
 from eaglechat.engine.native import Batch, Context
@@ -37,9 +37,6 @@ from eaglechat.engine.window import ContextWindow, Turns
 ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 
 _DRAFT_FAILS = (ProcessError, DecodeError)
-MOST_CAUGHT_UP = 64
-"""Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
-few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
 _STOPPED = 2
 """llama.cpp's status of a decode that was cancelled."""
 

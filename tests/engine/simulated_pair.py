@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from eaglechat.engine.controller import Controller
-from eaglechat.engine.draft_plan import DraftPlan, Observation
-from eaglechat.engine.loop import MOST_CAUGHT_UP
+from eaglechat.engine.draft_plan import MOST_CAUGHT_UP, DraftPlan, Observation
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from eaglechat.engine.calibrate import NOT_CALIBRATED, Stopwatch, calibrate
+from eaglechat.engine.draft_plan import MOST_CAUGHT_UP
 from eaglechat.engine.errors import ProcessError
 from eaglechat.engine.native import Model
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
@@ -20,6 +21,14 @@ def fresh(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
         yield rig
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is: no time is up, no moment a bad one."""
+    monkeypatch.setattr("eaglechat.engine.calibrate._BUDGET_S", float("inf"))
+    monkeypatch.setattr("eaglechat.engine.calibrate._UNSTEADY", float("inf"))
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_widths_a_draft_and_a_catch_up_are_timed(fresh: Rig) -> None:
     seen = calibrate(fresh.target, fresh.session)
     widths = [width for width, _ in seen.verify]
@@ -28,6 +37,24 @@ def test_widths_a_draft_and_a_catch_up_are_timed(fresh: Rig) -> None:
     assert seen.draft is not None
     assert seen.catch_up_row is not None
     assert all(ms > 0.0 for ms in (*(ms for _, ms in seen.verify), seen.draft, seen.catch_up_row))
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_catch_up_is_timed_at_the_size_it_will_have(
+    fresh: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than once: the first one finds memory that was never touched."""
+    waiting = []
+    take_in = fresh.session.take_in
+
+    def noted(seq_id: int) -> None:
+        waiting.append(fresh.session.waiting(seq_id))
+        take_in(seq_id)
+
+    monkeypatch.setattr(fresh.session, "take_in", noted)
+    calibrate(fresh.target, fresh.session)
+    assert len(waiting) > 1
+    assert set(waiting) == {MOST_CAUGHT_UP + 1}
 
 
 def test_nothing_of_it_is_left_behind(fresh: Rig) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.engine.controller import Controller
-from eaglechat.engine.draft_plan import DraftPlan
+from eaglechat.engine.draft_plan import MOST_CAUGHT_UP, DraftPlan
 from eaglechat.engine.errors import ProcessError, PromptError
 from eaglechat.engine.live import Live
-from eaglechat.engine.loop import MOST_CAUGHT_UP
 from eaglechat.engine.native import Model
 from eaglechat.engine.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.engine.records import (
