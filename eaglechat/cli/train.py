@@ -53,6 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="chats the target writes itself, in tokens (default 1000000 without other data)",
     )
     data.add_argument(
+        "--prompts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="prompts the target answers, one a line or each after a line “=== name”",
+    )
+    data.add_argument(
         "--chats",
         type=Path,
         action="append",
@@ -189,11 +197,12 @@ def _train(
 def _settings(args: argparse.Namespace) -> RunSettings:
     from eaglechat.train.settings import SELF_WRITTEN_TOKENS, Recipe, RunSettings
 
-    given = args.chats or args.text or args.from_history
+    given = args.prompts or args.chats or args.text or args.from_history
     return RunSettings(
         target=args.target,
         out=args.output,
         work=args.work or args.output.with_suffix(".training"),
+        prompts=tuple(args.prompts),
         chats=tuple(args.chats),
         text=tuple(args.text),
         history=paths.chats_dir() if args.from_history else None,

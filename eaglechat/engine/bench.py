@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eaglechat.engine.pair import LoadedPair
 
 _WARM_UP_TOKENS = 4
-_HEADING = "=== "
+HEADING = "=== "
 
 
 Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
@@ -308,10 +308,10 @@ def parse_prompts(text: str) -> list[BenchPrompt]:
 
     Raises ValueError naming an empty prompt or a name used twice.
     """
-    if not text.startswith(_HEADING):
-        text = f"{_HEADING}prompt\n{text}"
+    if not text.startswith(HEADING):
+        text = f"{HEADING}prompt\n{text}"
     prompts = []
-    for block in f"\n{text}".split(f"\n{_HEADING}")[1:]:
+    for block in f"\n{text}".split(f"\n{HEADING}")[1:]:
         name, _, body = block.partition("\n")
         if not body.strip():
             raise ValueError(f"the prompt {name.strip()!r} is empty")

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eaglechat.engine.bench import HEADING, parse_prompts
 from eaglechat.engine.chat import Prompter
 from eaglechat.engine.errors import PromptError
 from eaglechat.engine.native import Model
@@ -29,6 +30,7 @@ HELD_OUT_PERCENT = 3
 SHORTEST = 4
 """Tokens below which a sample has nothing to predict from."""
 _TEXT_BLOCK = 1 << 16
+_ROOM_FOR_A_REPLY = 16
 
 Spans = tuple[tuple[int, int], ...]
 
@@ -100,6 +102,32 @@ def deduplicated(samples: Iterable[Sample]) -> Iterator[Sample]:
         if sample.digest not in seen:
             seen.add(sample.digest)
             yield sample
+
+
+def read_prompts(path: Path, model: Model, longest: int) -> list[tuple[int, ...]]:
+    """Different prompts as tokens, in order: one a line, or as the bench's prompts are written.
+    One that leaves no room for a reply within `longest` tokens is left out.
+
+    Raises TrainingError where none is left, OSError.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith(HEADING):
+        try:
+            lines = [prompt.text for prompt in parse_prompts(text)]
+        except ValueError as error:
+            raise TrainingError(f"{path}: {error}") from error
+    if not lines:
+        raise TrainingError(f"{path} holds no prompts to answer")
+    prompter = Prompter(model)
+    prompts = [prompter.prompt([Message(role="user", content=line)]) for line in lines]
+    fitting = [prompt for prompt in prompts if len(prompt) <= longest - _ROOM_FOR_A_REPLY]
+    if not fitting:
+        raise TrainingError(
+            f"the prompts in {path} leave no room for replies within {longest} tokens; raise "
+            "--longest"
+        )
+    return list(dict.fromkeys(fitting))
 
 
 def read_chats(path: Path, model: Model, longest: int) -> Iterator[Sample]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -169,13 +170,16 @@ class Run:
     def _gather(self, model: Model) -> list[Sample]:
         """All samples, each once, in the order of their sources."""
         settings, longest = self._settings, self._settings.longest
-        if settings.self_written_tokens:
+        if settings.self_written_tokens or settings.prompts:
             self._write_chats(model)
         sources: list[Iterator[Sample]] = [
             corpus.read_chats(path, model, longest) for path in settings.chats
         ]
         if settings.self_written_tokens:
             sources.append(corpus.read_chats(self._own_chats, model, longest))
+        sources += [
+            corpus.read_chats(self._answers_to(path), model, longest) for path in settings.prompts
+        ]
         if settings.history is not None:
             sources.append(corpus.read_history(settings.history, model, longest))
         sources += [corpus.read_text(path, model, longest) for path in settings.text]
@@ -191,6 +195,11 @@ class Run:
     def _own_chats(self) -> Path:
         return self._settings.work / "chats.jsonl"
 
+    def _answers_to(self, prompts: Path) -> Path:
+        """Where the target's answers lie, by what the file holds: their numbers are its lines."""
+        digest = hashlib.blake2b(prompts.read_bytes(), digest_size=8).hexdigest()
+        return self._settings.work / f"answers-{digest}.jsonl"
+
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
         store = None if settings.recompute else self._store
@@ -203,13 +212,18 @@ class Run:
             layers=self._layers if store else (),
         )
         with closing(writer):
-            writer.write(
-                self._own_chats,
-                settings.self_written_tokens,
-                lambda size: self._say("writing chats", size, settings.self_written_tokens),
-                self._paused,
-                store,
-            )
+            if settings.self_written_tokens:
+                writer.write(
+                    self._own_chats,
+                    settings.self_written_tokens,
+                    lambda size: self._say("writing chats", size, settings.self_written_tokens),
+                    self._paused,
+                    store,
+                )
+            for path in settings.prompts:
+                prompts = corpus.read_prompts(path, model, settings.longest)
+                show = partial(self._say, "answering prompts", total=len(prompts))
+                writer.answer(self._answers_to(path), prompts, show, self._paused, store)
 
     def _reader(self, model: Model) -> FeatureReader:
         return FeatureReader(

@@ -1,6 +1,7 @@
 """Chats that the target writes itself: a user's turn from the empty slot of its own template, then
-the reply. Many at once, since a batch of tokens costs little more than one; and what the target
-computes for each token is taken down as it is written, so that it need not read them again.
+the reply; or the reply alone, to prompts that are given. Many at once, since a batch of tokens
+costs little more than one; and what the target computes for each token is taken down as it is
+written, so that it need not read them again.
 
 Each chat has a number, which with the run's seed seeds its samplers. Chats go to disk when there
 are enough of them for a shard of features: a run that was stopped goes on with the numbers that
@@ -95,17 +96,13 @@ class ChatWriter:
         """`longest` bounds a chat in tokens; another `seed` writes other chats; `layers` are those
         whose inputs are taken down, none of them where features are not wanted.
 
-        Raises ModelLoadError, TrainingError.
+        Raises ModelLoadError.
         """
         self._model = model
         self._seed = seed
         self._longest = longest
-        self._slot = UserSlot(model)
-        if len(self._slot.before) + len(self._slot.after) + _SHORTEST_QUESTION >= longest:
-            raise TrainingError(
-                f"the target's chat template alone takes {len(self._slot.before)} tokens and more, "
-                f"chats are limited to {longest}; raise --longest"
-            )
+        self._begun_with: Sequence[UserSlot | Sequence[int]] = ()
+        """What chats begin with, by turns: the slot to write a user's turn into, or prompts."""
         self._context = Context(
             model,
             n_ctx=n_side_by_side * longest,
@@ -139,31 +136,83 @@ class ChatWriter:
 
         Their features go to `store`, before the chats to the file: what the file holds is stored.
         Raises PausedError, after writing what has ended; TrainingError where the features do not
-        fit on the disk; DecodeError, OSError.
+        fit on the disk, or a chat not within its bound; DecodeError, OSError.
         """
+        self._begun_with = [self._user_slot()]
         done = written_chats(path)
         size = sum(len(chat.t) for chat in done)
         if store is not None:
             store.check_space(n_tokens - size)
         on_tokens(size)
-        numbers = _missing({chat.n for chat in done})
+
+        def is_enough(chat: _Chat | None) -> bool:
+            nonlocal size
+            size += len(chat.tokens) if chat is not None else 0
+            # Short of all before the last chat has ended.
+            on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
+            return size >= n_tokens
+
+        self._append(path, {chat.n for chat in done}, is_enough, paused, store)
+
+    def answer(
+        self,
+        path: Path,
+        prompts: Sequence[Sequence[int]],
+        on_answers: Callable[[int], None],
+        paused: Callable[[], bool],
+        store: FeatureStore | None = None,
+    ) -> None:
+        """Append a chat for each of these prompts to a file, and those that were begun meanwhile:
+        second replies to the first prompts. `on_answers` gets how many prompts are answered.
+
+        Every prompt must leave room for a reply. Raises as `write` does.
+        """
+        self._begun_with = prompts
+        done = {chat.n for chat in written_chats(path)}
+        missing = set(range(len(prompts))) - done
+        on_answers(len(prompts) - len(missing))
+        if not missing:
+            return
+
+        def is_enough(chat: _Chat | None) -> bool:
+            missing.discard(chat.number if chat is not None else -1)
+            on_answers(len(prompts) - len(missing))
+            return not missing
+
+        self._append(path, done, is_enough, paused, store)
+
+    def _user_slot(self) -> UserSlot:
+        slot = UserSlot(self._model)
+        if len(slot.before) + len(slot.after) + _SHORTEST_QUESTION >= self._longest:
+            raise TrainingError(
+                f"the target's chat template alone takes {len(slot.before)} tokens and more, "
+                f"chats are limited to {self._longest}; raise --longest"
+            )
+        return slot
+
+    def _append(
+        self,
+        path: Path,
+        done: set[int],
+        is_enough: Callable[[_Chat | None], bool],
+        paused: Callable[[], bool],
+        store: FeatureStore | None,
+    ) -> None:
+        """Append chats whose numbers are not `done`; `is_enough` is asked after each step."""
         ended: list[_Chat] = []
         with path.open("ab") as file:
             if done and not path.read_bytes().endswith(b"\n"):
                 file.write(b"\n")
-            for chat in self._chats(numbers):
+            for chat in self._chats(_missing(done)):
                 if chat is not None:
                     ended.append(chat)
-                    size += len(chat.tokens)
-                # Short of all before the last chat has ended.
-                on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
-                stop = paused()
-                if stop or size >= n_tokens or _are_enough(ended, store):
+                enough, stop = is_enough(chat), paused()
+                if stop or enough or _are_enough(ended, store):
                     _keep(ended, file, store)
                     ended.clear()
                 if stop:
                     raise PausedError
-                if size >= n_tokens:
+                if enough:
                     return
 
     def _chats(self, numbers: Iterator[int]) -> Iterator[_Chat | None]:
@@ -190,9 +239,13 @@ class ChatWriter:
                 self._context.forget(seq_id, 0)
 
     def _begin(self, seq_id: int, number: int) -> _Chat:
-        seed = (self._seed - 1) * _CHATS_A_SEED + number
         return _Chat(
-            self._model, self._slot, seq_id, number=number, seed=seed, longest=self._longest
+            self._model,
+            self._begun_with[number % len(self._begun_with)],
+            seq_id,
+            number=number,
+            seed=(self._seed - 1) * _CHATS_A_SEED + number,
+            longest=self._longest,
         )
 
     def _step(self, chats: Sequence[_Chat]) -> None:
@@ -233,21 +286,35 @@ class _Chat:
     """One chat in the making: its tokens, of which the first `_n_decoded` have been decoded."""
 
     def __init__(
-        self, model: Model, slot: UserSlot, seq_id: int, *, number: int, seed: int, longest: int
+        self,
+        model: Model,
+        begun_with: UserSlot | Sequence[int],
+        seq_id: int,
+        *,
+        number: int,
+        seed: int,
+        longest: int,
     ) -> None:
-        self._model, self._slot, self._number, self._longest = model, slot, number, longest
-        self._seed = seed
-        self.seq_id = seq_id
-        self.tokens = list(slot.before) or [max(model.bos, 0)]
+        """A slot to write the user's turn into, or a prompt to reply to."""
+        self._model, self._longest, self._seed = model, longest, seed
+        self.seq_id, self.number = seq_id, number
         self.rows: list[Rows] = []
         """Features of the tokens decoded, where they are taken down."""
         self._n_decoded = 0
-        self._question_starts = len(self.tokens)
+        self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
         self._reply_starts: int | None = None
+        self._slot: UserSlot | None = None
+        if isinstance(begun_with, UserSlot):
+            self._slot = begun_with
+            self.tokens = list(begun_with.before) or [max(model.bos, 0)]
+            self._sampler = self._make_sampler(_USER)
+        else:
+            self.tokens = list(begun_with)
+            self._reply_starts = len(self.tokens)
+            self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
+        self._question_starts = len(self.tokens)
         self.has_reply = False
         """Whether all of its reply is written."""
-        self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
-        self._sampler = self._make_sampler(_USER)
         self.ended = False
 
     def next_token(self) -> tuple[int, int]:
@@ -267,10 +334,10 @@ class _Chat:
             return
         token = self._sampler.sample(context, row)
         ends = self._model.is_end(token)
-        if self._reply_starts is None:
+        if self._reply_starts is None and self._slot is not None:
             asked = len(self.tokens) - self._question_starts
             if ends or token == self._slot.after[0] or asked >= _LONGEST_QUESTION:
-                self._begin_reply(asked)
+                self._begin_reply(asked, self._slot.after)
                 return
         self.tokens.append(token)
         is_full = len(self.tokens) >= self._longest
@@ -283,18 +350,18 @@ class _Chat:
         """The chat, once its reply is written."""
         assert self._reply_starts is not None
         return WrittenChat(
-            n=self._number, t=self.tokens, a=self._reply_starts, temp=self._temperature
+            n=self.number, t=self.tokens, a=self._reply_starts, temp=self._temperature
         )
 
     def close(self) -> None:
         self._sampler.close()
 
-    def _begin_reply(self, asked: int) -> None:
-        room = self._longest - len(self.tokens) - len(self._slot.after)
+    def _begin_reply(self, asked: int, after: Sequence[int]) -> None:
+        room = self._longest - len(self.tokens) - len(after)
         if asked < _SHORTEST_QUESTION or room < 1:
             self.ended = True
             return
-        self.tokens += self._slot.after
+        self.tokens += after
         self._reply_starts = len(self.tokens)
         self._sampler.close()
         self._sampler = self._make_sampler(Sampling(temperature=self._temperature))

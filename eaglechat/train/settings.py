@@ -54,6 +54,8 @@ class RunSettings:
     text: tuple[Path, ...] = ()
     history: Path | None = None
     """Directory of the app's own chats, to train on them too."""
+    prompts: tuple[Path, ...] = ()
+    """Files of prompts that the target answers."""
     self_written_tokens: int = 0
     longest: int = LONGEST
     """Longest sample in tokens."""

@@ -120,6 +120,62 @@ def test_the_target_writes_chats_by_its_own_template(tiny_target: Model, tmp_pat
         assert len(slot.before) + len(slot.after) < chat.a < len(chat.t) <= 48
 
 
+def test_the_target_answers_each_prompt_once_also_after_a_pause(
+    tiny_target: Model, tmp_path: Path
+) -> None:
+    listed, file = tmp_path / "prompts.txt", tmp_path / "answers.jsonl"
+    listed.write_text("".join(f"{chr(97 + i)} cat\n\n" for i in range(10)) + "a cat\n" + "a" * 60)
+    prompts = corpus.read_prompts(listed, tiny_target, 48)
+    assert len(prompts) == 10
+    assert spelled(tiny_target, prompts[1]).endswith("b cat x")
+    store = FeatureStore(tmp_path / "features", tiny_target.n_embd)
+    writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1, layers=(1, 2, 3))
+    answered: list[int] = []
+    pauses = iter([False] * 70 + [True])
+
+    with pytest.raises(PausedError):
+        writer.answer(file, prompts, answered.append, lambda: next(pauses), store)
+    n_before = answered[-1]
+    writer.answer(file, prompts, answered.append, lambda: False, store)
+    writer.answer(file, prompts, answered.append, lambda: pytest.fail("all are answered"), store)
+    writer.close()
+
+    assert 0 < n_before < 10
+    assert answered[-1] == 10
+    chats = written_chats(file)
+    assert {chat.n for chat in chats} >= set(range(10))
+    for chat in chats:
+        assert tuple(chat.t[: chat.a]) == prompts[chat.n % 10]
+        assert chat.a < len(chat.t) <= 48
+    assert all(s.digest in store for s in corpus.read_chats(file, tiny_target, 48))
+
+
+def test_prompts_of_several_lines_are_written_as_those_of_the_bench(
+    tiny_target: Model, tmp_path: Path
+) -> None:
+    listed = tmp_path / "prompts.txt"
+    listed.write_text("=== one\na\nb\n\n=== two\nc\n")
+    prompts = corpus.read_prompts(listed, tiny_target, 48)
+    assert [spelled(tiny_target, prompt)[-3:] for prompt in prompts] == ["b x", "c x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\n \n", "holds no prompts"),
+        ("a" * 60, "leave no room for replies within 48 tokens; raise --longest"),
+        ("=== one\n=== two\na", "the prompt 'one' is empty"),
+    ],
+)
+def test_a_file_without_prompts_to_answer_is_refused(
+    tiny_target: Model, tmp_path: Path, text: str, why: str
+) -> None:
+    listed = tmp_path / "prompts.txt"
+    listed.write_text(text)
+    with pytest.raises(TrainingError, match=why):
+        corpus.read_prompts(listed, tiny_target, 48)
+
+
 def test_another_seed_writes_other_chats(tiny_target: Model, tmp_path: Path) -> None:
     written = []
     for name, seed in (("first", 1), ("again", 1), ("other", 2)):
