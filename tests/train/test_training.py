@@ -148,6 +148,29 @@ def _checkpoint(folder: Path) -> Any:
     return torch.load(folder / "draft.training" / "checkpoint.pt", weights_only=True)
 
 
+def test_a_draft_learns_from_answers_to_given_prompts(outcome: Outcome, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n".join(f"{a} {b} cat" for a in "abcdef" for b in "ghijkl"))
+    stages = []
+    run = Run(
+        settings(
+            tmp_path,
+            outcome.out.parent / "target.gguf",
+            self_written_tokens=0,
+            prompts=(prompts,),
+            budget=Budget(tokens=2_000),
+            report_prompts=2,
+        ),
+        lambda progress: stages.append((progress.stage, progress.done, progress.total)),
+        lambda: False,
+    )
+    learnt = run.go()
+
+    assert 36 <= learnt.n_samples + learnt.n_held_out
+    assert ("answering prompts", 36, 36) in stages
+    assert "reading features" not in {stage for stage, _, _ in stages}
+
+
 def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: Path) -> None:
     """A short run with almost no learning, its features computed on the fly, from a good draft."""
     target = outcome.out.parent / "target.gguf"
