@@ -45,16 +45,16 @@ class Expected:
 EXPECTED = [
     Expected(
         "Write a quicksort algorithm in Python. Write code only.",
-        {1: (44, 79), 3: (65, 174), 8: (67, 448)},
+        {1: (44, 79), 3: (63, 180), 8: (67, 446)},
         "3b186fd1e49bee12",
     ),
     Expected(
         "Explain the Pythagorean theorem",
-        {1: (44, 85), 3: (60, 204), 8: (62, 514)},
+        {1: (49, 80), 3: (63, 196), 8: (65, 497)},
         "a8c601cf3d411a1f",
     ),
     Expected(
-        "Plan a 1 day trip to DC", {1: (49, 80), 3: (74, 167), 8: (77, 410)}, "a7c7e982e17a630a"
+        "Plan a 1 day trip to DC", {1: (53, 76), 3: (74, 168), 8: (80, 393)}, "a7c7e982e17a630a"
     ),
 ]
 
