@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eaglechat.engine.acceptance import accept_rate
 from eaglechat.engine.records import AutoDraft
 
-MOST_CAUGHT_UP = 64
+MOST_CAUGHT_UP = 48
 """Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
 few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
 

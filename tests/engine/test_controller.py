@@ -169,11 +169,11 @@ def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_long_prompt_costs_little_where_a_draft_only_might_pay(seed: int) -> None:
-    """All of its rows would cost as much as twenty plain tokens."""
+def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int) -> None:
+    """Its rows would cost as much as twenty plain tokens."""
     pair = Simulated(Q4_1, steady(0.5), n_prompt=600, catch_up_row=0.15, seed=seed)
     reply = write(pair, 250, Controller(calibration(Q4_1, slowed=1.0)))
-    assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms
+    assert reply.ms <= 1.01 * reply.plain_ms
 
 
 @pytest.mark.parametrize("will_pay", [False, True])
