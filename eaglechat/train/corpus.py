@@ -110,7 +110,7 @@ def read_prompts(path: Path, model: Model, longest: int) -> list[tuple[int, ...]
 
     Raises TrainingError where none is left, OSError.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and lines[0].startswith(HEADING):
         try:

@@ -203,6 +203,11 @@ class Run:
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
         store = None if settings.recompute else self._store
+        # A file that cannot be read is found out before hours of writing, not after.
+        given = [
+            (self._answers_to(path), corpus.read_prompts(path, model, settings.longest))
+            for path in settings.prompts
+        ]
         writer = ChatWriter(
             model,
             n_side_by_side=chats_side_by_side(self._target, settings.longest),
@@ -220,10 +225,9 @@ class Run:
                     self._paused,
                     store,
                 )
-            for path in settings.prompts:
-                prompts = corpus.read_prompts(path, model, settings.longest)
+            for answers, prompts in given:
                 show = partial(self._say, "answering prompts", total=len(prompts))
-                writer.answer(self._answers_to(path), prompts, show, self._paused, store)
+                writer.answer(answers, prompts, show, self._paused, store)
 
     def _reader(self, model: Model) -> FeatureReader:
         return FeatureReader(

@@ -165,7 +165,8 @@ class ChatWriter:
         """Append a chat for each of these prompts to a file, and those that were begun meanwhile:
         second replies to the first prompts. `on_answers` gets how many prompts are answered.
 
-        Every prompt must leave room for a reply. Raises as `write` does.
+        Every prompt must leave room for a reply. Raises PausedError, after writing what has ended;
+        DecodeError, OSError.
         """
         self._begun_with = prompts
         done = {chat.n for chat in written_chats(path)}

@@ -154,7 +154,7 @@ def test_prompts_of_several_lines_are_written_as_those_of_the_bench(
     tiny_target: Model, tmp_path: Path
 ) -> None:
     listed = tmp_path / "prompts.txt"
-    listed.write_text("=== one\na\nb\n\n=== two\nc\n")
+    listed.write_text("\n=== one\na\nb\n\n=== two\nc\n")
     prompts = corpus.read_prompts(listed, tiny_target, 48)
     assert [spelled(tiny_target, prompt)[-3:] for prompt in prompts] == ["b x", "c x"]
 

@@ -97,6 +97,16 @@ def test_layers_that_the_target_does_not_have(
     assert "offers 0 to 3; asked for 1, 2, 9" in said
 
 
+def test_prompts_that_cannot_be_read_are_refused_before_anything_is_written(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "draft.gguf"
+    said = refusal(capsys, target, out, "--write", "5000", "--prompts", str(tmp_path / "no.txt"))
+
+    assert "no.txt" in said
+    assert not list(tmp_path.rglob("chats.jsonl"))
+
+
 def test_a_run_goes_on_only_with_what_it_began_with(target: Path, tmp_path: Path) -> None:
     """Another recipe or other data is another run: named, not mixed."""
     text = tmp_path / "text.txt"
