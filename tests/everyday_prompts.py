@@ -181,81 +181,98 @@ REQUESTS = (
 )
 
 
-def _parts(text: str, by: str) -> list[str]:
-    return [part.strip() for part in text.split(by)]
+ABOUT: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        CONCEPTS,
+        ", ",
+        (
+            "Explain {} in simple terms.",
+            "What should I know about {}?",
+            "Write a short paragraph about {}.",
+            "Give me five interesting facts about {}.",
+            "Write an introduction to {} for students.",
+            "Why does {} matter?",
+            "explain {} like I'm five",
+            "Write three quiz questions about {}, with answers.",
+        ),
+    ),
+    (
+        TASKS,
+        ", ",
+        (
+            "How do I {}?",
+            "Give me a step by step guide: how to {}.",
+            "I want to {}. Where should I begin?",
+            "What mistakes should I avoid when I {}?",
+        ),
+    ),
+    (PAIRS, "; ", ("What is the difference between {}?", "Compare {} in a table.")),
+    (
+        DISHES,
+        ", ",
+        (
+            "Give me a simple recipe for {}.",
+            "How do I make {} for four people?",
+            "What goes well with {}?",
+        ),
+    ),
+    (HEROES, ", ", tuple(f"Write a short story about {{}} {it}." for it in EVENTS.split("; "))),
+    (
+        MOODS,
+        ", ",
+        ("Write a poem about {}.", "Write a haiku about {}.", "Describe {} in three sentences."),
+    ),
+    (LETTERS, "; ", ("Write an e-mail {}.", "Draft a short, friendly message {}.")),
+    (
+        PROGRAMS,
+        "; ",
+        (
+            "Write a Python function that {}.",
+            "Write a Python program that {}.",
+            "Write a JavaScript function that {}.",
+            "Write a C program that {}.",
+            "Write a Java method that {}.",
+            "How would I write a program that {}? Explain each step.",
+        ),
+    ),
+    (QUERIES, "; ", ("Write an SQL query that {}.",)),
+    (THINGS, ", ", ("List five {}.", "List ten {}.", "List twelve {}.")),
+    (
+        PLACES,
+        ", ",
+        (
+            "Plan a weekend in {}.",
+            "What should I see in {}?",
+            "Plan three days in {} for a family with children.",
+            "What is the best time of the year to visit {}?",
+        ),
+    ),
+    (
+        SENTENCES,
+        "; ",
+        (
+            "Translate into Spanish: {}",
+            "Translate into German: {}",
+            "Translate into Italian: {}",
+            "Rewrite this more formally: {}",
+            "Correct the grammar: {}",
+        ),
+    ),
+    (FACTS, "; ", ("{}",)),
+    (REQUESTS, "; ", ("{}",)),
+)
+"""What prompts are about, what parts it, and the forms that each part is filled into."""
 
 
 def everyday_prompts() -> list[str]:
-    """All prompts that the forms below make, in no order."""
-    concepts, tasks, dishes = _parts(CONCEPTS, ","), _parts(TASKS, ", "), _parts(DISHES, ",")
-    programs, places = _parts(PROGRAMS, ";"), _parts(PLACES, ",")
-    prompts = []
-    for it in concepts:
-        prompts += [
-            f"Explain {it} in simple terms.",
-            f"What should I know about {it}?",
-            f"Write a short paragraph about {it}.",
-            f"Give me five interesting facts about {it}.",
-            f"Write an introduction to {it} for students.",
-            f"Why does {it} matter?",
-            f"explain {it} like I'm five",
-            f"Write three quiz questions about {it}, with answers.",
-        ]
-    for it in tasks:
-        prompts += [
-            f"How do I {it}?",
-            f"Give me a step by step guide: how to {it}.",
-            f"I want to {it}. Where should I begin?",
-            f"What mistakes should I avoid when I {it}?",
-        ]
-    for it in _parts(PAIRS, ";"):
-        prompts += [f"What is the difference between {it}?", f"Compare {it} in a table."]
-    for it in dishes:
-        prompts += [
-            f"Give me a simple recipe for {it}.",
-            f"How do I make {it} for four people?",
-            f"What goes well with {it}?",
-        ]
-    for hero in _parts(HEROES, ", "):
-        prompts += [f"Write a short story about {hero} {event}." for event in _parts(EVENTS, ";")]
-    for it in _parts(MOODS, ","):
-        prompts += [
-            f"Write a poem about {it}.",
-            f"Write a haiku about {it}.",
-            f"Describe {it} in three sentences.",
-        ]
-    for it in _parts(LETTERS, ";"):
-        prompts += [f"Write an e-mail {it}.", f"Draft a short, friendly message {it}."]
-    for it in programs:
-        prompts += [
-            f"Write a {language} that {it}."
-            for language in (
-                "Python function",
-                "Python program",
-                "JavaScript function",
-                "C program",
-                "Java method",
-            )
-        ]
-        prompts.append(f"How would I write a program that {it}? Explain each step.")
-    prompts += [f"Write an SQL query that {it}." for it in _parts(QUERIES, ";")]
-    for it in _parts(THINGS, ", "):
-        prompts += [f"List {count} {it}." for count in ("five", "ten", "twelve")]
-    for it in places:
-        prompts += [
-            f"Plan a weekend in {it}.",
-            f"What should I see in {it}?",
-            f"Plan three days in {it} for a family with children.",
-            f"What is the best time of the year to visit {it}?",
-        ]
-    prompts += _parts(FACTS, ";")
-    for it in _parts(SENTENCES, ";"):
-        prompts += [
-            f"Translate into {language}: {it}" for language in ("Spanish", "German", "Italian")
-        ]
-        prompts += [f"Rewrite this more formally: {it}", f"Correct the grammar: {it}"]
-    prompts += _parts(REQUESTS, ";")
-    return prompts + _sums(random.Random(1))
+    """All prompts that the forms make, in no order."""
+    filled = [
+        form.format(part)
+        for parts, parted_by, forms in ABOUT
+        for part in parts.split(parted_by)
+        for form in forms
+    ]
+    return filled + _sums(random.Random(1))
 
 
 def _sums(chance: random.Random) -> list[str]:

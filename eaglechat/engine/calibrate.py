@@ -20,6 +20,7 @@ from eaglechat.engine.session import Eagle3Session
 _WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
 _REPEATS = 3
 """Of each width; the first also builds the graph."""
+_CATCH_UPS = 2
 _BUDGET_S = 0.6
 _UNSTEADY = 1.5
 """A machine on which the first width takes this much longer, or shorter, afterwards was busy."""
@@ -121,7 +122,7 @@ class Stopwatch:
 
         The first time also brings in the memory for so many at once."""
         times = []
-        for _ in range(2):
+        for _ in range(_CATCH_UPS):
             self._empty()
             self._decode(min(MOST_CAUGHT_UP + 1, self._target.n_batch), 0, output=False)
             rows = self._session.waiting(0) - 1

@@ -164,7 +164,8 @@ class FeatureStore:
     ) -> None:
         """Read and store what is missing. `on_rows` gets the rows of each sample that is done.
 
-        Raises PausedError, after storing what was read; DecodeError, OSError.
+        Raises PausedError, after storing what was read; TrainingError where it does not fit on the
+        disk; DecodeError, OSError.
         """
         digests: list[str] = []
         parts: list[Rows] = []
@@ -183,9 +184,13 @@ class FeatureStore:
         self.put(digests, parts)
 
     def put(self, digests: Sequence[str], parts: Sequence[Rows]) -> None:
-        """Store the rows of these samples as a shard. Raises OSError."""
+        """Store the rows of these samples as a shard.
+
+        Raises TrainingError where they do not fit on the disk, OSError.
+        """
         if not parts:
             return
+        self.check_space(sum(len(rows) for rows in parts))
         index = self._directory / f"{len(self._shards):05d}.json"
         part = index.with_suffix(".part")
         with part.open("wb") as file:

@@ -166,7 +166,7 @@ class ChatWriter:
         second replies to the first prompts. `on_answers` gets how many prompts are answered.
 
         Every prompt must leave room for a reply. Raises PausedError, after writing what has ended;
-        DecodeError, OSError.
+        TrainingError where the features do not fit on the disk; DecodeError, OSError.
         """
         self._begun_with = prompts
         done = {chat.n for chat in written_chats(path)}

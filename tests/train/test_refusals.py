@@ -89,6 +89,21 @@ def test_a_disk_too_small_for_the_features(
     assert "--recompute" in said
 
 
+def test_a_disk_that_fills_up_while_prompts_are_answered(
+    target: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("a cat\nthe dog\n")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(10**12, 10**12, 10**9))
+
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--prompts", prompts, "--longest", 64)
+
+    assert "which has 0.0 GB to spare" in said
+
+
 def test_layers_that_the_target_does_not_have(
     target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
