@@ -97,13 +97,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--draft-vocab",
         type=whole,
         metavar="N",
-        help="tokens it can propose: the most frequent of the data (default 8192)",
+        help="tokens it can propose: the most frequent of the data (default 8192, or --init's)",
     )
     draft.add_argument(
         "--name", metavar="NAME", help="the draft's name (default: the target's, and EAGLE-3)"
     )
     draft.add_argument(
         "--type", default="q8_0", metavar="TYPE", help="of the file: q8_0, bf16, q4_k_m, ..."
+    )
+    draft.add_argument(
+        "--head-type", metavar="TYPE", help="of its output head, else as --type: q8_0, q5_0, ..."
     )
     how = parser.add_argument_group("how")
     how.add_argument(
@@ -154,11 +157,10 @@ def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         complain(_NO_TORCH)
         return FAILED
-    from eaglechat.hub.convert import TYPES
     from eaglechat.train.errors import PausedError, TrainingError
 
-    if args.type.lower() not in TYPES:
-        complain(f"{args.type} is not a type; known are {', '.join(TYPES)}")
+    if (fault := _wrong_type(args)) is not None:
+        complain(fault)
         return WRONG_USAGE
     settings = _settings(args)
     display = _Display()
@@ -181,6 +183,24 @@ def run(args: argparse.Namespace) -> int:
     report = train_report.beside(settings.out)
     paths.write_atomically(report, (text + "\n").encode())
     return OK
+
+
+def _wrong_type(args: argparse.Namespace) -> str | None:
+    from eaglechat.hub.convert import DIRECT_TYPES, TYPES
+    from eaglechat.train.draft_file import HEAD_TYPES
+
+    if args.type.lower() not in TYPES:
+        return f"{args.type} is not a type; known are {', '.join(TYPES)}"
+    if args.head_type is None:
+        return None
+    if args.head_type.lower() not in HEAD_TYPES:
+        return f"{args.head_type} is not a type of a head; known are {', '.join(HEAD_TYPES)}"
+    if args.type.lower() not in DIRECT_TYPES:
+        return (
+            f"{args.type} is a mixture, of which llama.cpp chooses the head's type too; "
+            f"--head-type goes with {', '.join(DIRECT_TYPES)}"
+        )
+    return None
 
 
 def _train(
@@ -221,6 +241,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
             seed=args.seed,
         ),
         type=args.type.lower(),
+        head_type=args.head_type.lower() if args.head_type else None,
         recompute=args.recompute,
         n_threads=args.threads,
         n_gpu_layers=args.gpu_layers,

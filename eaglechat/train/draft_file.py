@@ -26,6 +26,17 @@ from eaglechat.train.target import HEAD, Shape, TargetMatrices, read_matrix
 _T = gguf.GGUFValueType
 _UNQUANTISED = "bf16"
 """What llama.cpp makes its mixtures from."""
+HEAD_TYPES = {
+    "f32": Type.F32,
+    "f16": Type.F16,
+    "bf16": Type.BF16,
+    "q8_0": Type.Q8_0,
+    "q5_1": Type.Q5_1,
+    "q5_0": Type.Q5_0,
+    "q4_1": Type.Q4_1,
+    "q4_0": Type.Q4_0,
+}
+"""What gguf quantises a matrix to by itself, in rows of 32."""
 _BASE_MODEL = ("name", "organization", "repo_url")
 
 
@@ -117,9 +128,14 @@ def save_draft(
     out: Path,
     *,
     type: str,
+    head_type: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """Write a draft as a GGUF of one of `convert`'s types. Raises TrainingError, OSError."""
+    """Write a draft as a GGUF of one of `convert`'s types; its output head as `head_type`, one of
+    HEAD_TYPES, where that is given: only where llama.cpp does not choose a mixture itself.
+
+    Raises TrainingError, OSError.
+    """
     for name, values in draft.weights.items():
         if not np.isfinite(values).all():
             raise TrainingError(
@@ -128,7 +144,7 @@ def save_draft(
 
     def contents(kind: Type, file_type: FileType) -> tuple[list[bytes], list[OutputTensor]]:
         fields = [*_fields(draft, target, making, file_type), *tokenizer_fields(target)]
-        return fields, list(_tensors(draft, kind))
+        return fields, list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
 
     try:
         write_draft(out, type, _UNQUANTISED, contents, progress)
@@ -136,9 +152,10 @@ def save_draft(
         raise TrainingError(str(error)) from error
 
 
-def _tensors(draft: Draft, kind: Type) -> Iterator[OutputTensor]:
+def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
     for name, values in draft.weights.items():
-        stored_as = Type.F32 if values.ndim == 1 else _fitting(kind, values.shape[-1])
+        wanted = head_kind if name == HEAD else kind
+        stored_as = Type.F32 if values.ndim == 1 else _fitting(wanted, values.shape[-1])
         yield OutputTensor(name, values.shape, stored_as, _quantised(values, stored_as))
     yield OutputTensor("d2t", draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
 

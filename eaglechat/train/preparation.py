@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from eaglechat.train.draft_file import Draft
 from eaglechat.train.errors import TrainingError
 from eaglechat.train.features import N_PARTS
 from eaglechat.train.lesson import Lesson
-from eaglechat.train.model import FC, Weights, new_weights, root_mean_square_normed
+from eaglechat.train.model import FC, HEAD, Weights, new_weights, root_mean_square_normed
 from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe
 from eaglechat.train.target import TargetMatrices, shape_of, soft_cap
 from eaglechat.train.trainer import Trainer
@@ -87,6 +87,20 @@ def new_draft(
     weights = {n: weight.numpy() for n, weight in new_weights(shape, head, final, seed).items()}
     weights[FC] /= scales.features
     return Draft(shape, layers, d2t, weights)
+
+
+def with_vocabulary(draft: Draft, d2t: npt.NDArray[np.int64], matrices: TargetMatrices) -> Draft:
+    """The draft over other tokens, those of `d2t` (ascending).
+
+    Its head keeps the rows of the tokens it had. Those of new tokens are the target's own, mapped
+    as, by least squares, the target's rows of all its old tokens become the draft's.
+    """
+    old_head = draft.weights[HEAD]
+    to_draft, *_ = np.linalg.lstsq(matrices.head(draft.d2t), old_head, rcond=None)
+    head = (matrices.head(d2t) @ to_draft).astype(np.float32)
+    _, kept, kept_before = np.intersect1d(d2t, draft.d2t, return_indices=True)
+    head[kept] = old_head[kept_before]
+    return replace(draft, d2t=d2t, weights={**draft.weights, HEAD: head})
 
 
 def lesson_for(

@@ -152,11 +152,6 @@ class Run:
                 f"a draft vocabulary of {size:,} tokens is larger than the vocabulary of "
                 f"{self._target.path.name}, which has {n_vocab:,}"
             )
-        if size is not None and self._init is not None and size != len(self._init.d2t):
-            raise TrainingError(
-                f"{self._settings.init} has a draft vocabulary of {len(self._init.d2t):,} tokens; "
-                "training that goes on from it keeps it"
-            )
 
     def _open_target(self) -> Model:
         path = working_copy(
@@ -260,10 +255,16 @@ class Run:
         settings = self._settings
         self._say("preparing", 0, 1)
         scales = preparation.measure_scales(training, features)
-        draft = self._init or preparation.new_draft(
-            self._target, self._matrices, self._layers, training, scales,
-            n_draft_vocab=settings.draft_vocab, seed=settings.recipe.seed,
-        )  # fmt: skip
+        if self._init is None:
+            draft = preparation.new_draft(
+                self._target, self._matrices, self._layers, training, scales,
+                n_draft_vocab=settings.draft_vocab, seed=settings.recipe.seed,
+            )  # fmt: skip
+        elif settings.draft_vocab is None:
+            draft = self._init
+        else:
+            d2t = corpus.most_frequent(training, settings.draft_vocab, self._target.n_vocab)
+            draft = preparation.with_vocabulary(self._init, d2t, self._matrices)
         lesson = preparation.lesson_for(
             draft,
             self._target,
@@ -347,6 +348,7 @@ class Run:
             making,
             self._settings.out,
             type=self._settings.type,
+            head_type=self._settings.head_type,
             progress=lambda step: self._say("writing the draft", step.done, step.total),
         )
 

@@ -63,11 +63,14 @@ class RunSettings:
     """The draft's name; else the target's, and EAGLE-3."""
     layers: tuple[int, ...] | None = None
     draft_vocab: int | None = None
+    """Size of a vocabulary to choose from the data; else 8192, or that of `init`."""
     init: Path | None = None
     compare: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(seconds=3600.0))
     recipe: Recipe = field(default_factory=Recipe)
     type: str = "q8_0"
+    head_type: str | None = None
+    """Of the output head, where it differs from the other matrices."""
     recompute: bool = False
     n_threads: int | None = None
     n_gpu_layers: int = -1

@@ -199,3 +199,30 @@ def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: P
         assert after.stats.mean_accepted_length == pytest.approx(
             1 + after.n_draft_max, abs=0.25 * after.n_draft_max
         )
+
+
+def test_going_on_with_a_larger_vocabulary(outcome: Outcome, tmp_path: Path) -> None:
+    """Tokens it had are drafted as before; the new ones are learnt; the head has its own type."""
+    target = outcome.out.parent / "target.gguf"
+    again = trained(
+        settings(
+            tmp_path,
+            target,
+            self_written_tokens=0,
+            chats=(outcome.out.parent / "work" / "chats.jsonl",),
+            draft_vocab=32,
+            init=outcome.out,
+            budget=Budget(tokens=2_000),
+            recipe=Recipe(batch_tokens=512, learning_rate=1e-6),
+            type="q8_0",
+            head_type="q5_0",
+        )
+    )
+
+    types = {tensor.name: tensor.type for tensor in read_header(again.out).tensors}
+    assert (types["output.weight"], types["fc.weight"]) == ("Q5_0", "Q8_0")
+    assert again.draft_vocabulary == 32
+    for before, after in zip(again.before, again.after, strict=True):
+        assert before.stats.mean_accepted_length == pytest.approx(
+            after.stats.mean_accepted_length, abs=0.25 * after.n_draft_max
+        )

@@ -2,6 +2,13 @@
 
 from eaglechat.hub.convert.api import ConversionReport, convert
 from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.output import TYPES, Progress
+from eaglechat.hub.convert.output import DIRECT_TYPES, TYPES, Progress
 
-__all__ = ["TYPES", "ConversionError", "ConversionReport", "Progress", "convert"]
+__all__ = [
+    "DIRECT_TYPES",
+    "TYPES",
+    "ConversionError",
+    "ConversionReport",
+    "Progress",
+    "convert",
+]
