@@ -28,8 +28,6 @@ LOSS_SHARE = 0.02
 _EXPLORE_SHARE = 0.005
 _EXPLORE_CREDIT = 4.0
 """Explorations may lose this many plain tokens' time, and `_EXPLORE_SHARE` of all time."""
-_REPAID_OVER = 128
-"""Tokens within which drafting must save what it takes the draft to catch up."""
 _EXPLORE_GAP = 2
 _HOPE = 1.05
 _MOST_DOUBT, _DOUBT_GROWS_OVER = 0.5, 256.0
@@ -133,7 +131,8 @@ class Controller:
     def _bears(self, plan: DraftPlan) -> bool:
         """Whether the ledger still bears a plan that is kept."""
         return plan.n == 0 or (
-            self._now is not None and self._may_lose(self._now, self._now.times[plan.n])
+            self._now is not None
+            and self._may_lose(self._now, self._now.times[plan.n], spare=self._now.spare(plan.n))
         )
 
     def _choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
@@ -150,7 +149,7 @@ class Controller:
         ):
             return self._plan(0, AutoReason.PLAIN_CHECK, outlook, bucket)
         catch_up = self._catch_up_ms(n_waiting, bucket)
-        if not _repays(outlook, best, catch_up):
+        if not outlook.repays(best, catch_up):
             best = 0
         probe = self._probe(outlook, best, catch_up, bucket)
         if probe is not None:
@@ -223,17 +222,21 @@ class Controller:
         """What may be lost once a round of this loss is made, which may be the dearest."""
         return LOSS_SHARE * self._plain_ms + max(loss, self._dearest_ms)
 
-    def _may_lose(self, outlook: Outlook, took: float, catch_up: float = 0.0) -> bool:
+    def _may_lose(
+        self, outlook: Outlook, took: float, catch_up: float = 0.0, *, spare: float = 0.0
+    ) -> bool:
         """Whether the ledger bears a round of this time, and of a catch-up before it, that yields
-        a single token."""
+        a single token, with so much to spare."""
         loss = took + catch_up - outlook.times[0]
-        return self._lost_ms + loss <= self._allowed_ms(loss)
+        return self._lost_ms + loss + spare <= self._allowed_ms(loss)
 
     def _bearable(self, outlook: Outlook, best: int, catch_up: float) -> int:
         """The best length, or the longest below it that the ledger bears and that still pays."""
         for n in range(best, 0, -1):
             pays = outlook.rates[n] > _HYSTERESIS * outlook.rates[0]
-            if (n == best or pays) and self._may_lose(outlook, outlook.times[n], catch_up):
+            if (n == best or pays) and self._may_lose(
+                outlook, outlook.times[n], catch_up, spare=outlook.spare(n)
+            ):
                 return n
         return 0
 
@@ -388,9 +391,3 @@ class Controller:
             lost_ms=round(self._lost_ms, 1),
             allowed_ms=round(self._allowed_ms(outlook.times[n] - outlook.times[0]), 1),
         )
-
-
-def _repays(outlook: Outlook, n: int, catch_up: float) -> bool:
-    """Whether drafts of this length soon save the time the draft needs to catch up."""
-    saved = 1.0 / outlook.rates[0] - 1.0 / outlook.rates[n]
-    return catch_up <= _REPAID_OVER * saved or catch_up == 0.0

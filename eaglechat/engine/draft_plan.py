@@ -12,6 +12,11 @@ MOST_CAUGHT_UP = 48
 """Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
 few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
 
+_REPAID_OVER = 128
+"""Tokens within which drafting must save what it takes the draft to catch up."""
+_SPARE, _FAR_AHEAD = 0.5, 1.5
+"""Share of a round's loss to keep in hand, unless its rate is so many times that of plain."""
+
 
 @dataclass(frozen=True)
 class DraftPlan:
@@ -66,6 +71,19 @@ class Outlook:
     rates: list[float]
     one_round: float
     """What a round of the longest draft worth considering takes longer than a plain one."""
+
+    def repays(self, n: int, catch_up: float) -> bool:
+        """Whether drafts of this length soon save the time the draft needs to catch up."""
+        saved = 1.0 / self.rates[0] - 1.0 / self.rates[n]
+        return catch_up <= _REPAID_OVER * saved or catch_up == 0.0
+
+    def spare(self, n: int) -> float:
+        """What the ledger should bear beyond a round of this length. Where drafting is little ahead
+        of plain decoding, one long draft that fails may end it for dozens of tokens; short ones
+        gain the room for it first."""
+        if n == 1 or self.rates[n] >= _FAR_AHEAD * self.rates[0]:
+            return 0.0
+        return _SPARE * (self.times[n] - self.times[0])
 
 
 def round_times(

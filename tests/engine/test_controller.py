@@ -200,6 +200,19 @@ def test_drafting_resumes_when_the_draft_becomes_useful_again() -> None:
     assert sum(state.n > 0 for state in late) > 80
 
 
+@pytest.mark.parametrize(("name", "shortest_first"), [("bf16, fair draft", True), ("gpu", False)])
+def test_where_little_is_to_gain_a_reply_begins_with_its_shortest_drafts(
+    name: str, shortest_first: bool
+) -> None:
+    controller = Controller()
+    chat(PAIRS[name], controller, 2)
+    reply = write(replace(PAIRS[name], seed=7), TOKENS, controller)
+
+    played = [s.n for s in reply.states if s.n > 0 and s.reason is not AutoReason.EXPLORING]
+    assert max(played) > 1
+    assert (played[0] == 1) == shortest_first
+
+
 def test_plain_decoding_is_measured_now_and_then_even_where_drafting_wins() -> None:
     reply = write(PAIRS["gpu"], 3000, Controller())
     checks = [i for i, s in enumerate(reply.states) if s.reason is AutoReason.PLAIN_CHECK]
