@@ -35,6 +35,14 @@ from tests.everyday_topics import (
     THINGS,
 )
 
+PROGRAM_FORMS = (
+    "Write a Python function that {}.",
+    "Write a Python program that {}.",
+    "Write a JavaScript function that {}.",
+    "Write a C program that {}.",
+    "Write a Java method that {}.",
+    "How would I write a program that {}? Explain each step.",
+)
 ABOUT: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         CONCEPTS,
@@ -77,18 +85,7 @@ ABOUT: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("Write a poem about {}.", "Write a haiku about {}.", "Describe {} in three sentences."),
     ),
     (LETTERS, "; ", ("Write an e-mail {}.", "Draft a short, friendly message {}.")),
-    (
-        PROGRAMS,
-        "; ",
-        (
-            "Write a Python function that {}.",
-            "Write a Python program that {}.",
-            "Write a JavaScript function that {}.",
-            "Write a C program that {}.",
-            "Write a Java method that {}.",
-            "How would I write a program that {}? Explain each step.",
-        ),
-    ),
+    (PROGRAMS, "; ", PROGRAM_FORMS),
     (QUERIES, "; ", ("Write an SQL query that {}.",)),
     (THINGS, ", ", ("List five {}.", "List ten {}.", "List twelve {}.")),
     (
@@ -185,15 +182,7 @@ ABOUT: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         MORE_PROGRAMS,
         "; ",
-        (
-            "Write a Python function that {}.",
-            "Write a Python program that {}.",
-            "Write a JavaScript function that {}.",
-            "Write a C program that {}.",
-            "Write a Java method that {}.",
-            "Write a Python function that {}, and explain it.",
-            "How would I write a program that {}? Explain each step.",
-        ),
+        (*PROGRAM_FORMS, "Write a Python function that {}, and explain it."),
     ),
     (
         PROGRAMS,

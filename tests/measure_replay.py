@@ -26,12 +26,12 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.preflight import check_pair
 from eaglechat.engine.protocol import LoadOptions, Message, Sampling, Speculation
-from eaglechat.engine.records import DraftToken, Round
+from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, DraftToken, Round
 from tests.engine.simulated_pair import Simulated, write
 
 LENGTHS = range(6)
 RECORDED = 8
-USUAL_WAITING = 17
+USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
 WIDTHS = (1, 2, 3, 4, 5, 6, 9)
 
 

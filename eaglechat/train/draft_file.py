@@ -17,7 +17,7 @@ from eaglechat.engine.gguf import GGUFHeader
 from eaglechat.engine.preflight import DRAFT_ARCHITECTURE, PreflightError, check_pair
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.fields import pack
-from eaglechat.hub.convert.output import Progress, write_draft
+from eaglechat.hub.convert.output import DIRECT_TYPES, Progress, write_draft
 from eaglechat.hub.convert.target import tokenizer_fields
 from eaglechat.hub.convert.writer import OutputTensor
 from eaglechat.train.errors import TrainingError
@@ -27,10 +27,7 @@ _T = gguf.GGUFValueType
 _UNQUANTISED = "bf16"
 """What llama.cpp makes its mixtures from."""
 HEAD_TYPES = {
-    "f32": Type.F32,
-    "f16": Type.F16,
-    "bf16": Type.BF16,
-    "q8_0": Type.Q8_0,
+    **{name: kind for name, (kind, _) in DIRECT_TYPES.items()},
     "q5_1": Type.Q5_1,
     "q5_0": Type.Q5_0,
     "q4_1": Type.Q4_1,
