@@ -56,6 +56,17 @@ class Driver:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
+    async def click(self, selector: str) -> None:
+        """Click a widget once it stays where it is: between down and up nothing may move."""
+        regions = [Region()]
+
+        def at_rest() -> bool:
+            regions.append(self.app.screen.query_one(selector).region)
+            return regions[-1].area > 0 and regions[-1] == regions[-2]
+
+        await self.until(at_rest, f"{selector} at rest")
+        await self.pilot.click(selector)
+
     async def type(self, text: str) -> None:
         names = {" ": "space", "/": "slash", ".": "full_stop", "-": "minus", "_": "underscore"}
         await self.pilot.press(*(names.get(char, char) for char in text))

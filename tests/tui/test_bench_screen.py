@@ -87,7 +87,7 @@ async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) 
         assert user.chat.controls.n_draft_max == 7
         await measure_quickly(user)
         await user.sees("Fastest draft length: 3")
-        await user.pilot.click("#keep-all")
+        await user.click("#keep-all")
         await user.on(ChatScreen)
         assert user.chat.controls.n_draft_max == 3
         assert user.app.pairs.kept_length(pairs.builtin_pair()) is None
@@ -99,7 +99,7 @@ async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
         user.app.pairs.keep_length(pairs.builtin_pair(), 0)
         await open_bench(user)
         await user.sees("This pair keeps n_draft_max 0.")
-        await user.pilot.click("#forget")
+        await user.click("#forget")
         await user.until(lambda: "This pair keeps" not in user.text, "nothing kept")
         assert user.app.pairs.kept_length(pairs.builtin_pair()) is None
 

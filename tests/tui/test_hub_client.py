@@ -183,7 +183,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         assert list((tmp_path / "cache").rglob("small-Q8_0.gguf"))
         await user.press("ctrl+d")
         await user.on(ConfirmDialog)
-        await user.pilot.click("#agree")
+        await user.click("#agree")
         await user.sees("2.0 MB freed")
         assert not list((tmp_path / "cache").rglob("small-Q8_0.gguf"))
         await user.press("escape", "escape")

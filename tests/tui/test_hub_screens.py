@@ -138,8 +138,8 @@ async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
         await user.press("space")
         desk.moving = [replace(desk.moving[0], stage=Stage.PAUSED, speed=None, eta=None)]
         await user.sees("paused · Space goes on")
-        await user.pilot.click("#pause")
-        await user.pilot.click("#cancel")
+        await user.click("#pause")
+        await user.click("#cancel")
         desk.moving = []
         await user.sees("Nothing is on its way")
         assert halting.asked == [("pause", pair.name), ("resume", pair.name), ("cancel", pair.name)]
@@ -246,7 +246,7 @@ async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
         row = next(y for y, line in enumerate(user.text.splitlines()) if "pair-03" in line)
         await user.pilot.click(offset=(10, row))
         await user.sees("pair-03-Q4_K_M.gguf")
-        await user.pilot.click("#back")
+        await user.click("#back")
         await user.on(MenuScreen)
 
         await user.type("17")

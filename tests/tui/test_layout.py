@@ -169,7 +169,7 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
         await user.pilot.click(OptionList, offset=(5, 4))
         await user.on(PlanScreen)
         await user.sees("org/pair-00-GGUF is not on the Hub.")
-        await user.pilot.click("#back")
+        await user.click("#back")
         await user.on(MenuScreen)
         await user.pilot.click(OptionList, offset=(5, 2))
         await user.on(ChatScreen)
