@@ -16,7 +16,8 @@ _AGEING = 0.995
 _NEW_REPLY = 0.5
 """Share of the counts that a new reply starts with."""
 _FIRST_PRIOR, _FIRST_WEIGHT = 0.6, 2.0
-_LONG_DISCOUNT = 0.995
+_LONG_DISCOUNT, _LONG_WEIGHT = 0.995, 6.0
+"""The weight is of the first guess: a few unlucky drafts must not end drafting for a whole chat."""
 _NEXT_WEIGHT = 3.0
 _BINS = 10
 _BIN_WEIGHT = 4.0
@@ -45,7 +46,7 @@ class Acceptance:
         self._accepted = _Counts(N_DRAFT_MAX_LIMIT)
         self._kept = _Counts(N_DRAFT_MAX_LIMIT)
         self._by_probability = _Counts(_BINS)
-        self._long_wins, self._long_tries = _FIRST_PRIOR * _FIRST_WEIGHT, _FIRST_WEIGHT
+        self._long_wins, self._long_tries = _FIRST_PRIOR * _LONG_WEIGHT, _LONG_WEIGHT
 
     def note(self, n_wanted: int, n_drafted: int, n_tested: int, n_accepted: int) -> None:
         """A round that wanted `n_wanted` tokens drafted.

@@ -42,9 +42,9 @@ class Caches:
         del self.tokens[cut.start : cut.end]
         return True
 
-    def reusable(self, tokens: Sequence[int]) -> int:
+    def reusable(self, tokens: Sequence[int], *, will_draft: bool) -> int:
         """How many positions both caches can keep: the common prefix, less one token where the
-        cache went on differently.
+        cache went on differently, and less what a draft that comes next must see again.
 
         That token is decoded again, because the draft's row before it is paired with it, and
         drafting starts from its features.
@@ -53,11 +53,9 @@ class Caches:
         if self._session is None:
             return common
         known = self._session.known_length(SEQ)
-        if common == len(self.tokens) == known and self._session.waiting(SEQ):
-            return common
-        if self.extracting:
-            common = min(common, known)
-        return max(common - 1, 0)
+        if not (common == len(self.tokens) == known and self._session.waiting(SEQ)):
+            common = max((min(common, known) if self.extracting else common) - 1, 0)
+        return self._session.resumable(SEQ, common) if will_draft else common
 
     def rewind(self, length: int) -> int:
         """Drop all positions from `length` on; the length that was really kept."""

@@ -44,6 +44,9 @@ no draft may pay, as nothing is learnt of drafts until one is tried."""
 _LEARN_EVERY, _LEARN_EVERY_HOPELESS = 2, 16
 """Plain rounds of a plan that is kept, of which one is learnt from: they are all alike."""
 _CONSIDERED = 0.6
+_SURE_TO_BEGIN = 2.0
+"""How far drafting must be ahead to begin a reply: how an answer begins is guessed half as often as
+how it goes on."""
 _PLAIN_EVERY = 64
 _FAR_FROM_PLAIN = 1.3
 _PROBES = 4
@@ -55,8 +58,8 @@ _FIRST_DRAFT_STEP = 0.1
 """A draft step's cost before any was timed, in units of a plain token's."""
 _FIRST_ROW_SHARE = 0.1
 """A row's share of a step's cost in a catch-up, before one was timed."""
-_USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
-"""Rows waiting for the draft after a verified draft; more than these are a catch-up."""
+_USUAL_WAITING = 3
+"""Rows waiting for the draft after a verified one; what more there are is a catch-up."""
 
 
 class Controller:
@@ -97,6 +100,7 @@ class Controller:
         self._plain_ms = 0.0
         self._unbooked = 0
         self._kept = None
+        self._begins = True
         self._acceptance.new_reply()
 
     def expects_to_draft(self, n_past: int) -> bool:
@@ -138,13 +142,15 @@ class Controller:
     def _choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
         bucket = context_bucket(n_past)
         plain = self._verify.cell(1, bucket)
+        begins, self._begins = self._begins, False
         if not self._verify.expected(bucket):
             return self._plan(0, AutoReason.PLAIN_CHECK, None, bucket)
         outlook = self._now = self._outlook(bucket, n_most)
         best = self._settle(outlook)
         if (
             plain is None
-            or len(plain) < 2
+            or (len(plain) < 2 and not outlook.far_ahead(best))
+            or (begins and not outlook.far_ahead(best, _SURE_TO_BEGIN))
             or (best > 0 and self._plain_is_due(bucket, outlook.rates[best] * outlook.times[0]))
         ):
             return self._plan(0, AutoReason.PLAIN_CHECK, outlook, bucket)
@@ -166,13 +172,12 @@ class Controller:
         assert outlook is not None
         self._verify.add(n_drafted + 1, bucket, seen.verify_ms)
         steps = n_drafted + (n_drafted < plan.n)
-        catch_up = 0.0
-        if seen.n_waiting <= _USUAL_WAITING:
-            self._draft.add(steps, seen.draft_ms)
-        else:
-            beyond = max(0.0, seen.draft_ms - self._draft_ms(bucket)[steps - 1])
-            self._catch_up.add(beyond / seen.n_waiting)
-            catch_up = self._catch_up.mean * seen.n_waiting
+        behind = seen.n_waiting - _USUAL_WAITING
+        if behind > N_DRAFT_MAX_LIMIT:
+            self._catch_up.add(max(0.0, seen.draft_ms - self._draft_ms(bucket)[steps - 1]) / behind)
+        catch_up = self._catch_up_ms(seen.n_waiting, bucket)
+        if behind <= N_DRAFT_MAX_LIMIT:
+            self._draft.add(steps, max(0.0, seen.draft_ms - catch_up))
         self._learn_acceptance(plan, seen)
         # The table's time, not the clock's: a delay that befell this round is not the draft's.
         expected = self._verify.expected(bucket)
@@ -264,6 +269,10 @@ class Controller:
         budget = _EXPLORE_CREDIT * outlook.times[0] + _EXPLORE_SHARE * self._total_ms
         if self._explored_ms + loss + catch_up > budget:
             return False
+        if best > 0 and not outlook.far_ahead(best):
+            # Drafts longer than one that pays wait until the reply has gained what they may lose.
+            gap = took + catch_up - outlook.times[0]
+            return self._lost_ms + gap <= LOSS_SHARE * self._plain_ms
         return self._may_lose(outlook, took, catch_up)
 
     def _plain_is_due(self, bucket: int, lead: float) -> bool:
@@ -271,7 +280,7 @@ class Controller:
         if cell is None:
             return True
         if lead > _FAR_FROM_PLAIN:
-            return self._verify.since(1, bucket) >= _PLAIN_EVERY * min(2, int(lead))
+            return self._verify.since(1, bucket) >= _PLAIN_EVERY * min(2.0, lead)
         every = min(_PLAIN_EVERY, _PLAIN_EVERY_AT_FIRST * len(cell))
         if self._plain_surprised or cell.error > _PLAIN_DOUBT * cell.mean:
             every = _PLAIN_RECHECK
@@ -342,12 +351,11 @@ class Controller:
         return [step * n for n in range(1, N_DRAFT_MAX_LIMIT + 1)]
 
     def _catch_up_ms(self, n_waiting: int, bucket: int) -> float:
-        if n_waiting <= _USUAL_WAITING:
-            return 0.0
+        behind = max(0, n_waiting - _USUAL_WAITING)
         if len(self._catch_up):
-            return self._catch_up.mean * n_waiting
+            return self._catch_up.mean * behind
         # A row of a batch never costs what a step does.
-        return self._draft_ms(bucket)[0] * _FIRST_ROW_SHARE * n_waiting
+        return self._draft_ms(bucket)[0] * _FIRST_ROW_SHARE * behind
 
     def _plan(self, n: int, reason: AutoReason, outlook: Outlook | None, bucket: int) -> DraftPlan:
         rate = max(outlook.rates) if outlook is not None else 0.0

@@ -10,17 +10,21 @@ from collections import deque
 from itertools import pairwise
 from statistics import median
 
-CONTEXT_BUCKET = 512
-"""Tokens of the first context bucket; each further bucket doubles the context."""
+CONTEXT_BUCKET = 256
+"""Tokens of the first context bucket; each further bucket doubles the context. llama.cpp attends
+over a multiple of 256 cells, so costs step up there: with small models by a quarter."""
 
 _KEPT = 16
 _STEP = 1.15
 _ONCE = 0.6
 """What a size measured a single time may truly cost, as a share: one delay proves nothing."""
 _ENOUGH = 3
-_LEVEL_OVER, _STEADY = 5, 1.1
+_LEVEL_OVER, _STEADY = 5, 1.05
 """The machine's level is the median of the latest measurements, so that two delays do not move
 it, once it differs by more than noise."""
+_REPLACED_BY = _LEVEL_OVER // 2 + 2
+"""Values in a row that replace others far from them: more than the level needs to follow, or what
+the machine does would be taken for what a size costs."""
 _FAR_FASTER = 0.8
 """Share of what was expected that only a calibration in a bad moment explains."""
 _FRESH = 4096
@@ -32,14 +36,14 @@ _PRIOR_SLOPE = 0.15
 
 
 def context_bucket(n_past: int) -> int:
-    """The bucket of a context length: 0 up to 511 tokens, 1 up to 1,023, 2 up to 2,047, ..."""
+    """The bucket of a context length: 0 up to 255 tokens, 1 up to 511, 2 up to 1,023, ..."""
     return (n_past // CONTEXT_BUCKET).bit_length()
 
 
 class RobustMean:
     """The mean of the latest values, with the outer quarters pulled in to the middle half.
 
-    A single delay moves it little; three values in a row far from the others replace them.
+    A single delay moves it little; `_REPLACED_BY` values in a row far from the others replace them.
     """
 
     def __init__(self) -> None:
@@ -54,8 +58,8 @@ class RobustMean:
     def add(self, value: float) -> None:
         self._values.append(value)
         values = list(self._values)
-        if len(values) > 5:
-            latest, others = values[-3:], sorted(values[:-3])
+        if len(values) > _REPLACED_BY + 2:
+            latest, others = values[-_REPLACED_BY:], sorted(values[:-_REPLACED_BY])
             cut = len(others) // 4
             if min(latest) > _STEP * others[-1 - cut] or max(latest) * _STEP < others[cut]:
                 self._values = deque(latest, maxlen=_KEPT)
@@ -123,14 +127,26 @@ class CostTable:
     def _note(self, size: int, bucket: int, ms: float) -> None:
         self._clock += 1
         cell = self._cells.setdefault(bucket, {}).setdefault(size, RobustMean())
-        if len(cell) >= _ENOUGH:
-            self._latest.append(ms / cell.mean)
+        usual = cell if len(cell) >= _ENOUGH else self._elsewhere(size, bucket)
+        if usual is not None:
+            self._latest.append(ms / usual.mean)
             level = median(self._latest)
             if not 1.0 / _STEADY < level / self._level < _STEADY:
                 self._level = level
         cell.add(ms / self._level)
         self._seen[size, bucket] = self._last_seen[size] = self._clock
         self._expected.clear()
+
+    def _elsewhere(self, size: int, bucket: int) -> RobustMean | None:
+        """This size in the nearest context where it was measured often enough, so that the level
+        holds across contexts; what a longer one costs more counts as level until it is known."""
+        known = [
+            other
+            for other, cells in self._cells.items()
+            if size in cells and len(cells[size]) >= _ENOUGH
+        ]
+        nearest = min(known, key=lambda other: abs(other - bucket), default=None)
+        return None if nearest is None else self._cells[nearest][size]
 
     def _judge_calibration(self, size: int, bucket: int, ms: float) -> None:
         """Delays only ever add: something that takes far less than expected shows that it was

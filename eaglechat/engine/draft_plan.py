@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eaglechat.engine.acceptance import accept_rate
 from eaglechat.engine.records import AutoDraft
 
-MOST_CAUGHT_UP = 48
+MOST_CAUGHT_UP = 32
 """Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
 few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
 
@@ -77,11 +77,16 @@ class Outlook:
         saved = 1.0 / self.rates[0] - 1.0 / self.rates[n]
         return catch_up <= _REPAID_OVER * saved or catch_up == 0.0
 
+    def far_ahead(self, n: int, by: float = _FAR_AHEAD) -> bool:
+        """Whether drafts of this length are so much faster than plain decoding that no single
+        round matters."""
+        return self.rates[n] >= by * self.rates[0]
+
     def spare(self, n: int) -> float:
         """What the ledger should bear beyond a round of this length. Where drafting is little ahead
         of plain decoding, one long draft that fails may end it for dozens of tokens; short ones
         gain the room for it first."""
-        if n == 1 or self.rates[n] >= _FAR_AHEAD * self.rates[0]:
+        if n == 1 or self.far_ahead(n):
             return 0.0
         return _SPARE * (self.times[n] - self.times[0])
 

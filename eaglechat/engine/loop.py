@@ -181,8 +181,8 @@ class Generator:
     ) -> Iterator[Prefill]:
         """Bring the target's KV cache to exactly `tokens`, chunk by chunk, and the draft's too
         where it is about to draft; elsewhere features wait for it, at no cost."""
-        reused = self._caches.rewind(self._caches.reusable(tokens))
         will_draft = self._will_draft(speculation, len(tokens))
+        reused = self._caches.rewind(self._caches.reusable(tokens, will_draft=will_draft))
         yield Prefill(reused, len(tokens), reused)
         for first in range(reused, len(tokens), self._target.n_batch):
             if cancelled():
@@ -335,7 +335,7 @@ class Generator:
         if self._session is None or not self._caches.extracting:
             return 0, None
         if speculation.n_draft_max == AUTO:
-            room = self._draft_room(n_past, reply)
+            room = 0 if self._session.is_blind(SEQ) else self._draft_room(n_past, reply)
             plan = self._controller.choose(n_past, room, waiting)
             return plan.n, plan
         return speculation.n_draft_max, None

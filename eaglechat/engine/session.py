@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 
 from eaglechat.engine.bindings import Floats
+from eaglechat.engine.draft_plan import MOST_CAUGHT_UP
+from eaglechat.engine.draft_sequence import DraftSequence
 from eaglechat.engine.errors import BadSeqIdError, ProcessError
 from eaglechat.engine.likeliest import Likeliest
 from eaglechat.engine.native import Batch, Context
@@ -38,37 +39,6 @@ _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 
 _WINDOW_STEP = 64
 """Positions that leave a draft window at once."""
-
-
-@dataclass
-class _Sequence:
-    """What a session knows of one sequence.
-
-    Rows wait here from `process` to the next `draft`, at the positions from `taken` on. The last
-    one waits because its next token is not known before it is sampled.
-    """
-
-    rows: WaitingRows
-    taken: int = 0
-    """Positions from 0 on that the draft's KV cache truly holds, or held before its window."""
-    window_start: int = 0
-    """The first of them that it still holds."""
-    verify_start: int = 0
-    """Index among the waiting rows of the last batch's first row."""
-    drafted: list[int] = field(default_factory=list)
-    probabilities: list[float] = field(default_factory=list)
-
-    def shift(self, start: int, end: int) -> None:
-        """Drop the positions from `start` up to `end` and close the gap. Features hold no
-        position, so those that wait stay as they are."""
-        self.rows.remove(max(0, start - self.taken), max(0, end - self.taken))
-        self.taken = _shifted(self.taken, start, end)
-        self.window_start = _shifted(self.window_start, start, end)
-
-    @property
-    def known(self) -> int:
-        """Positions from 0 on whose features were seen."""
-        return self.taken + len(self.rows)
 
 
 class Eagle3Session:
@@ -94,7 +64,7 @@ class Eagle3Session:
         self.keeps: Callable[[Sequence[float]], bool] | None = None
         """Asked with the probabilities of a draft so far; False ends it without its last token."""
         width = EXTRACT_LAYERS * target.model.n_embd
-        self._sequences = [_Sequence(WaitingRows(width)) for _ in range(config.n_seq)]
+        self._sequences = [DraftSequence(WaitingRows(width)) for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
         self._batch = Batch(draft)
         self._likeliest = Likeliest()
@@ -180,6 +150,24 @@ class Eagle3Session:
     def known_length(self, seq_id: int) -> int:
         """Positions from 0 on whose features the session has seen."""
         return self._sequence(seq_id).known
+
+    def resumable(self, seq_id: int, length: int) -> int:
+        """How much of a prefix of `length` positions may stay for a draft behind it.
+
+        All, unless the draft has left out what stood there (`most_waiting`, a draft window): then
+        the target has to decode the end of it again.
+        """
+        if not self._is_blind(seq_id, length):
+            return length
+        return max(0, length - (self.most_waiting or self._config.draft_window or length))
+
+    def is_blind(self, seq_id: int) -> bool:
+        """Whether the draft holds too little of what stands before the next token to guess it."""
+        return self._is_blind(seq_id, self.known_length(seq_id))
+
+    def _is_blind(self, seq_id: int, length: int) -> bool:
+        enough = min(length, MOST_CAUGHT_UP, self._config.draft_window or MOST_CAUGHT_UP)
+        return length - self._sequence(seq_id).window_start < enough
 
     def rewind(self, seq_id: int, length: int) -> None:
         """Forget the positions from `length` on, to prefill other tokens there.
@@ -292,7 +280,7 @@ class Eagle3Session:
         """Counts and times since the session was made."""
         return self._counts.snapshot()
 
-    def _sequence(self, seq_id: int) -> _Sequence:
+    def _sequence(self, seq_id: int) -> DraftSequence:
         if not 0 <= seq_id < len(self._sequences):
             raise BadSeqIdError(
                 f"sequence {seq_id} is out of range; this session has {len(self._sequences)}, "
@@ -301,7 +289,7 @@ class Eagle3Session:
         return self._sequences[seq_id]
 
     def _take_in(
-        self, seq_id: int, sequence: _Sequence, following: Sequence[int], *, n_quiet: int
+        self, seq_id: int, sequence: DraftSequence, following: Sequence[int], *, n_quiet: int
     ) -> None:
         """Write waiting rows into the draft's KV cache, as (next token, state) pairs: as many as
         there are tokens in `following`.
@@ -325,7 +313,7 @@ class Eagle3Session:
         rows.remove(0, len(following))
         self._leave_window(seq_id, sequence)
 
-    def _leave_out(self, seq_id: int, sequence: _Sequence, n_new: int) -> None:
+    def _leave_out(self, seq_id: int, sequence: DraftSequence, n_new: int) -> None:
         """Drop the oldest rows where more than the most wait, or will with `n_new` more, and what
         the draft holds before them: a sequence has no gaps."""
         rows = sequence.rows
@@ -337,7 +325,7 @@ class Eagle3Session:
         sequence.taken += excess
         sequence.window_start = sequence.taken
 
-    def _leave_window(self, seq_id: int, sequence: _Sequence) -> None:
+    def _leave_window(self, seq_id: int, sequence: DraftSequence) -> None:
         """Drop what is further back than the draft looks, in steps: each costs a pass over the
         cells of the KV cache."""
         window = self._config.draft_window
@@ -358,7 +346,7 @@ class Eagle3Session:
         self._counts.process_s += time.perf_counter() - started
         return states
 
-    def _extend(self, seq_id: int, sequence: _Sequence, n_past: int) -> None:
+    def _extend(self, seq_id: int, sequence: DraftSequence, n_past: int) -> None:
         """Draft token after token from the seed's output on, each on the state before it."""
         row = len(self._batch) - 1
         while True:
@@ -390,11 +378,6 @@ def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         if row == len(seq_ids) or seq_ids[row] != seq_ids[first]:
             yield seq_ids[first], first, row
             first = row
-
-
-def _shifted(position: int, start: int, end: int) -> int:
-    """Where a position is after those from `start` up to `end` have left."""
-    return min(position, max(start, position - (end - start)))
 
 
 def _chunks(count: int, size: int) -> list[tuple[int, int]]:

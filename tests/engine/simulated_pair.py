@@ -26,6 +26,8 @@ class Simulated:
     """By batch width and context length."""
     accepts: Callable[[int, int], float]
     draft_step: float = 0.45
+    draft_base: float = 0.0
+    """What drafting takes beside its steps."""
     catch_up_row: float = 0.05
     noise: float = 0.03
     tail: float = 0.0
@@ -78,8 +80,8 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
         hits = [hit for hit, _ in guesses]
         accepted = hits.index(False) if False in hits else len(hits)
         verify_ms = pair.verify(len(guesses) + 1, n_past)
-        catch_up_ms = max(0, waiting - N_DRAFT_MAX_LIMIT - 1) * pair.catch_up_row
-        draft_ms = steps * pair.draft_step + (catch_up_ms if n else 0.0)
+        catch_up_ms = max(0, waiting - 2) * pair.catch_up_row
+        draft_ms = steps * pair.draft_step + (catch_up_ms + pair.draft_base if n else 0.0)
         draft_delay, verify_delay = _delay(pair, clock), _delay(pair, clock)
         if isinstance(driver, Controller) and plan.n == 0:
             driver.observe_plain(plan, n_past, verify_ms * verify_delay)

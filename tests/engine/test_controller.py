@@ -200,6 +200,15 @@ def test_drafting_resumes_when_the_draft_becomes_useful_again() -> None:
     assert sum(state.n > 0 for state in late) > 80
 
 
+def test_a_few_unlucky_drafts_do_not_end_drafting_for_a_whole_chat() -> None:
+    resumed = 0
+    for seed in range(1, 9):
+        pair = Simulated(BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, seed=seed)
+        late = write(pair, 900, Controller()).states[-100:]
+        resumed += sum(state.n > 0 for state in late) > 60
+    assert resumed >= 7
+
+
 @pytest.mark.parametrize(("name", "shortest_first"), [("bf16, fair draft", True), ("gpu", False)])
 def test_where_little_is_to_gain_a_reply_begins_with_its_shortest_drafts(
     name: str, shortest_first: bool
@@ -211,6 +220,16 @@ def test_where_little_is_to_gain_a_reply_begins_with_its_shortest_drafts(
     played = [s.n for s in reply.states if s.n > 0 and s.reason is not AutoReason.EXPLORING]
     assert max(played) > 1
     assert (played[0] == 1) == shortest_first
+
+
+@pytest.mark.parametrize(("name", "far_ahead"), [("bf16, fair draft", False), ("gpu", True)])
+def test_how_an_answer_begins_is_drafted_only_where_drafting_is_far_ahead(
+    name: str, far_ahead: bool
+) -> None:
+    controller = Controller()
+    _, *later = (write(replace(PAIRS[name], seed=k), 200, controller) for k in range(8))
+
+    assert any(reply.states[0].n > 0 for reply in later) is far_ahead
 
 
 def test_plain_decoding_is_measured_now_and_then_even_where_drafting_wins() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from eaglechat.engine.costs import CostTable
+from eaglechat.engine.costs import CostTable, context_bucket
 
 
 def calibrated(slowed: float) -> CostTable:
@@ -66,3 +68,42 @@ def test_one_measurement_confirms_a_calibration() -> None:
 
     assert table.hoped(0)[1] == pytest.approx(9.0)
     assert table.times_measured(2) == 2
+
+
+SLOW = 1.7
+
+
+def test_a_machine_that_slows_down_and_recovers_leaves_the_table_as_it_was() -> None:
+    table, clock = CostTable(9), random.Random(1)
+
+    def add(size: int, ms: float, times: int) -> None:
+        for _ in range(times):
+            table.add(size, 0, ms * clock.lognormvariate(0.0, 0.04))
+
+    add(1, 8.0, 20)
+    add(3, 12.0, 20)
+    for _ in range(10):
+        add(1, 8.0 * SLOW, 12)
+        assert table.expected(0)[2] == pytest.approx(12.0 * SLOW, rel=0.1)
+        add(1, 8.0, 12)
+        assert table.expected(0)[2] == pytest.approx(12.0, rel=0.1)
+
+
+def test_a_machine_that_slows_down_where_a_context_begins_is_not_the_context() -> None:
+    table, dearer = CostTable(9), 1.2
+    for size, ms in ((1, 8.0), (3, 12.0)):
+        for _ in range(20):
+            table.add(size, 0, ms)
+
+    for slow in (SLOW, 1.0):
+        for _ in range(16):
+            table.add(1, 1, 8.0 * dearer * slow)
+        assert table.expected(1)[2] == pytest.approx(12.0 * dearer * slow, rel=0.1)
+
+    # Back in the short context nothing has been measured yet.
+    assert table.expected(0)[2] == pytest.approx(12.0, rel=0.25)
+
+
+def test_a_context_ends_where_llama_cpp_attends_over_more_cells() -> None:
+    buckets = [context_bucket(n_past) for n_past in (0, 255, 256, 511, 512, 1023, 1024)]
+    assert buckets == [0, 0, 1, 1, 2, 2, 3]
