@@ -13,25 +13,32 @@ from __future__ import annotations
 
 import argparse
 import random
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import geometric_mean, median
+
+import numpy as np
 
 from eaglechat.engine import bindings
 from eaglechat.engine.bench import BenchPrompt, builtin_prompts, parse_prompts
 from eaglechat.engine.calibrate import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.controller import LOSS_SHARE, Controller
+from eaglechat.engine.costs import CONTEXT_BUCKET, context_bucket
 from eaglechat.engine.draft_plan import MOST_CAUGHT_UP
 from eaglechat.engine.live import Live
 from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.preflight import check_pair
 from eaglechat.engine.protocol import LoadOptions, Message, Sampling, Speculation
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, DraftToken, Round
+from eaglechat.engine.records import DraftToken, Round
 from tests.engine.simulated_pair import Simulated, write
 
 LENGTHS = range(6)
 RECORDED = 8
-USUAL_WAITING = N_DRAFT_MAX_LIMIT + 1
+USUAL_WAITING = 2
+TIMED = 420
 WIDTHS = (1, 2, 3, 4, 5, 6, 9)
 
 
@@ -39,17 +46,25 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 9)
 class Costs:
     """Medians in milliseconds."""
 
-    verify: tuple[tuple[int, float], ...]
-    """By batch width, ascending."""
+    verify: dict[int, tuple[tuple[int, float], ...]]
+    """By context bucket, then by batch width, ascending."""
+    draft_base: float
     draft_step: float
     catch_up_row: float
 
-    def of_width(self, width: int, _n_past: int = 0) -> float:
-        for (low, low_ms), (high, high_ms) in zip(self.verify, self.verify[1:], strict=False):
+    def of_width(self, width: int, n_past: int) -> float:
+        bucket = min(self.verify, key=lambda known: abs(known - context_bucket(n_past)))
+        verify = self.verify[bucket]
+        for (low, low_ms), (high, high_ms) in pairwise(verify):
             if width <= high:
                 return low_ms + (high_ms - low_ms) * (width - low) / (high - low)
-        (low, low_ms), (high, high_ms) = self.verify[-2:]
+        (low, low_ms), (high, high_ms) = verify[-2:]
         return high_ms + (high_ms - low_ms) * (width - high) / (high - low)
+
+    def drafting(self, n_steps: int, n_waiting: int) -> float:
+        """Of so many steps, where so many rows waited."""
+        behind = max(0, min(n_waiting, MOST_CAUGHT_UP) - USUAL_WAITING)
+        return self.draft_base + n_steps * self.draft_step + behind * self.catch_up_row
 
 
 @dataclass(frozen=True)
@@ -95,20 +110,35 @@ def record(pair: LoadedPair, prompt: BenchPrompt, max_tokens: int) -> Recorded:
     return Recorded(prompt.name, rounds[0].n_past - 1, text, drafts)
 
 
-def costs_of(pair: LoadedPair, prompt: BenchPrompt) -> Costs:
-    """Time rounds of each width; what drafting takes beside its steps is shared among them."""
-    verify, steps = [], []
-    for width in WIDTHS:
-        rounds = _rounds(pair, prompt, width - 1, 96)[4:]
-        times = [round_.timings for round_ in rounds if len(round_.drafted) == width - 1]
-        drafting = [time.draft_ms + time.process_ms for time in times]
-        verify.append((width, median(time.total_ms for time in times) - median(drafting)))
-        if width > 1:
-            steps.append(median(drafting) / (width - 1))
-    return Costs(tuple(verify), median(steps), _catch_up_row(pair, prompt, median(steps)))
+def costs_of(pair: LoadedPair, prompts: Sequence[BenchPrompt]) -> Costs:
+    """Time rounds of each width behind the shortest prompt and the longest, by context."""
+    times: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    drafting = defaultdict(list)
+    for prompt in (prompts[0], max(prompts, key=lambda prompt: len(prompt.text))):
+        for width in WIDTHS:
+            for round_ in _rounds(pair, prompt, width - 1, TIMED)[4:]:
+                if len(round_.drafted) == width - 1:
+                    took = round_.timings.draft_ms + round_.timings.process_ms
+                    times[context_bucket(round_.n_past)][width].append(
+                        round_.timings.total_ms - took
+                    )
+                    drafting[width - 1].append(took)
+    verify = {
+        bucket: tuple((width, median(ms)) for width, ms in sorted(of_width.items()))
+        for bucket, of_width in times.items()
+        if all(len(of_width[width]) >= 8 for width in WIDTHS)
+    }
+    base, step = _line({n: median(ms) for n, ms in drafting.items() if n})
+    return Costs(verify, base, step, _catch_up_row(pair, prompts[0], base + step))
 
 
-def _catch_up_row(pair: LoadedPair, prompt: BenchPrompt, step_ms: float) -> float:
+def _line(points: dict[int, float]) -> tuple[float, float]:
+    """Where the line of least squares begins, and how it rises."""
+    rise, base = np.polyfit(list(points), list(points.values()), 1)
+    return float(base), float(rise)
+
+
+def _catch_up_row(pair: LoadedPair, prompt: BenchPrompt, one_draft: float) -> float:
     """Write plainly, and draft a token now and then: the draft takes in what waited for it."""
     tokens = pair.prompter.prompt((Message(role="user", content=prompt.text),))
     plainly, drafting = Speculation(n_draft_max=0), Speculation(n_draft_max=1)
@@ -120,7 +150,7 @@ def _catch_up_row(pair: LoadedPair, prompt: BenchPrompt, step_ms: float) -> floa
             continue
         if event.drafted:
             took = event.timings.draft_ms + event.timings.process_ms
-            row_ms.append((took - step_ms) / waiting)
+            row_ms.append((took - one_draft) / waiting)
             waiting = 0
         waiting += len(event.tokens)
         live.speculation = drafting if waiting >= MOST_CAUGHT_UP else plainly
@@ -137,14 +167,13 @@ def _rounds(pair: LoadedPair, prompt: BenchPrompt, n: int, max_tokens: int) -> l
 
 def under_the_ledger(pair: Replayed, costs: Costs, n: int) -> float:
     """Milliseconds of the reply with drafts of `n` wherever the ledger bears one."""
-    n_tokens, plain = len(pair.reply.text), costs.of_width(1)
+    n_tokens = len(pair.reply.text)
     tokens, waiting = 0, 1
     ms = plain_ms = lost = dearest = 0.0
     while tokens < n_tokens:
-        most = min(n, n_tokens - tokens - 1)
-        behind = max(0, min(waiting, MOST_CAUGHT_UP) - USUAL_WAITING)
-        drafting = most * costs.draft_step + behind * costs.catch_up_row
-        loss = costs.of_width(most + 1) - plain + drafting
+        most, n_past = min(n, n_tokens - tokens - 1), pair.n_prompt + tokens
+        plain = costs.of_width(1, n_past)
+        loss = costs.of_width(most + 1, n_past) - plain + costs.drafting(most, waiting)
         accepted = 0
         if most > 0 and lost + loss <= LOSS_SHARE * plain_ms + max(loss, dearest):
             while accepted < most and pair.guess(tokens + accepted, accepted)[0]:
@@ -174,8 +203,8 @@ class Shares:
 def play(replies: list[Recorded], costs: Costs, chats: int) -> dict[str, Shares]:
     """Play chats, each all replies in an order of its own, by a controller of its own."""
     shares = {reply.name: Shares() for reply in replies}
-    steps = CALIBRATED_DRAFT * costs.draft_step
-    calibration = Calibration(costs.verify, steps, costs.catch_up_row)
+    three = costs.drafting(CALIBRATED_DRAFT, 1)
+    calibration = Calibration(costs.verify[0], three, costs.catch_up_row)
     for chat in range(chats):
         controller = Controller(calibration)
         for reply in random.Random(chat).sample(replies, len(replies)):
@@ -183,6 +212,7 @@ def play(replies: list[Recorded], costs: Costs, chats: int) -> dict[str, Shares]
                 verify=costs.of_width,
                 accepts=lambda _position, _depth: 0.0,
                 draft_step=costs.draft_step,
+                draft_base=costs.draft_base,
                 catch_up_row=costs.catch_up_row,
                 n_prompt=reply.n_prompt,
                 seed=chat,
@@ -210,13 +240,16 @@ def main() -> None:
     prompts = parse_prompts(args.prompts.read_text()) if args.prompts else builtin_prompts()
     pair = LoadedPair(check_pair(args.target, args.draft), LoadOptions(n_ctx=4096))
     try:
-        costs = costs_of(pair, prompts[0])
+        costs = costs_of(pair, prompts)
         replies = [record(pair, prompt, args.max_tokens) for prompt in prompts]
     finally:
         pair.close()
-    widths = ", ".join(f"{width}: {ms:.1f}" for width, ms in costs.verify)
-    print(f"Verifying {widths} ms; a draft step {costs.draft_step:.2f} ms, a row that waited "
-          f"{costs.catch_up_row:.2f} ms\n")  # fmt: skip
+    for bucket, verify in sorted(costs.verify.items()):
+        widths = ", ".join(f"{width}: {ms:.1f}" for width, ms in verify)
+        n_past = (CONTEXT_BUCKET << bucket) // 2 if bucket else 0
+        print(f"Verifying behind {n_past} tokens and more: {widths} ms")
+    print(f"Drafting {costs.draft_base:.2f} ms and {costs.draft_step:.2f} a step, "
+          f"{costs.catch_up_row:.2f} a row that waited\n")  # fmt: skip
     shares = play(replies, costs, args.chats)
     print("| prompt | tokens | auto | best length, under the ledger | best under the ledger |")
     print("| --- | ---: | ---: | ---: | ---: |")
