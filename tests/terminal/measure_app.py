@@ -74,7 +74,7 @@ def _share_of_a_core(size: str, n: str, rate: str, seconds: float) -> tuple[floa
         took, after = time.monotonic() - began, process.cpu_times()
         spent = after.user + after.system - before.user - before.system
         terminal.keys("Escape")
-        screen = terminal.wait_for(r"tokens, [\d.]+ tok/s")
+        screen = terminal.says(r"tokens, [\d.]+ tok/s")
         tokens = int(re.search(r"([\d,]+) tokens,", screen)[1].replace(",", ""))
         return spent / took, tokens / (took + SETTLE_S)
 
@@ -116,7 +116,7 @@ def _app_speed(size: str, options: list[str]) -> float:
     with _home("") as home, _app(home, size, *options) as terminal:
         _ask(terminal)
         # Every look at the pane costs the models a little; few looks.
-        screen = terminal.wait_for(r"tokens, [\d.]+ tok/s", LOADING_S, every=2.0)
+        screen = terminal.says(r"tokens, [\d.]+ tok/s", LOADING_S, every=2.0)
         return float(re.search(r"tokens, ([\d.]+) tok/s", screen)[1])
 
 

@@ -29,13 +29,13 @@ def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: P
         assert re.search(r"^ +3 .* \d+% +\d\.\d\d +\d+\.\d\d ms", screen, re.MULTILINE)
 
         terminal.keys("Enter")
-        terminal.wait_for("starts with n_draft_max")
+        terminal.says("starts with n_draft_max")
         (kept,) = json.loads((tmp_path / "state" / "draft-lengths.json").read_text())
         assert str(kept["n_draft_max"]) in {*speeds} - {"plain"}
         # The prompt waited, and the pair still answers.
         assert "Name a colour." in terminal.screen()
         terminal.keys("Enter")
-        terminal.wait_for(r"tokens, [\d.]+ tok/s")
+        terminal.says(r"tokens, [\d.]+ tok/s")
         terminal.keys("C-q")
         terminal.wait_for("exit status 0", 20)
 

@@ -62,10 +62,28 @@ class Terminal:
     ) -> str:
         """The screen, once it shows a match of the pattern (or satisfies the predicate)."""
         holds = wanted if callable(wanted) else re.compile(wanted).search
+        return self._look(self.screen, holds, wanted, timeout, every)
+
+    def says(self, wanted: str, timeout: float = 60.0, every: float = 0.05) -> str:
+        """The screen in one line, once it shows a match: where a sentence wraps depends on how long
+        its numbers are."""
+        return self._look(self._unwrapped, re.compile(wanted).search, wanted, timeout, every)
+
+    def _unwrapped(self) -> str:
+        return " ".join(self.screen().split())
+
+    def _look(
+        self,
+        seen: Callable[[], str],
+        holds: Callable[[str], object],
+        wanted: object,
+        timeout: float,
+        every: float,
+    ) -> str:
         deadline = time.monotonic() + timeout
-        while not holds(screen := self.screen()):
+        while not holds(screen := seen()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{screen}")
+                raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{self.screen()}")
             time.sleep(every)
         return screen
 
