@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
@@ -65,6 +66,9 @@ class Entry(TokenStyled):
     """
 
     marker = " "
+
+    # Textual's own asks for a second layout after the one that found it: two for every new row.
+    virtual_size = Reactive(Size(0, 0), repaint=False)
 
     def __init__(self) -> None:
         super().__init__()

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from textual.await_remove import AwaitRemove
 from textual.binding import Binding
 from textual.containers import VerticalScroll
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.notifications import SeverityLevel
-from textual.reactive import reactive
+from textual.reactive import Reactive, reactive
 from textual.strip import Strip
 
 from eaglechat.tui.widgets.entry import TEXT, Entry, Run, filtered
@@ -95,9 +95,12 @@ class Transcript(VerticalScroll):
         scrollbar-size-vertical: 1;
         background: $background;
     }
-    /* Drawing it for every new row would cost as much as drawing the text. */
+    /* For every new row, drawing it would cost as much as drawing the text, and hiding it a second
+       search of the screen. Its column stays, so that nothing wraps anew. */
     Transcript.-at-end {
-        scrollbar-visibility: hidden;
+        scrollbar-size-vertical: 0;
+        scrollbar-gutter: auto;
+        padding: 0 2 0 1;
     }
     """
     BINDINGS = [Binding("c", "copy_reply", "Copy reply")]
@@ -108,6 +111,9 @@ class Transcript(VerticalScroll):
     """Show where each token came from."""
     reading: reactive[bool] = reactive(False)
     """Show finished replies as Markdown instead of tokens."""
+
+    # As in an entry; a scrollbar that comes or goes lays out by itself.
+    virtual_size = Reactive(Size(0, 0), repaint=False)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
