@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-DRAWING_SHARE = 0.08
+DRAWING_SHARE = 0.04
 """Of a core, for drawing what the engine writes."""
 
 
