@@ -29,6 +29,7 @@ from tests.tui.transcript_app import (
     on_screen,
     random_rounds,
     segment_of,
+    shown_reply,
     until,
 )
 
@@ -51,14 +52,6 @@ async def drag(pilot: Pilot[None], start: tuple[Widget, int, int], end: tuple[Wi
     await pilot.mouse_down(start[0], offset=start[1:])
     await pilot.hover(end[0], offset=end[1:])
     await pilot.mouse_up(end[0], offset=end[1:])
-
-
-async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Reply:
-    reply = app.transcript.begin_reply()
-    for batch in batches:
-        reply.add_rounds(batch)
-    await until(pilot, lambda: reply.size.height)
-    return reply
 
 
 @pytest.mark.parametrize("theme", sorted(THEMES))
@@ -166,21 +159,6 @@ async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None
         await until(pilot, lambda: streamed.size.height == whole.size.height > 1)
         assert drawn_rows(streamed) == drawn_rows(whole)
         assert streamed.text == "".join(round.text for round in rounds)
-
-
-async def test_a_frame_draws_only_the_row_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(60, 24)) as pilot:
-        long = [make_round([" word"] * 3, "."), make_round([], "\n")] * 200
-        reply = await shown_reply(app, pilot, long)
-        await until(pilot, lambda: reply.size.height == 201)
-        drawn: list[int] = []
-        draw = reply._draw
-        monkeypatch.setattr(reply, "_draw", lambda y: (drawn.append(y), draw(y))[1])
-        reply.add_rounds([make_round([" new"], " words")])
-        await until(pilot, lambda: drawn)
-        await pilot.pause()
-        assert drawn == [200]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from eaglechat.engine.records import (
 )
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.tui.themes import load_themes, token_variable_defaults
+from eaglechat.tui.widgets.reply import Reply
 from eaglechat.tui.widgets.token_styles import Legend
 from eaglechat.tui.widgets.transcript import Transcript
 
@@ -98,6 +99,15 @@ async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
             return
         await pilot.pause()
     raise AssertionError("it never came to hold")
+
+
+async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Reply:
+    """A reply that was given these batches of rounds, once it is laid out."""
+    reply = app.transcript.begin_reply()
+    for batch in batches:
+        reply.add_rounds(batch)
+    await until(pilot, lambda: reply.size.height)
+    return reply
 
 
 def drawn_rows(widget: Widget) -> list[str]:

@@ -122,6 +122,8 @@ class Transcript(VerticalScroll):
 
     def on_mount(self) -> None:
         self.anchor()
+        # Following the newest text moves the view without a word to `watch_scroll_y`.
+        self.add_class("-at-end")
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
