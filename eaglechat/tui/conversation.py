@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from eaglechat.engine.protocol import Auto, Chat, Message, Sampling, Speculation
+from eaglechat.engine.protocol import AUTO, Auto, Chat, Message, Sampling, Speculation
 from eaglechat.engine.records import FinishReason, Prefill, ReplyEnd, Round, Token, Window
 from eaglechat.engine.stats import RollingStats, SpeculationStats, StatsFold
 
@@ -154,9 +154,7 @@ class Conversation:
         if not reply.end.tokens:
             return "The last reply is empty: there is nothing to compare."
         if not reply.speculated:
-            return (
-                "The last reply was decoded plainly already: switch speculation on and ask again."
-            )
+            return f"The last reply was decoded plainly already: {_why(reply.request.speculation)}."
         return None
 
     def compare(self, request_id: int) -> Chat:
@@ -274,6 +272,17 @@ def first_fork(reply: Run, plain: Run) -> Fork | None:
         None if shorter is reply else _shown(rest),
         _shown(rest) if shorter is reply else None,
     )
+
+
+def _why(speculation: Speculation) -> str:
+    """Why a reply was decoded plainly, and what to do about it."""
+    if not speculation.enabled:
+        return "switch speculation on and ask again"
+    if speculation.n_draft_max == AUTO:
+        return "no draft was expected to pay. Set n_draft_max by hand and ask again"
+    if speculation.n_draft_max == 0:
+        return "raise n_draft_max and ask again"
+    return "no draft came of it"
 
 
 def _shown(token: Token) -> str:

@@ -40,9 +40,9 @@ def end_of(tokens: int, ms: float, reason: FinishReason = FinishReason.STOP) -> 
     return ReplyEnd(reason, 77, tokens, "", ReplyTimings(5.0, 9, 0, ms, 0.0, 0.0, 0.0, 0.0))
 
 
-def asked(text: str = "why?") -> Conversation:
+def asked(text: str = "why?", speculation: Speculation = SPECULATION) -> Conversation:
     conversation = Conversation()
-    conversation.ask(text, request_id=1, sampling=SAMPLING, speculation=SPECULATION)
+    conversation.ask(text, request_id=1, sampling=SAMPLING, speculation=speculation)
     return conversation
 
 
@@ -142,11 +142,27 @@ def test_a_new_question_forgets_the_comparison() -> None:
 def test_there_is_nothing_to_compare_without_a_speculative_reply() -> None:
     assert Conversation().cannot_compare()
     assert asked().cannot_compare()
-    plain = asked()
+    assert answered().cannot_compare() is None
+
+
+@pytest.mark.parametrize(
+    ("speculation", "advice"),
+    [
+        (Speculation(enabled=False), "switch speculation on"),
+        (Speculation(n_draft_max="auto"), "Set n_draft_max by hand"),
+        (Speculation(n_draft_max=0), "raise n_draft_max"),
+        (Speculation(n_draft_max=3), "no draft came of it"),
+    ],
+)
+def test_a_plain_reply_cannot_be_compared_and_it_says_what_to_do(
+    speculation: Speculation, advice: str
+) -> None:
+    plain = asked(speculation=speculation)
     plain.add_round(round_of(1, drafted=0))
     plain.finish(end_of(1, 10.0))
-    assert "plainly already" in (plain.cannot_compare() or "")
-    assert answered().cannot_compare() is None
+    reason = plain.cannot_compare() or ""
+    assert "plainly already" in reason
+    assert advice in reason
 
 
 @pytest.mark.parametrize(
