@@ -33,11 +33,10 @@ from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.preflight import check_pair
 from eaglechat.engine.protocol import LoadOptions, Message, Sampling, Speculation
 from eaglechat.engine.records import DraftToken, Round
-from tests.engine.simulated_pair import Simulated, write
+from tests.engine.simulated_pair import USUAL_WAITING, Simulated, write
 
 LENGTHS = range(6)
 RECORDED = 8
-USUAL_WAITING = 2
 TIMED = 420
 WIDTHS = (1, 2, 3, 4, 5, 6, 9)
 

@@ -144,8 +144,9 @@ class Conversation:
         self.comparison = None
         return chat
 
-    def cannot_compare(self) -> str | None:
-        """Why the last reply cannot be compared with plain decoding, or None if it can."""
+    def cannot_compare(self, off: str | None = None) -> str | None:
+        """Why the last reply cannot be compared with plain decoding, or None if it can; `off` is
+        why nothing would be drafted now."""
         reply = self.last_reply
         if self.running is not None:
             return "A reply is still being written."
@@ -154,7 +155,8 @@ class Conversation:
         if not reply.end.tokens:
             return "The last reply is empty: there is nothing to compare."
         if not reply.speculated:
-            return f"The last reply was decoded plainly already: {_why(reply.request.speculation)}."
+            why = off or reply.speculation_stopped or _undrafted(reply.request.speculation)
+            return f"The last reply was decoded plainly already: {why}."
         return None
 
     def compare(self, request_id: int) -> Chat:
@@ -274,15 +276,11 @@ def first_fork(reply: Run, plain: Run) -> Fork | None:
     )
 
 
-def _why(speculation: Speculation) -> str:
-    """Why a reply was decoded plainly, and what to do about it."""
-    if not speculation.enabled:
-        return "switch speculation on and ask again"
-    if speculation.n_draft_max == AUTO:
-        return "no draft was expected to pay. Set n_draft_max by hand and ask again"
-    if speculation.n_draft_max == 0:
-        return "raise n_draft_max and ask again"
-    return "no draft came of it"
+def _undrafted(speculation: Speculation) -> str:
+    """Why a reply was decoded plainly that a draft could go with, now at least."""
+    if speculation.enabled and speculation.n_draft_max == AUTO:
+        return "no draft was expected to pay. F8 sets a length by hand"
+    return "ask again to have it drafted"
 
 
 def _shown(token: Token) -> str:

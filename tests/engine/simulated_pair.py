@@ -16,6 +16,9 @@ from eaglechat.engine.controller import Controller
 from eaglechat.engine.draft_plan import MOST_CAUGHT_UP, DraftPlan, Observation
 from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
+USUAL_WAITING = 2
+"""Rows whose taking in is part of a draft's time; a row beyond them costs a row of a catch-up."""
+
 
 @dataclass(frozen=True)
 class Simulated:
@@ -80,7 +83,7 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
         hits = [hit for hit, _ in guesses]
         accepted = hits.index(False) if False in hits else len(hits)
         verify_ms = pair.verify(len(guesses) + 1, n_past)
-        catch_up_ms = max(0, waiting - 2) * pair.catch_up_row
+        catch_up_ms = max(0, waiting - USUAL_WAITING) * pair.catch_up_row
         draft_ms = steps * pair.draft_step + (catch_up_ms + pair.draft_base if n else 0.0)
         draft_delay, verify_delay = _delay(pair, clock), _delay(pair, clock)
         if isinstance(driver, Controller) and plan.n == 0:

@@ -53,39 +53,32 @@ class Terminal:
         """The shell that runs the command."""
         return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}")))
 
-    def screen(self) -> str:
-        """What the terminal shows now."""
-        return self._tmux("capture-pane", "-p")
+    def screen(self, *, unwrapped: bool = False) -> str:
+        """What the terminal shows now, or all of it as one line."""
+        shown = self._tmux("capture-pane", "-p")
+        return " ".join(shown.split()) if unwrapped else shown
 
     def wait_for(
-        self, wanted: str | Callable[[str], bool], timeout: float = 60.0, every: float = 0.05
+        self,
+        wanted: str | Callable[[str], bool],
+        timeout: float = 60.0,
+        every: float = 0.05,
+        *,
+        unwrapped: bool = False,
     ) -> str:
         """The screen, once it shows a match of the pattern (or satisfies the predicate)."""
         holds = wanted if callable(wanted) else re.compile(wanted).search
-        return self._look(self.screen, holds, wanted, timeout, every)
-
-    def says(self, wanted: str, timeout: float = 60.0, every: float = 0.05) -> str:
-        """The screen in one line, once it shows a match: where a sentence wraps depends on how long
-        its numbers are."""
-        return self._look(self._unwrapped, re.compile(wanted).search, wanted, timeout, every)
-
-    def _unwrapped(self) -> str:
-        return " ".join(self.screen().split())
-
-    def _look(
-        self,
-        seen: Callable[[], str],
-        holds: Callable[[str], object],
-        wanted: object,
-        timeout: float,
-        every: float,
-    ) -> str:
         deadline = time.monotonic() + timeout
-        while not holds(screen := seen()):
+        while not holds(screen := self.screen(unwrapped=unwrapped)):
             if time.monotonic() > deadline:
                 raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{self.screen()}")
             time.sleep(every)
         return screen
+
+    def says(self, wanted: str, timeout: float = 60.0, every: float = 0.05) -> str:
+        """The screen as one line, once it shows a match: where a sentence wraps depends on how long
+        its numbers are."""
+        return self.wait_for(wanted, timeout, every, unwrapped=True)
 
     def _tmux(self, *arguments: str) -> str:
         command = ["tmux", "-L", self._socket, "-f", os.devnull, *arguments]

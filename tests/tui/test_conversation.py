@@ -146,21 +146,22 @@ def test_there_is_nothing_to_compare_without_a_speculative_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speculation", "advice"),
+    ("speculation", "off", "advice"),
     [
-        (Speculation(enabled=False), "switch speculation on"),
-        (Speculation(n_draft_max="auto"), "Set n_draft_max by hand"),
-        (Speculation(n_draft_max=0), "raise n_draft_max"),
-        (Speculation(n_draft_max=3), "no draft came of it"),
+        (Speculation(enabled=False), "you switched it off", "you switched it off"),
+        (Speculation(enabled=False), None, "ask again"),
+        (Speculation(n_draft_max="auto"), None, "F8 sets a length by hand"),
+        (Speculation(n_draft_max="auto"), "the pair has no draft", "the pair has no draft"),
+        (Speculation(n_draft_max=0), None, "ask again"),
     ],
 )
 def test_a_plain_reply_cannot_be_compared_and_it_says_what_to_do(
-    speculation: Speculation, advice: str
+    speculation: Speculation, off: str | None, advice: str
 ) -> None:
     plain = asked(speculation=speculation)
     plain.add_round(round_of(1, drafted=0))
     plain.finish(end_of(1, 10.0))
-    reason = plain.cannot_compare() or ""
+    reason = plain.cannot_compare(off) or ""
     assert "plainly already" in reason
     assert advice in reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from textual.pilot import Pilot
 
 from tests.tui.transcript_app import TranscriptApp, make_round, on_screen, shown_reply, until
 
@@ -24,6 +25,14 @@ async def test_a_frame_draws_only_the_row_that_changed(monkeypatch: pytest.Monke
         assert drawn == [200]
 
 
+async def frames(app: TranscriptApp, pilot: Pilot[None], count: int) -> None:
+    """Let the screen draw so often: what a layout asked for in turn is done by then."""
+    for _ in range(count):
+        drawn: list[bool] = []
+        app.screen.call_after_refresh(drawn.append, True)
+        await until(pilot, lambda drawn=drawn: drawn)
+
+
 async def test_a_new_row_lays_the_screen_out_once() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(40, 12)) as pilot:
@@ -36,8 +45,7 @@ async def test_a_new_row_lays_the_screen_out_once() -> None:
             heights.clear()
             reply.add_rounds([LINE])
             await until(pilot, lambda height=height: reply.size.height == height)
-            # Whatever the layout asked for in turn is done as well.
-            await pilot.pause(0.05)
+            await frames(app, pilot, 2)
             assert heights == [height]
             assert app.transcript.scroll_y == app.transcript.max_scroll_y
 

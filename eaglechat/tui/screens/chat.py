@@ -213,7 +213,8 @@ class ChatScreen(EagleScreen[None]):
         self._begin(chat)
 
     def action_compare(self) -> None:
-        reason = self._conversation.cannot_compare()
+        off = wording.speculation_off(self._info, self._controls, None, is_comparison=False)
+        reason = self._conversation.cannot_compare(off)
         if self._engine_gone:
             reason = "The engine is not running. Ctrl+L loads the models again."
         if reason is not None:
