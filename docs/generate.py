@@ -18,22 +18,22 @@ from textual.binding import Binding
 from eaglechat.settings import describe
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.bench import BenchScreen
-from eaglechat.tui.screens.chat import ChatScreen
-from eaglechat.tui.screens.chats import ChatsScreen
+from eaglechat.tui.screens.chat.chats import ChatsScreen
+from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.confirm import ConfirmDialog
-from eaglechat.tui.screens.downloads import DownloadsScreen
 from eaglechat.tui.screens.help import HelpScreen, key_name
-from eaglechat.tui.screens.library import LibraryScreen
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.library import LibraryScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu import MenuScreen
-from eaglechat.tui.screens.open_files import OpenFilesScreen
-from eaglechat.tui.screens.plan import PlanScreen
-from eaglechat.tui.screens.search import SearchScreen
+from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.prompt import Prompt
-from eaglechat.tui.widgets.slider import Slider
-from eaglechat.tui.widgets.transcript import Transcript
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 
 DOCS = Path(__file__).parent
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from eaglechat.engine.protocol import (
+from eaglechat.wire.protocol import (
     AUTO,
     DRAFT_WINDOW_DEFAULT,
     SEED_LIMIT,
@@ -36,7 +36,7 @@ from eaglechat.engine.protocol import (
     SplitMode,
     Temperature,
 )
-from eaglechat.engine.records import KvType
+from eaglechat.wire.records import KvType
 
 if sys.version_info >= (3, 11):
     import tomllib

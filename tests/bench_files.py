@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader
 
-from eaglechat.engine import bindings
-from eaglechat.engine.bindings import api
-from eaglechat.hub.pairs import builtin_pair
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama.bindings import api
+from eaglechat.hub.local.pairs import builtin_pair
 
 _BF16 = 32
 """general.file_type of a GGUF whose matrices are bfloat16."""

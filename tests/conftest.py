@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub.pairs import BUILTIN_INSTALL, builtin_pair
+from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair
 from tests import tiny
 
 

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from eaglechat import cli
-from eaglechat.engine import bench_records, errors, protocol, records, stats
 from eaglechat.tui.themes import LoadedTheme, read_theme
+from eaglechat.wire import bench_records, errors, protocol, records, stats
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -23,14 +23,16 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         ("eaglechat.engine", {"textual", "huggingface_hub"}),
         ("eaglechat.hub", {"textual"}),
         ("eaglechat.cli", {"textual", "llama_cpp"}),
+        ("eaglechat.chat", {"textual"}),
     ],
 )
 def test_importing_a_whole_package_does_not_bring(package: str, never: set[str]) -> None:
     done = python(
         "import importlib, pkgutil, sys\n"
         f"package = importlib.import_module('{package}')\n"
-        "names = [module.name for module in pkgutil.iter_modules(package.__path__)]\n"
-        "for name in names: importlib.import_module(f'{package.__name__}.{name}')\n"
+        "modules = pkgutil.walk_packages(package.__path__, package.__name__ + '.')\n"
+        "names = [module.name for module in modules]\n"
+        "for name in names: importlib.import_module(name)\n"
         f"print(len(names), sorted({never!r} & sys.modules.keys()))"
     )
 
@@ -42,7 +44,7 @@ def test_importing_a_whole_package_does_not_bring(package: str, never: set[str])
 
 def test_the_menu_is_there_before_anything_of_the_hub_is_read() -> None:
     done = python(
-        "import sys; import eaglechat.tui.app, eaglechat.tui.screens.menu\n"
+        "import sys; import eaglechat.tui.app, eaglechat.tui.screens.menu.screen\n"
         "print('huggingface_hub' in sys.modules)"
     )
     assert done.stdout.strip() == "False", done.stderr
@@ -52,8 +54,8 @@ def test_the_app_itself_never_brings_a_model_library() -> None:
     """The menu, a chat and the bench run in the UI process; models live in the engine's."""
     done = python(
         "import sys, eaglechat.cli.start\n"
-        "import eaglechat.tui.app, eaglechat.tui.screens.menu\n"
-        "import eaglechat.tui.screens.chat, eaglechat.tui.screens.bench\n"
+        "import eaglechat.tui.app, eaglechat.tui.screens.menu.screen\n"
+        "import eaglechat.tui.screens.chat.screen, eaglechat.tui.screens.bench\n"
         "print(sorted({'llama_cpp', 'numpy', 'gguf', 'torch', 'jinja2'} & sys.modules.keys()))"
     )
     assert done.stdout.strip() == "[]", done.stderr

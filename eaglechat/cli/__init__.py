@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
-from eaglechat.cli import bench, convert, doctor, engine, models, pull, remove, run, start, train
+from eaglechat.cli import doctor, engine, run, start
+from eaglechat.cli.bench import command as bench
+from eaglechat.cli.hub import convert, models, pull, remove
 from eaglechat.cli.status import FAILED, INTERRUPTED
+from eaglechat.cli.train import command as train
 
 
 class Command(Protocol):

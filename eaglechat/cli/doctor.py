@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
-from eaglechat.engine.errors import ModelLoadError, NativeLibraryError
+from eaglechat.wire.errors import ModelLoadError, NativeLibraryError
 
 if TYPE_CHECKING:
-    from eaglechat.engine.bindings import Device
-    from eaglechat.engine.gguf import GGUFHeader
-    from eaglechat.engine.placement import Placement
+    from eaglechat.engine.llama.bindings import Device
+    from eaglechat.engine.loading.placement import Placement
+    from eaglechat.gguf.header import GGUFHeader
 
 _WIDTH = 78
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
@@ -55,7 +55,7 @@ def run(_args: argparse.Namespace) -> int:
 
 def _llama_cpp(wrong: list[str]) -> Iterator[str]:
     try:
-        from eaglechat.engine import bindings  # loads llama.cpp
+        from eaglechat.engine.llama import bindings  # loads llama.cpp
     except NativeLibraryError as error:
         wrong.append(str(error))
         yield "not usable"
@@ -85,13 +85,13 @@ def _features(system_info: str) -> Iterator[str]:
 
 
 def _devices(wrong: list[str]) -> Iterator[str]:
-    from eaglechat.engine.machine import memory  # needs psutil
+    from eaglechat.engine.loading.machine import memory  # needs psutil
 
     ram = memory()
     yield f"memory: {_gib(ram.ram_available)} free of {_gib(ram.ram)}"
-    if "eaglechat.engine.bindings" not in sys.modules:
+    if "eaglechat.engine.llama.bindings" not in sys.modules:
         return
-    from eaglechat.engine import bindings
+    from eaglechat.engine.llama import bindings
 
     bindings.start_backend(bindings.LOG_ERRORS)
     devices = bindings.devices()
@@ -103,7 +103,11 @@ def _devices(wrong: list[str]) -> Iterator[str]:
 
 def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:
     """Which layers would go where, as the configuration has it."""
-    from eaglechat.engine.placement import draft_placement, offload_devices, target_placement
+    from eaglechat.engine.loading.placement import (
+        draft_placement,
+        offload_devices,
+        target_placement,
+    )
 
     gpus = offload_devices(devices)
     if not gpus:
@@ -141,7 +145,7 @@ def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
 
 
 def _threads(_wrong: list[str]) -> Iterator[str]:
-    from eaglechat.engine import threads  # needs psutil
+    from eaglechat.engine.loading import threads  # needs psutil
 
     chosen = threads.choose()
     own = settings.load(paths.config_file())[0].engine.n_threads
@@ -160,7 +164,7 @@ def _paths(_wrong: list[str]) -> Iterator[str]:
 
 
 def _pairs(wrong: list[str]) -> Iterator[str]:
-    from eaglechat.hub import pairs
+    from eaglechat.hub.local import pairs
 
     library = pairs.PairLibrary(paths.state_dir())
     loaded, _ = settings.load(paths.config_file())
@@ -177,7 +181,7 @@ def _pairs(wrong: list[str]) -> Iterator[str]:
 
 def _caches(target: GGUFHeader, draft: GGUFHeader | None, engine: settings.EngineSettings) -> str:
     """What the KV caches of a pair take, with the settings as they are."""
-    from eaglechat.hub import fit
+    from eaglechat.hub.catalogue import fit
 
     n_ctx = fit.context_size(target, engine.n_ctx)
     need = fit.memory_need(target, draft, n_ctx, engine.kv_type, engine.draft_kv_type)

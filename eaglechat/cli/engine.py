@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from eaglechat.cli.status import FAILED, complain
-from eaglechat.engine.errors import NativeLibraryError
+from eaglechat.wire.errors import NativeLibraryError
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 def run(_args: argparse.Namespace) -> int:
     try:
-        from eaglechat.engine import server  # loads llama.cpp
+        from eaglechat.engine.process import server  # loads llama.cpp
     except NativeLibraryError as error:
         complain(str(error))
         return FAILED

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.status import INTERRUPTED
-from eaglechat.engine.errors import EngineError
 from eaglechat.settings import Settings
+from eaglechat.wire.errors import EngineError
 
 if TYPE_CHECKING:
-    from eaglechat.engine.pair import LoadedPair
-    from eaglechat.hub.pairs import Pair
+    from eaglechat.engine.loading.pair import LoadedPair
+    from eaglechat.hub.local.pair import Pair
 
 
 def choose_pair(args: argparse.Namespace) -> Pair:
     """The pair the flags name, else the built-in one. Raises EngineError if it cannot run."""
-    from eaglechat.hub import pairs  # only commands that run a pair need it
+    from eaglechat.hub.local import pairs  # only commands that run a pair need it
 
     library = pairs.PairLibrary(paths.state_dir())
     pair = options.chosen_pair(args, library) or pairs.builtin_pair()
@@ -33,9 +33,9 @@ def choose_pair(args: argparse.Namespace) -> Pair:
 
 def load_pair(pair: Pair, settings: Settings, interrupt: Interrupt) -> LoadedPair:
     """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
-    from eaglechat.engine import bindings  # loads llama.cpp
-    from eaglechat.engine.pair import LoadedPair
-    from eaglechat.engine.preflight import check_pair
+    from eaglechat.engine.llama import bindings  # loads llama.cpp
+    from eaglechat.engine.loading.pair import LoadedPair
+    from eaglechat.gguf.preflight import check_pair
 
     headers = check_pair(pair.target, pair.draft)
     bindings.start_backend(bindings.LOG_ERRORS)

@@ -11,8 +11,9 @@ import msgspec
 
 from eaglechat import paths, settings
 from eaglechat.cli.status import complain
-from eaglechat.engine.errors import EngineError
-from eaglechat.engine.protocol import (
+from eaglechat.settings import Settings
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import (
     AUTO,
     N_CTX_LIMIT,
     SEED_LIMIT,
@@ -21,11 +22,11 @@ from eaglechat.engine.protocol import (
     FlashAttention,
     SplitMode,
 )
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT, KvType
-from eaglechat.settings import Settings
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, KvType
 
 if TYPE_CHECKING:
-    from eaglechat.hub.pairs import Pair, PairLibrary
+    from eaglechat.hub.local.pair import Pair
+    from eaglechat.hub.local.pairs import PairLibrary
 
 
 def add_pair_options(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def wrong_pair_usage(args: argparse.Namespace) -> str | None:
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair the flags name, or None where they name none. Raises EngineError."""
-    from eaglechat.hub.pairs import NotInstalledError, pair_of_files
+    from eaglechat.hub.local.pairs import NotInstalledError, pair_of_files
 
     if args.target is not None:
         return pair_of_files(args.target, args.draft)

@@ -16,14 +16,14 @@ import msgspec
 from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
-from eaglechat.engine.errors import EngineError, LoadCancelledError
-from eaglechat.engine.protocol import Auto, Message
-from eaglechat.engine.records import FinishReason, ReplyEnd, Round, SpeculationOff
-from eaglechat.engine.stats import SpeculationStats, StatsFold
 from eaglechat.settings import Settings
+from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.protocol import Auto, Message
+from eaglechat.wire.records import FinishReason, ReplyEnd, Round, SpeculationOff
+from eaglechat.wire.stats import SpeculationStats, StatsFold
 
 if TYPE_CHECKING:
-    from eaglechat.engine.pair import LoadedPair
+    from eaglechat.engine.loading.pair import LoadedPair
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +120,7 @@ def _generate(
     written: TextIO | None,
 ) -> _Outcome:
     """Write a reply; its text goes to `written` as it comes, its rounds to `trace`."""
-    from eaglechat.engine.live import Live
+    from eaglechat.engine.generation.live import Live
 
     sampling, speculation = settings.to_sampling(), settings.to_speculation()
     fold, texts, end, n_past = StatsFold(), [], None, 0

@@ -10,7 +10,7 @@ import msgspec
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
-from eaglechat.engine.errors import EngineError
+from eaglechat.wire.errors import EngineError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from eaglechat.engine.client import EngineProcess
-    from eaglechat.hub.pairs import PairLibrary
+    from eaglechat.hub.local.pairs import PairLibrary
+    from eaglechat.links.process import EngineProcess
     from eaglechat.tui.app import EagleApp
 
     settings, problems = options.load_settings(args)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eaglechat import paths
-from eaglechat.hub.facts import FactBook, Facts
+from eaglechat.hub.catalogue.facts import FactBook, Facts
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue import CatalogueProblem, Entry
-    from eaglechat.hub.drafts import Candidate, Target
-    from eaglechat.hub.hubclient import Hub, RemoteRepo
-    from eaglechat.hub.install import Plan
-    from eaglechat.hub.installed import Status
-    from eaglechat.hub.installs import Installs, InstallSnapshot
-    from eaglechat.hub.library import Model
-    from eaglechat.hub.references import ModelFiles
-    from eaglechat.hub.removal import Removal
+    from eaglechat.hub.catalogue.entries import CatalogueProblem, Entry
+    from eaglechat.hub.catalogue.references import ModelFiles
+    from eaglechat.hub.downloads.client import Hub, RemoteRepo
+    from eaglechat.hub.downloads.drafts import Candidate, Target
+    from eaglechat.hub.downloads.install import Plan
+    from eaglechat.hub.downloads.installs import Installs, InstallSnapshot
+    from eaglechat.hub.local.installed import Status
+    from eaglechat.hub.local.library import Model
+    from eaglechat.hub.local.removal import Removal
 
 
 class HubDesk:
@@ -42,7 +42,7 @@ class HubDesk:
 
     @property
     def hub(self) -> Hub:
-        from eaglechat.hub.hubclient import Hub
+        from eaglechat.hub.downloads.client import Hub
 
         with self._lock:
             if self._hub is None:
@@ -56,15 +56,16 @@ class HubDesk:
 
     def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
         """The pairs of the catalogue with what is here of them, and what was left out of it."""
-        from eaglechat.hub import catalogue, installed
+        from eaglechat.hub.catalogue import entries as catalogue
+        from eaglechat.hub.local import installed
 
         entries, problems = catalogue.load()
         return [(entry, installed.status(entry)) for entry in entries], problems
 
     def unfinished(self) -> list[tuple[Entry, Status]]:
         """Pairs an earlier session left half-way; what is on its way now is not among them."""
-        from eaglechat.hub import journal
-        from eaglechat.hub.installed import State
+        from eaglechat.hub.local import journal
+        from eaglechat.hub.local.installed import State
 
         moving = {install.entry.name for install in self.snapshots()}
         wanted = set(journal.begun()) - moving
@@ -79,8 +80,8 @@ class HubDesk:
 
     def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
         """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
-        from eaglechat.engine.gguf import GGUFError
-        from eaglechat.hub import install
+        from eaglechat.gguf.header import GGUFError
+        from eaglechat.hub.downloads import install
         from eaglechat.hub.errors import GatedError
 
         plan = self.plan(entry)
@@ -101,13 +102,13 @@ class HubDesk:
 
     def plan(self, entry: Entry) -> Plan:
         """Exact files and sizes. Raises HubError, InvalidReferenceError."""
-        from eaglechat.hub import install
+        from eaglechat.hub.downloads import install
 
         return install.plan(self.hub, entry)
 
     def find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> tuple[Target, list[Candidate]]:
         """A target's header, and drafts for it. Raises HubError, GGUFError."""
-        from eaglechat.hub import drafts
+        from eaglechat.hub.downloads import drafts
 
         target = drafts.describe_target(self.hub, repo, model)
         entries = [entry for entry, _ in self.catalogue()[0]]
@@ -115,7 +116,7 @@ class HubDesk:
 
     def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
         """A pair to install: the catalogue's if it is that one, else under a name not taken."""
-        from eaglechat.hub import drafts
+        from eaglechat.hub.downloads import drafts
 
         found = drafts.as_entry(target, model, candidate)
         taken = {entry.name: entry for entry, _ in self.catalogue()[0]}
@@ -127,7 +128,7 @@ class HubDesk:
 
     def free_bytes(self) -> int:
         """Free space where downloads go."""
-        from eaglechat.hub import cache, library
+        from eaglechat.hub.local import cache, library
 
         return cache.free_bytes(library.cache_dir())
 
@@ -136,9 +137,9 @@ class HubDesk:
 
         Raises DiskFullError, OSError.
         """
-        from eaglechat.hub import catalogue
-        from eaglechat.hub.installs import Installs
-        from eaglechat.hub.queue import Queue
+        from eaglechat.hub.catalogue import entries as catalogue
+        from eaglechat.hub.downloads.installs import Installs
+        from eaglechat.hub.downloads.queue import Queue
 
         with self._lock:
             if self._installs is None:
@@ -157,18 +158,18 @@ class HubDesk:
 
     def models(self, folders: Sequence[str | Path]) -> list[Model]:
         """Every model on this machine."""
-        from eaglechat.hub import library
+        from eaglechat.hub.local import library
 
         return library.scan(folders)
 
     def plan_removal(self, model: Model) -> Removal:
-        from eaglechat.hub import removal
+        from eaglechat.hub.local import removal
 
         return removal.plan([model])
 
     def remove(self, planned: Removal) -> None:
         """Raises OSError."""
-        from eaglechat.hub import removal
+        from eaglechat.hub.local import removal
 
         removal.execute(planned)
 

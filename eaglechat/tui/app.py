@@ -17,9 +17,20 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
 
-from eaglechat.engine.client import Died, EngineLink, EngineStartError
-from eaglechat.engine.machine import memory
-from eaglechat.engine.protocol import (
+from eaglechat.chat.history import SavedChat
+from eaglechat.engine.loading.machine import memory
+from eaglechat.hub.catalogue.fit import Machine, machine_of
+from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.links.process import Died, EngineLink, EngineStartError
+from eaglechat.settings import Problem, Settings
+from eaglechat.settings_file import SettingsFileError, save_setting
+from eaglechat.tui.commands import ScreenCommands
+from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
+from eaglechat.tui.pace import drawing_pace
+from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
+from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnyRequest,
     Auto,
@@ -27,19 +38,9 @@ from eaglechat.engine.protocol import (
     PairInfo,
     Unload,
 )
-from eaglechat.history import SavedChat
-from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.fit import Machine, machine_of
-from eaglechat.hub.pairs import Pair, PairLibrary
-from eaglechat.settings import Problem, Settings
-from eaglechat.settings_file import SettingsFileError, save_setting
-from eaglechat.tui.commands import ScreenCommands
-from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
-from eaglechat.tui.pace import drawing_pace
-from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue import Entry
+    from eaglechat.hub.catalogue.entries import Entry
 
 FRAMES_PER_SECOND = 30
 FEWEST_FRAMES_PER_SECOND = 8
@@ -144,7 +145,7 @@ class EagleApp(App[None]):
         return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
 
     def get_default_screen(self) -> Screen[Any]:
-        from eaglechat.tui.screens.menu import MenuScreen
+        from eaglechat.tui.screens.menu.screen import MenuScreen
 
         return MenuScreen()
 
@@ -233,7 +234,7 @@ class EagleApp(App[None]):
         from eaglechat.tui.screens.loading import Loaded, LoadingScreen
 
         def loaded(result: Loaded | None) -> None:
-            from eaglechat.tui.screens.chat import ChatScreen
+            from eaglechat.tui.screens.chat.screen import ChatScreen
 
             if result is not None:
                 self._remember(pair)
@@ -264,7 +265,7 @@ class EagleApp(App[None]):
     def load_instead(self, pair: Pair) -> None:
         """From wherever the user is: back to the menu, and into a chat with a pair."""
         from eaglechat.tui.screens.bench import BenchScreen
-        from eaglechat.tui.screens.chat import ChatScreen
+        from eaglechat.tui.screens.chat.screen import ChatScreen
 
         for screen in self.screen_stack:
             if isinstance(screen, ChatScreen):
@@ -280,7 +281,7 @@ class EagleApp(App[None]):
 
     def open_plan(self, entry: Entry) -> None:
         """Show what installing a pair takes; the user starts it there."""
-        from eaglechat.tui.screens.plan import PlanScreen
+        from eaglechat.tui.screens.hub.plan import PlanScreen
 
         def answered(started: bool | None) -> None:
             if started:
@@ -289,7 +290,7 @@ class EagleApp(App[None]):
         self.push_screen(PlanScreen(entry), answered)
 
     def open_search(self) -> None:
-        from eaglechat.tui.screens.search import SearchScreen
+        from eaglechat.tui.screens.hub.search import SearchScreen
 
         def found(entry: Entry | None) -> None:
             if entry is not None:
@@ -298,12 +299,12 @@ class EagleApp(App[None]):
         self.push_screen(SearchScreen(), found)
 
     def open_library(self) -> None:
-        from eaglechat.tui.screens.library import LibraryScreen
+        from eaglechat.tui.screens.hub.library import LibraryScreen
 
         self.push_screen(LibraryScreen(), self._load_if_chosen)
 
     def action_downloads(self) -> None:
-        from eaglechat.tui.screens.downloads import DownloadsScreen
+        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 
         if not isinstance(self.screen, DownloadsScreen):
             self.push_screen(DownloadsScreen(), self._load_if_chosen)
@@ -340,7 +341,7 @@ class EagleApp(App[None]):
                 )
 
     async def action_quit(self) -> None:
-        from eaglechat.tui.screens.chat import ChatScreen
+        from eaglechat.tui.screens.chat.screen import ChatScreen
 
         for screen in self.screen_stack:
             if isinstance(screen, ChatScreen):

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from eaglechat.engine.bench import BenchReport, SettingResult, report_of, settings_of
-from eaglechat.engine.bench_records import PLAIN, BenchPrompt, BenchRun
-from eaglechat.engine.protocol import AUTO, Auto, Bench, BenchProgress
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
+from eaglechat.engine.bench.measure import BenchReport, SettingResult, report_of, settings_of
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from textual.content import Content
 
-from eaglechat.engine.bench import BenchReport, PromptResult, SettingResult, Speed
+from eaglechat.chat import wording
+from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
 from eaglechat.hub.units import format_seconds
-from eaglechat.tui import wording
 from eaglechat.tui.bench_session import BenchSession, best_setting
 from eaglechat.tui.widgets.meters import bar
 

@@ -10,9 +10,9 @@ from typing import Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from eaglechat.engine.protocol import AUTO
-from eaglechat.engine.records import N_DRAFT_MAX_LIMIT
-from eaglechat.tui.conversation import Controls
+from eaglechat.chat.conversation import Controls
+from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _WITH_VALUE = re.compile(
     r"\s*(?P<name>[a-z_ ]+?)\s+(?P<value>\d+(?:\.\d+)?|auto)\s*", re.IGNORECASE

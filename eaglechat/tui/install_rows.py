@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from eaglechat.hub.download import Phase
-from eaglechat.hub.installs import InstallSnapshot, Stage
-from eaglechat.hub.queue import FileSnapshot, State
+from eaglechat.hub.downloads.download import Phase
+from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import FileSnapshot, State
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.offer_rows import MUTED, Part
 from eaglechat.tui.widgets.meters import bar

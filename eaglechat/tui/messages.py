@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from eaglechat.engine.client import Died
-from eaglechat.engine.protocol import AnyEvent
+from eaglechat.links.process import Died
 from eaglechat.settings import Settings
+from eaglechat.wire.protocol import AnyEvent
 
 EngineEvent = AnyEvent | Died
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from eaglechat.engine.gguf import GGUFHeader
-from eaglechat.engine.records import KvType
-from eaglechat.hub import fit
-from eaglechat.hub.facts import Facts
-from eaglechat.hub.fit import Fit, Machine
-from eaglechat.hub.offers import Offer
-from eaglechat.hub.pairs import PairStatus
+from eaglechat.chat import wording
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.hub.catalogue import fit
+from eaglechat.hub.catalogue.facts import Facts
+from eaglechat.hub.catalogue.fit import Fit, Machine
+from eaglechat.hub.local.offers import Offer
+from eaglechat.hub.local.pairs import PairStatus
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui import wording
+from eaglechat.wire.records import KvType
 
 if TYPE_CHECKING:
-    from eaglechat.hub.installs import InstallSnapshot
+    from eaglechat.hub.downloads.installs import InstallSnapshot
 
 Part = Content | str | tuple[str, str]
 MUTED = "$foreground-muted"

@@ -19,7 +19,7 @@ from msgspec import Meta
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from eaglechat.engine.records import Origin
+from eaglechat.wire.records import Origin
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import main
-from eaglechat.engine import bindings, threads
-from eaglechat.engine.bindings import Device
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama.bindings import Device
+from eaglechat.engine.loading import threads
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_the_doctor_names_what_is_wrong(
     (home / "config" / "config.toml").write_text("[generation]\ntemperature = 9\n")
     (home / "state").mkdir()
     (home / "state" / "recent-pairs.json").write_text("[{")
-    monkeypatch.setattr("eaglechat.hub.pairs.BUILTIN_TARGET_PACKAGE", "no_such_package")
+    monkeypatch.setattr("eaglechat.hub.local.pairs.BUILTIN_TARGET_PACKAGE", "no_such_package")
 
     assert main(["doctor"]) == 1
 

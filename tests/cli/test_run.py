@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from eaglechat.cli import main
-from eaglechat.engine.records import Round
-from eaglechat.engine.stats import stats_of
+from eaglechat.wire.records import Round
+from eaglechat.wire.stats import stats_of
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent.parent
@@ -387,7 +387,8 @@ def test_a_terminal_without_unicode_gets_the_reply_all_the_same(
     tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     code = (
-        "import sys; from eaglechat.cli import main; from eaglechat.engine.sampler import Sampler;"
+        "import sys; from eaglechat.cli import main;"
+        "from eaglechat.engine.llama.sampler import Sampler;"
         f"ids = iter({[tiny.TOKENS.index(t) for t in ('a', 'Ã', '©', 'b')]});"
         "Sampler.sample = lambda *_: next(ids); sys.exit(main(sys.argv[1:]))"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat import cli
-from eaglechat.cli import train
+from eaglechat.cli.train import command as train
 
 
 def test_without_torch_it_says_how_to_install_it(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.cli import convert as command
+from eaglechat.cli.hub import convert as command
 from eaglechat.hub.convert import Progress
 from tests.convert.checkpoints import draft, write_target
 

@@ -15,7 +15,7 @@ import gguf
 import numpy as np
 import pytest
 
-from eaglechat.engine.preflight import check_pair
+from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.convert import TYPES, convert
 from tests.convert.checkpoints import N_LAYERS, Variant, draft, draft_tokens, variants, write_target
 
@@ -117,7 +117,7 @@ def test_tensors_larger_than_one_piece_are_the_same(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = converted(draft(embeddings=True, head_dim=16), target, "q8_0", "whole")
-    monkeypatch.setattr("eaglechat.hub.convert.weights._CHUNK_VALUES", 100)
+    monkeypatch.setattr("eaglechat.hub.convert.eagle3.weights._CHUNK_VALUES", 100)
     pieces = converted(draft(embeddings=True, head_dim=16), target, "q8_0", "pieces")
     assert tensors(pieces) == tensors(whole)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine import bindings
-from eaglechat.engine.native import Model
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama.objects import Model
 from tests.engine.rig import Rig, open_rig
 
 

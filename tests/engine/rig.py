@@ -7,12 +7,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.chat import Prompter
-from eaglechat.engine.live import Live
-from eaglechat.engine.loop import Generator, ReplyEvent
-from eaglechat.engine.native import Batch, Context, Model
-from eaglechat.engine.protocol import Message, Sampling, Speculation
-from eaglechat.engine.records import (
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.loop import Generator, ReplyEvent
+from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.generation.window import Turns
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.wire.protocol import Message, Sampling, Speculation
+from eaglechat.wire.records import (
     KvType,
     Origin,
     Prefill,
@@ -21,9 +24,6 @@ from eaglechat.engine.records import (
     SpeculationOff,
     Window,
 )
-from eaglechat.engine.session import Eagle3Session
-from eaglechat.engine.session_config import Eagle3SessionConfig
-from eaglechat.engine.window import Turns
 
 GREEDY = Sampling(temperature=0.0)
 N_THREADS = 1

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eaglechat.engine.native import Batch, Context, Model
-from eaglechat.engine.records import FinishReason
-from eaglechat.engine.stats import stats_of
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.wire.records import FinishReason
+from eaglechat.wire.stats import stats_of
 from tests.engine.rig import N_THREADS, Reply, decode, open_rig, plainly
 
 pytestmark = pytest.mark.real

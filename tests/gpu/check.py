@@ -19,17 +19,19 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.cli import bench_tables
-from eaglechat.engine import bench, bench_records, bindings
-from eaglechat.engine.bench import BenchPrompt, BenchRun, Write
-from eaglechat.engine.errors import EngineError
-from eaglechat.engine.live import Live
-from eaglechat.engine.pair import LoadedPair
-from eaglechat.engine.placement import offload_devices
-from eaglechat.engine.preflight import check_pair
-from eaglechat.engine.profile import RoundProfile, native_clock, profile
-from eaglechat.engine.protocol import LoadOptions, Message, Sampling, Speculation
-from eaglechat.hub.pairs import builtin_pair
+from eaglechat.cli.bench import tables as bench_tables
+from eaglechat.engine.bench import measure as bench
+from eaglechat.engine.bench.measure import BenchPrompt, BenchRun, Write
+from eaglechat.engine.bench.profile import RoundProfile, native_clock, profile
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.loading.placement import offload_devices
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.hub.local.pairs import builtin_pair
+from eaglechat.wire import bench_records
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import LoadOptions, Message, Sampling, Speculation
 from tests.gpu.random_pair import QUANTIZATIONS, SHAPES, pair_bytes, write_pair
 
 PASSED, FAILED, NO_GPU = 0, 1, 3

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine import bindings
-from eaglechat.engine.native import Model
-from eaglechat.engine.placement import offload_devices
-from eaglechat.engine.preflight import check_pair
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loading.placement import offload_devices
+from eaglechat.gguf.preflight import check_pair
 from tests.gpu import check
 from tests.gpu.random_pair import SHAPES, Shape, pair_bytes, write_pair
 

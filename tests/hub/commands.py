@@ -8,13 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_RUN = """
-import argparse, importlib, sys
-command = importlib.import_module("eaglechat.cli." + sys.argv[1])
-parser = argparse.ArgumentParser(prog="eaglechat")
-command.add_arguments(parser)
-sys.exit(command.run(parser.parse_args(sys.argv[2:])))
-"""
+_RUN = "import sys; from eaglechat.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 class Commands:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from eaglechat.hub.hubclient import Hub, Timeouts
+from eaglechat.hub.downloads.client import Hub, Timeouts
 from tests.hub.fakehub import FakeHub
 
 

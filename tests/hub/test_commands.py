@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.cli.progress import ProgressPrinter
-from eaglechat.hub.download import FileRequest, Phase
-from eaglechat.hub.queue import FileSnapshot, QueueSnapshot, State
+from eaglechat.cli.hub.progress import ProgressPrinter
+from eaglechat.hub.downloads.download import FileRequest, Phase
+from eaglechat.hub.downloads.queue import FileSnapshot, QueueSnapshot, State
 from tests.hub import ggufs
 from tests.hub.commands import ROOT, Commands
 from tests.hub.fakehub import FakeHub
@@ -123,8 +123,8 @@ def test_what_cannot_be_done_is_one_line_and_a_status(
 
 def test_a_full_disk_is_said_before_anything_is_fetched(commands: Commands, fake: FakeHub) -> None:
     script = (
-        "import eaglechat.hub.install as i; i.free_bytes = lambda folder: 10\n"
-        "import argparse, sys; from eaglechat.cli import pull\n"
+        "import eaglechat.hub.downloads.install as i; i.free_bytes = lambda folder: 10\n"
+        "import argparse, sys; from eaglechat.cli.hub import pull\n"
         "p = argparse.ArgumentParser(); pull.add_arguments(p)\n"
         "sys.exit(pull.run(p.parse_args(['tiny'])))"
     )

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from eaglechat.engine import protocol
+from eaglechat.wire import protocol
 from tests.tui.scripted import REPLY, ScriptedEngine
 
 PARAGRAPHS = 400

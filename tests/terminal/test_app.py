@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub import pairs
+from eaglechat.hub.local import pairs
 from tests.terminal.tmux import Terminal
 
 pytestmark = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub import pairs
+from eaglechat.hub.local import pairs
 from tests.convert.shipped import save_shipped_draft
 from tests.hub.fakehub import FakeHub, sha256, slowly
 from tests.terminal.tmux import Terminal

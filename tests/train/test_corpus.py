@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eaglechat.engine.native import Model
-from eaglechat.history import ChatHeader, ChatLog, MessageLine
-from eaglechat.train import corpus
-from eaglechat.train.corpus import Sample
+from eaglechat.chat.history import ChatHeader, ChatLog, MessageLine
+from eaglechat.engine.llama.objects import Model
+from eaglechat.train.data import corpus
+from eaglechat.train.data.corpus import Sample
+from eaglechat.train.data.features import FeatureReader, FeatureStore
+from eaglechat.train.data.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
 from eaglechat.train.errors import PausedError, TrainingError
-from eaglechat.train.features import FeatureReader, FeatureStore
-from eaglechat.train.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
-from eaglechat.train.target import chats_side_by_side, read_target, shape_of
+from eaglechat.train.model.target import chats_side_by_side, read_target, shape_of
 
 
 def spelled(model: Model, tokens: object) -> str:

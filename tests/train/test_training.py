@@ -14,10 +14,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.engine.gguf import read_header
-from eaglechat.train.run import Outcome, Run
+from eaglechat.gguf.header import read_header
+from eaglechat.train.run.trainer import State
+from eaglechat.train.run.training import Outcome, Run
 from eaglechat.train.settings import Budget, Recipe, RunSettings
-from eaglechat.train.trainer import State
 from tests import tiny
 
 ROOT = Path(__file__).parent.parent.parent

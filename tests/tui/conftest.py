@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eaglechat import paths
-from eaglechat.hub import pairs
-from eaglechat.hub.pairs import PairLibrary
+from eaglechat.hub.local import pairs
+from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings
 from eaglechat.tui import pace
 from eaglechat.tui.app import EagleApp

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.screens.chat import ChatScreen
-from eaglechat.tui.screens.menu import MenuScreen
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt import Prompt
 from tests.tui.scripted import ScriptedEngine
 

@@ -6,9 +6,9 @@ from collections import deque
 
 import msgspec
 
-from eaglechat.engine import protocol
-from eaglechat.engine.client import Died, EngineStartError
-from eaglechat.engine.records import (
+from eaglechat.links.process import Died, EngineStartError
+from eaglechat.wire import protocol
+from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
     DraftToken,
@@ -22,7 +22,7 @@ from eaglechat.engine.records import (
     Token,
     Window,
 )
-from eaglechat.engine.stats import StatsFold
+from eaglechat.wire.stats import StatsFold
 from tests.tui.scripted_bench import ScriptedBench
 
 REPLY = (

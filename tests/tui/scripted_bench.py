@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eaglechat.engine import bench, protocol
-from eaglechat.engine.bench_records import BenchPrompt, BenchRun
+from eaglechat.engine.bench import measure as bench
+from eaglechat.wire import protocol
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 
 TOKENS_PER_SECOND = {"plain": 83.0, "0": 81.0, "auto": 104.0}
 DRAFTING = (0.0, 96.0, 103.0, 108.0, 101.0, 94.0, 88.0, 83.0, 77.0)

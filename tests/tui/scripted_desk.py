@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from eaglechat.hub.catalogue import CatalogueProblem, DraftSource, Entry, GGUFSource
+from eaglechat.hub.catalogue.entries import CatalogueProblem, DraftSource, Entry, GGUFSource
+from eaglechat.hub.catalogue.facts import Facts
+from eaglechat.hub.catalogue.fit import MemoryNeed
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.download import FileRequest, Phase
+from eaglechat.hub.downloads.download import FileRequest, Phase
+from eaglechat.hub.downloads.install import Plan
+from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import FileSnapshot
+from eaglechat.hub.downloads.queue import State as JobState
 from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.facts import Facts
-from eaglechat.hub.fit import MemoryNeed
-from eaglechat.hub.install import Plan
-from eaglechat.hub.installed import State, Status
-from eaglechat.hub.installs import InstallSnapshot, Stage
-from eaglechat.hub.library import Model
-from eaglechat.hub.pairs import Pair
-from eaglechat.hub.queue import FileSnapshot
-from eaglechat.hub.queue import State as JobState
+from eaglechat.hub.local.installed import State, Status
+from eaglechat.hub.local.library import Model
+from eaglechat.hub.local.pair import Pair
 
 MB = 1_000_000
 

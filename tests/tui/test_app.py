@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine import protocol
-from eaglechat.history import saved_chats
-from eaglechat.hub.pairs import pair_of_files
-from eaglechat.tui.screens.chat import ChatScreen
+from eaglechat.chat.history import saved_chats
+from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu import MenuScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
-from eaglechat.tui.widgets.entry import Entry
 from eaglechat.tui.widgets.meters import RoundStrip
-from eaglechat.tui.widgets.transcript import Transcript, UserEntry, WindowMark
+from eaglechat.tui.widgets.transcript.entry import Entry
+from eaglechat.tui.widgets.transcript.transcript import Transcript, UserEntry, WindowMark
+from eaglechat.wire import protocol
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY, SEED, pair_info

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from eaglechat.engine import protocol
-from eaglechat.engine.protocol import AUTO
-from eaglechat.engine.records import AutoDraft, AutoReason
+from eaglechat.chat import wording
 from eaglechat.settings import load
-from eaglechat.tui import wording
-from eaglechat.tui.screens.chat import PANEL_FROM, TABLE_FROM, ChatScreen
-from eaglechat.tui.widgets.auto_view import AutoView
-from eaglechat.tui.widgets.panel import SpeculationPanel
-from eaglechat.tui.widgets.slider import Slider
+from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
+from eaglechat.tui.widgets.panel.auto_view import AutoView
+from eaglechat.tui.widgets.panel.panel import SpeculationPanel
+from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.status_line import StatusLine
+from eaglechat.wire import protocol
+from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.records import AutoDraft, AutoReason
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from eaglechat.hub.installed import State, Status
+from eaglechat.hub.local.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.messages import InstallsChanged

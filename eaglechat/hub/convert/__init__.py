@@ -2,7 +2,7 @@
 
 from eaglechat.hub.convert.api import ConversionReport, convert
 from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.output import DIRECT_TYPES, TYPES, Progress
+from eaglechat.hub.convert.output.files import DIRECT_TYPES, TYPES, Progress
 
 __all__ = [
     "DIRECT_TYPES",

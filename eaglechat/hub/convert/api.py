@@ -10,21 +10,21 @@ from pathlib import Path
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
-from eaglechat.hub.convert.checkpoint import open_checkpoint
-from eaglechat.hub.convert.config import read_config
-from eaglechat.hub.convert.draft import examine
+from eaglechat.hub.convert.eagle3.draft import examine
+from eaglechat.hub.convert.eagle3.metadata import packed_fields
+from eaglechat.hub.convert.eagle3.target import read_target
+from eaglechat.hub.convert.eagle3.weights import n_parameters, output_tensors, stored_type
 from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.metadata import packed_fields
-from eaglechat.hub.convert.output import (
+from eaglechat.hub.convert.output.files import (
     DIRECT_TYPES,
     TYPES,
     Progress,
     check_out,
     write_draft,
 )
-from eaglechat.hub.convert.target import read_target
-from eaglechat.hub.convert.weights import n_parameters, output_tensors, stored_type
-from eaglechat.hub.convert.writer import OutputTensor
+from eaglechat.hub.convert.output.writer import OutputTensor
+from eaglechat.hub.convert.source.checkpoint import open_checkpoint
+from eaglechat.hub.convert.source.config import read_config
 
 
 @dataclass(frozen=True)

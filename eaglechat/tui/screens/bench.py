@@ -10,12 +10,11 @@ from textual.binding import Binding
 from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
 from textual.widgets import Button, DataTable, Footer, Input, SelectionList, Static
 
-from eaglechat.engine import protocol
-from eaglechat.engine.bench import builtin_prompts
-from eaglechat.engine.client import Died
-from eaglechat.engine.protocol import Auto, PairInfo
-from eaglechat.hub.pairs import Pair
-from eaglechat.tui import bench_view, wording
+from eaglechat.chat import wording
+from eaglechat.engine.bench.measure import builtin_prompts
+from eaglechat.hub.local.pair import Pair
+from eaglechat.links.process import Died
+from eaglechat.tui import bench_view
 from eaglechat.tui.bench_session import (
     BenchPlan,
     BenchSession,
@@ -28,6 +27,8 @@ from eaglechat.tui.messages import EngineEvents
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line
+from eaglechat.wire import protocol
+from eaglechat.wire.protocol import Auto, PairInfo
 
 _FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
 _QUICK = {"lengths": "0, 1, 3, 5, auto", "repeats": "1", "max-tokens": "64"}

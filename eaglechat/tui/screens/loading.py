@@ -10,12 +10,12 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, ProgressBar, Static
 
-from eaglechat.engine import protocol
-from eaglechat.engine.client import Died, EngineStartError
-from eaglechat.hub.pairs import Pair
-from eaglechat.tui import wording
+from eaglechat.chat import wording
+from eaglechat.hub.local.pair import Pair
+from eaglechat.links.process import Died, EngineStartError
 from eaglechat.tui.messages import EngineEvents
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.wire import protocol
 
 _STAGES = {
     "target": "Loading the target",

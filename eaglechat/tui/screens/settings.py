@@ -16,7 +16,7 @@ from textual.widgets import Checkbox, Input, Select, Static
 
 from eaglechat.settings import SettingDoc, describe, from_mapping
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.widgets.tick import Tick
+from eaglechat.tui.widgets.panel.tick import Tick
 
 _HEADINGS = {
     "generation": "Generation",

@@ -8,8 +8,8 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.engine.records import Round
-from eaglechat.engine.stats import SpeculationStats
+from eaglechat.wire.records import Round
+from eaglechat.wire.stats import SpeculationStats
 
 _EIGHTHS_WIDE = " ▏▎▍▌▋▊▉█"
 _EIGHTHS_HIGH = " ▁▂▃▄▅▆▇█"

@@ -7,7 +7,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
-from eaglechat.tui import wording
+from eaglechat.chat import wording
 
 
 class Line(Static):

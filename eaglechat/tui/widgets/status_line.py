@@ -6,10 +6,10 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.engine.protocol import AUTO
-from eaglechat.tui import wording
-from eaglechat.tui.numbers import Numbers
+from eaglechat.chat import wording
+from eaglechat.chat.numbers import Numbers
 from eaglechat.tui.widgets.meters import bar
+from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10
 _SEPARATOR = "  "

@@ -1,0 +1,244 @@
+"""Sentences and numbers as the screens write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eaglechat.chat.conversation import Comparison, Controls, Fork, Run
+from eaglechat.links.process import Died
+from eaglechat.wire.protocol import PairInfo
+from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
+
+_FORK_EXCERPT = 24
+_LOG_LINE = 160
+
+
+def size(n_bytes: int) -> str:
+    """A file size as people read it, in powers of ten as disks and the Hub count."""
+    value = float(n_bytes)
+    for unit in ("B", "kB", "MB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def one_decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def two_decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def sentence(text: str) -> str:
+    """An engine's message with a capital letter and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def pair_in_short(info: PairInfo, name: str) -> str:
+    """The pair as the title of a screen."""
+    draft = f" + draft {info.draft.quantization}" if info.draft else ", no draft"
+    return f"{name}  {info.target.quantization}{draft}"
+
+
+def greeting(info: PairInfo, note: str) -> str:
+    """What a new chat says of the pair it runs on."""
+    where = ", ".join(info.devices) or "the processor"
+    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
+    if info.speculation_off:
+        return f"{loaded} Speculation is off: {info.speculation_off}."
+    return (
+        f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
+        f"once. The colours show which guesses it accepted. {note}"
+    ).rstrip()
+
+
+def progress(run: Run) -> str:
+    """What a running request is doing."""
+    if not run.rounds:
+        prefill = run.prefill
+        share = prefill.done / prefill.total if prefill and prefill.total else 0.0
+        return f"reading the prompt {share:.0%}"
+    return "comparing…" if run.is_comparison else "writing…"
+
+
+def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> str:
+    """What is said under a finished reply, beside why it ended."""
+    speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
+    if end.finish_reason is FinishReason.CONTEXT:
+        return f"this turn alone fills its {n_ctx:,} tokens; F9 has engine.n_ctx · {speed}"
+    if end.finish_reason is FinishReason.LENGTH and is_comparison:
+        return f"as long as the reply was · {speed}"
+    if end.finish_reason is FinishReason.LENGTH:
+        return f"generation.max_tokens in F9 · {speed}"
+    return speed
+
+
+NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
+
+
+def speculation_off(
+    pair: PairInfo | None, controls: Controls, stopped: str | None, is_comparison: bool
+) -> str | None:
+    """Why nothing is drafted, or None while something is."""
+    if pair is not None and pair.speculation_off is not None:
+        return pair.speculation_off
+    if is_comparison:
+        return "this is the comparison with plain decoding"
+    if not controls.enabled:
+        return "you switched it off (F3 switches it on)"
+    if controls.n_draft_max == 0:
+        return "n_draft_max is 0 (F8 raises it)"
+    return stopped
+
+
+def cannot_bench(info: PairInfo, running: Run | None, engine_gone: bool) -> str | None:
+    """Why the pair cannot be measured now, or None if it can."""
+    if engine_gone:
+        return "The engine is not running. Ctrl+L loads the models again."
+    if info.speculation_off is not None:
+        return f"There is nothing to compare: {info.speculation_off}."
+    if running is not None:
+        return "A reply is still being written: Esc stops it."
+    return None
+
+
+def fitting(text: str, width: int) -> str:
+    """A text cut to `width` cells, with an ellipsis where something is missing."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def auto_choice(auto: AutoDraft, width: int) -> str:
+    """What the automatic draft length chose and why, in one line."""
+    chosen = f"draft {auto.n}" if auto.n else "plain"
+    whys = {
+        AutoReason.BEST: "expected fastest",
+        AutoReason.EXPLORING: "trying it out",
+        AutoReason.PLAIN_CHECK: "measured now and then",
+        AutoReason.LEDGER: "may lose no more",
+    }
+    return _longest(
+        (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto.reason.value}"), width
+    )
+
+
+def auto_speeds(auto: AutoDraft, width: int) -> str:
+    """The expected tokens per second of the choice and of plain decoding, with its uncertainty."""
+    plain = f"{auto.tokens_per_second[0]:.1f} ±{auto.plain_error:.1f}"
+    if auto.n == 0:
+        return _longest((f"Plain would be {plain} tok/s", f"plain {plain}"), width)
+    chosen = f"{auto.tokens_per_second[auto.n]:.1f}"
+    return _longest((f"{chosen} tok/s, plain {plain}", f"plain {plain}"), width)
+
+
+def auto_ledger(auto: AutoDraft, width: int) -> str:
+    """What the reply has lost against plain decoding, of what it may lose."""
+    lost, allowed = f"{max(auto.lost_ms, 0.0):,.0f}", f"{auto.allowed_ms:,.0f} ms"
+    said = f"Lost to plain: {lost} of {allowed}"
+    return _longest((f"{said} allowed", said, f"lost {lost} of {allowed}"), width)
+
+
+def _longest(texts: Iterable[str], width: int) -> str:
+    """The first text that fits into `width` cells; the last one cut where none does."""
+    *longer, last = texts
+    return next((text for text in longer if len(text) <= width), fitting(last, width))
+
+
+def comparison_result(result: Comparison) -> str:
+    """What a comparison measured, in two or three lines."""
+    lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
+    if result.changed:
+        names = " and ".join(result.changed)
+        lines.append(
+            f"While the reply was written, {names} changed: its speed is the mean over all of it."
+        )
+    if result.plain_cancelled:
+        lines.append(f"The plain run was stopped after {plural(result.plain_tokens, 'token')}.")
+    return "\n".join(lines)
+
+
+def _speed_sentence(result: Comparison) -> str:
+    speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
+    numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
+    if round(result.speed_up, 2) > 1:
+        return f"{result.speed_up:.2f}x faster with speculation: {numbers}."
+    if round(result.speed_up, 2) < 1:
+        slower = plain / speculative
+        return f"Slower with speculation: plain decoding was {slower:.2f}x faster here. {numbers}."
+    return f"No faster and no slower: {numbers}."
+
+
+def _fork_sentence(fork: Fork | None, result: Comparison) -> str:
+    if fork is None:
+        shared = min(result.speculative_tokens, result.plain_tokens)
+        return f"Same tokens, all {shared}, in both."
+    return (
+        f"First difference at token {fork.index + 1}: "
+        f"{_quoted(fork.speculative)} with speculation, {_quoted(fork.plain)} without."
+    )
+
+
+def _quoted(text: str | None) -> str:
+    if text is None:
+        return "the end of the reply"
+    shown = text.replace("\n", "⏎").replace("\t", "⇥")
+    return f"“{shown[:_FORK_EXCERPT]}”"
+
+
+def engine_stopped(event: Died) -> str:
+    """That the engine process is gone, and what it said last."""
+    return f"{_stopped(event)} {_log(event.log_tail)}"
+
+
+def died_in_chat(event: Died) -> str:
+    """The same in a chat, where the last line is the one in sight."""
+    return (
+        f"{_log(event.log_tail)}\n{_stopped(event)} "
+        "Your chat is kept. Ctrl+L loads the models again."
+    )
+
+
+def _stopped(event: Died) -> str:
+    how = "" if event.exit_status is None else f" ({_exit(event.exit_status)})"
+    return f"The engine stopped by itself{how}."
+
+
+def _exit(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _log(lines: Iterable[str]) -> str:
+    text = "\n".join(f"  {_shortened(line)}" for line in lines)
+    return f"The last lines of the engine's log:\n{text}" if text else "The engine's log is empty."
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LOG_LINE else f"{line[: _LOG_LINE - 1]}…"
+
+
+_WHAT_TO_DO = {
+    "preflight": "Choose other files, or load the target without a draft (Ctrl+O).",
+    "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
+    "need less memory; both are in the settings (F9). The engine's log says more.",
+    "settings": "The settings (F9) have it, under engine.",
+    "native_library": "Run “eaglechat doctor”: it names what is missing.",
+    "start": "Check engine.command in the settings (F9).",
+    "protocol": "Install the same version of eaglechat at both ends.",
+    "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
+    "session_init": "Choose the draft that was made for this target, or load without one (Ctrl+O).",
+}
+
+
+def what_to_do(code: str) -> str:
+    """Advice for an error of this code."""
+    return _WHAT_TO_DO.get(code, "The engine's log says more.")

@@ -1,0 +1,179 @@
+"""The bench's tables and chart as lines of text, for a terminal or for Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from eaglechat.wire.bench_records import REFERENCE
+
+if TYPE_CHECKING:
+    from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
+    from eaglechat.engine.bench.prefill import PrefillResult
+    from eaglechat.engine.bench.profile import RoundProfile
+    from eaglechat.wire.protocol import PairInfo
+
+_BAR = 28
+_COST_BAR = 20
+
+Row = Sequence[str]
+
+
+def lines(
+    info: PairInfo,
+    report: BenchReport,
+    prefills: Sequence[PrefillResult],
+    profiles: Sequence[RoundProfile],
+    *,
+    markdown: bool,
+) -> Iterator[str]:
+    """Everything the bench prints."""
+    yield f"{info.target.name} {info.target.quantization}, {info.n_threads} threads, " + (
+        ", ".join(info.devices) or "no device named"
+    )
+    if not report.prompts:
+        yield "Nothing was measured."
+        return
+    names = [result.setting for result in report.settings]
+    yield ""
+    yield "Tokens per second by draft length: the median of the repeats, and half their spread"
+    yield from _table(_prompt_rows(report.prompts, names), markdown)
+    yield ""
+    yield from _table(_setting_rows(report.settings), markdown)
+    yield ""
+    yield "Tokens per second by draft length, and what verifying its batch takes"
+    yield from (["```"] if markdown else [])
+    yield from _chart(report)
+    yield from (["```"] if markdown else [])
+    if prefills:
+        yield ""
+        yield "Prompt tokens read per second: by the target alone, and with features for the draft"
+        yield from _table(_prefill_rows(prefills), markdown)
+    if profiles:
+        yield ""
+        yield "A round in milliseconds (medians); native is all time inside llama.cpp"
+        yield from _table(_profile_rows(profiles), markdown)
+
+
+def _prompt_rows(prompts: Sequence[PromptResult], names: Sequence[str]) -> Iterator[Row]:
+    yield ["prompt", *names, "accepted", "length", "fastest", "speed-up"]
+    for result in prompts:
+        yield [
+            result.prompt,
+            *(_speed(result.speeds.get(name)) for name in names),
+            _share(result.acceptance_rate),
+            _number(result.mean_accepted_length),
+            result.fastest,
+            f"{result.speed_up:.2f}x",
+        ]
+
+
+def _setting_rows(settings: Sequence[SettingResult]) -> Iterator[Row]:
+    compared = any(result.of_reference is not None for result in settings)
+    yield [
+        *("draft length", "tokens/s", "speed-up", "worst prompt", "accepted", "length"),
+        *(["of the reference"] if compared else []),
+    ]
+    for result in settings:
+        yield [
+            result.setting,
+            f"{result.tokens_per_second:.1f}",
+            f"{result.speed_up:.2f}x",
+            f"{result.worst_speed_up:.2f}x",
+            _share(result.acceptance_rate),
+            _number(result.mean_accepted_length),
+            *([_number(result.of_reference)] if compared else []),
+        ]
+
+
+def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:
+    compared = any(result.reference is not None for result in prefills)
+    yield [
+        *("prompt", "tokens", "plain", "with features"),
+        *(["reference", "of the reference"] if compared else []),
+    ]
+    for result in prefills:
+        ratio = None
+        if result.drafting is not None and result.reference is not None:
+            ratio = result.drafting / result.reference
+        yield [
+            *(result.prompt, str(result.tokens)),
+            *(_whole(result.plain), _whole(result.drafting)),
+            *([_whole(result.reference), _number(ratio)] if compared else []),
+        ]
+
+
+def _profile_rows(profiles: Sequence[RoundProfile]) -> Iterator[Row]:
+    yield [
+        *("draft length", "round", "draft", "verify", "features", "sample"),
+        *("native", "Python", "native calls", "rounds"),
+    ]
+    for result in profiles:
+        parts = (result.total_ms, result.draft_ms, result.verify_ms, result.process_ms)
+        yield [
+            result.setting,
+            *(f"{ms:.2f}" for ms in parts),
+            *(f"{ms:.3f}" for ms in (result.sample_ms, result.native_ms, result.python_ms)),
+            f"{result.calls:.0f}",
+            str(result.rounds),
+        ]
+
+
+def _chart(report: BenchReport) -> Iterator[str]:
+    shown = [result for result in report.settings if not result.setting.startswith(REFERENCE)]
+    fastest = max(result.tokens_per_second for result in shown)
+    dearest = max(report.verify_ms.values(), default=0.0)
+    for result in shown:
+        line = (
+            f"{result.setting:>6} {_bar(result.tokens_per_second / fastest, _BAR)} "
+            f"{result.tokens_per_second:7.1f}"
+        )
+        width = int(result.setting) + 1 if result.setting.isdigit() else None
+        cost = report.verify_ms.get(width) if width is not None else None
+        if cost is not None:
+            line += f"   {width:>2} wide {_bar(cost / dearest, _COST_BAR)} {cost:.2f} ms"
+        yield line.rstrip()
+
+
+def _bar(share: float, length: int) -> str:
+    full = max(1, round(share * length))
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        "█".encode(encoding)
+    except UnicodeEncodeError:
+        return ("#" * full).ljust(length)
+    return ("█" * full).ljust(length)
+
+
+def _table(rows: Iterator[Row], markdown: bool) -> Iterator[str]:
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for index, row in enumerate(table):
+        cells = [
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        if not markdown:
+            yield "  ".join(cells).rstrip()
+            continue
+        yield f"| {' | '.join(cells)} |"
+        if index == 0:
+            dashes = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+            yield f"| {' | '.join(dashes)} |"
+
+
+def _speed(speed: Speed | None) -> str:
+    return "-" if speed is None else f"{speed.median:.1f} ±{(speed.high - speed.low) / 2:.1f}"
+
+
+def _share(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.0%}"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,112 @@
+"""List the models on this machine and the pairs of the catalogue."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from eaglechat.cli.status import OK, complain
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.local.installed import Status
+    from eaglechat.hub.local.library import Model
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    from eaglechat import paths, settings
+    from eaglechat.hub.catalogue import entries as catalogue
+    from eaglechat.hub.local import installed, library
+
+    loaded, problems = settings.load(paths.config_file())
+    entries, catalogue_problems = catalogue.load()
+    for problem in (*problems, *catalogue_problems):
+        complain(str(problem))
+    models = library.scan(loaded.library.folders)
+    pairs = [(entry, installed.status(entry)) for entry in entries]
+    if args.json:
+        document = {"models": [_model(m) for m in models], "pairs": [_pair(*p) for p in pairs]}
+        print(json.dumps(document, indent=2))
+        return OK
+    _print_models(models)
+    print()
+    _print_pairs(pairs)
+    return OK
+
+
+def _model(model: Model) -> dict[str, Any]:
+    header = model.header
+    return {
+        "name": model.name,
+        "kind": model.kind.value,
+        "source": model.source.value,
+        "path": str(model.path),
+        "files": [str(file) for file in model.files],
+        "size_bytes": model.size_bytes,
+        "repo": model.repo,
+        "architecture": header.architecture if header else None,
+        "quantization": header.quantization if header else None,
+        "context_length": header.n_ctx_train if header else None,
+        "problem": model.problem,
+    }
+
+
+def _pair(entry: Entry, status: Status) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "state": status.state.value,
+        "base_model": entry.base_model,
+        "target": str(entry.target.reference),
+        "draft": str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint,
+        "converts": entry.draft.checkpoint is not None,
+        "target_path": str(status.target) if status.target else None,
+        "draft_path": str(status.draft) if status.draft else None,
+        "licence": entry.licence or None,
+        "acceptance": entry.acceptance or None,
+        "note": entry.note or None,
+    }
+
+
+def _print_models(models: Sequence[Model]) -> None:
+    from eaglechat.hub.units import format_bytes
+
+    if not models:
+        print("There are no models on this machine yet: `eaglechat pull` fetches them.")
+        return
+    print("On this machine")
+    rows = [(m.name, m.kind.value, format_bytes(m.size_bytes), m.source.value) for m in models]
+    for line, model in zip(_table(rows), models, strict=True):
+        print(f"  {line}")
+        if model.problem:
+            print(f"    {model.problem}")
+    print(f"  {format_bytes(sum(model.size_bytes for model in models))} in all")
+
+
+def _print_pairs(pairs: Sequence[tuple[Entry, Status]]) -> None:
+    print("Pairs of the catalogue (`eaglechat pull NAME` fetches one)")
+    rows = [
+        (
+            entry.name,
+            status.state.value,
+            "download + convert" if entry.draft.checkpoint else "download",
+            entry.licence,
+        )
+        for entry, status in pairs
+    ]
+    for line in _table(rows):
+        print(f"  {line}")
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

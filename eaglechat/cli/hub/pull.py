@@ -1,0 +1,182 @@
+"""Download a model, or a pair of the catalogue with its draft."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+
+if TYPE_CHECKING:
+    from eaglechat.cli.hub.progress import ProgressPrinter
+    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.catalogue.references import HubReference
+    from eaglechat.hub.downloads.client import Hub
+    from eaglechat.hub.downloads.install import Plan
+    from eaglechat.hub.downloads.queue import Queue
+
+_REDRAW_S = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "reference",
+        metavar="REF",
+        help="a pair of the catalogue (see `eaglechat models`), user/repo, user/repo:Q4_K_M, "
+        "user/repo/file.gguf, or an address on huggingface.co",
+    )
+    parser.add_argument(
+        "--type",
+        dest="draft_type",
+        metavar="TYPE",
+        help="quantisation of a draft that is converted after the download (default: q8_0)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="hash what is here already, and fetch again what is damaged",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from eaglechat.cli.hub.progress import ProgressPrinter
+    from eaglechat.gguf.header import GGUFError
+    from eaglechat.hub.catalogue import entries as catalogue
+    from eaglechat.hub.catalogue.references import InvalidReferenceError, LocalReference, parse
+    from eaglechat.hub.downloads.client import Hub
+    from eaglechat.hub.downloads.queue import Queue
+    from eaglechat.hub.errors import HubError
+
+    entries, problems = catalogue.load()
+    for problem in problems:
+        complain(str(problem))
+    hub = Hub()
+    queue, printer = Queue(hub), ProgressPrinter()
+    entry = next((e for e in entries if e.name == args.reference), None)
+    try:
+        if entry is not None:
+            return _pull_pair(args, queue, entry, printer)
+        reference = parse(args.reference)
+        if isinstance(reference, LocalReference):
+            complain(f"{reference.path} is a path on this machine: there is nothing to download")
+            return WRONG_USAGE
+        return _pull_model(args, queue, reference, printer)
+    except InvalidReferenceError as error:
+        complain(str(error))
+        return WRONG_USAGE
+    except (HubError, GGUFError, OSError) as error:
+        complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        queue.cancel_all()
+        complain("interrupted; what has arrived is kept, and pulling again goes on from there")
+        return INTERRUPTED
+    finally:
+        printer.close()
+
+
+def _pull_model(
+    args: argparse.Namespace, queue: Queue, reference: HubReference, printer: ProgressPrinter
+) -> int:
+    from eaglechat.hub.catalogue.references import choose
+    from eaglechat.hub.downloads import install
+    from eaglechat.hub.errors import OfflineError
+    from eaglechat.hub.local import installed
+
+    try:
+        listing = queue.hub.repo(reference.repo, reference.revision)
+    except OfflineError:
+        path = installed.cached_model(queue.hub.cache_dir, reference)
+        if path is None:
+            raise
+        print(path)
+        return OK
+    files = [listing.file(name) for name in choose(reference, listing.paths).files]
+    if args.check:
+        _drop_damaged(queue.hub, [(file.repo, file.path) for file in files])
+    paths = _download(queue, install.enqueue(queue, files, reference.revision), printer)
+    if paths is None:
+        return FAILED
+    print(paths[0])
+    return OK
+
+
+def _pull_pair(
+    args: argparse.Namespace, queue: Queue, entry: Entry, printer: ProgressPrinter
+) -> int:
+    from eaglechat.hub.downloads import install
+    from eaglechat.hub.errors import OfflineError
+    from eaglechat.hub.local import installed
+
+    cache = queue.hub.cache_dir
+    if args.draft_type and not _is_type(args.draft_type):
+        return WRONG_USAGE
+    try:
+        plan = install.plan(queue.hub, entry)
+    except OfflineError:
+        here = installed.status(entry, cache)
+        if here.pair is None:
+            raise
+        print(here.pair.target, here.pair.draft, sep="\n")
+        return OK
+    if args.check:
+        _drop_damaged(queue.hub, [(file.repo, file.path) for file in plan.files])
+    if _download(queue, install.start(queue, plan), printer) is None:
+        return FAILED
+    return _finish_pair(args, plan, cache, printer)
+
+
+def _is_type(draft_type: str) -> bool:
+    """Said before the download, not after it."""
+    from eaglechat.hub.convert import TYPES
+
+    if draft_type.lower() in TYPES:
+        return True
+    complain(f"{draft_type} is not a type; known are {', '.join(TYPES)}")
+    return False
+
+
+def _finish_pair(
+    args: argparse.Namespace, plan: Plan, cache: Path, printer: ProgressPrinter
+) -> int:
+    from eaglechat.hub.downloads import install
+    from eaglechat.hub.local import installed
+
+    draft_type = (args.draft_type or installed.DEFAULT_DRAFT_TYPE).lower()
+    try:
+        pair = install.finish(
+            plan,
+            cache,
+            draft_type,
+            lambda stage, done, total: printer.stage(f"converting: {stage}", done, total),
+        )
+    except ValueError as error:
+        # The converter's refusals: each one sentence about the checkpoint.
+        complain(f"the draft of {plan.entry.name} cannot be converted: {error}")
+        return FAILED
+    print(pair.target, pair.draft, sep="\n")
+    return OK
+
+
+def _download(queue: Queue, jobs: list[int], printer: ProgressPrinter) -> list[Path] | None:
+    """Wait for the jobs; their paths, or None after saying what failed."""
+    while not queue.wait(jobs, timeout=_REDRAW_S):
+        printer.show(queue.snapshot())
+    snapshot = queue.snapshot()
+    printer.show(snapshot)
+    failed = [file for file in snapshot.files if file.error]
+    for file in failed:
+        complain(file.error or "")
+    return None if failed else [file.path for file in snapshot.files if file.path]
+
+
+def _drop_damaged(hub: Hub, files: list[tuple[str, str]]) -> None:
+    from eaglechat.hub.local.cache import RepoCache
+    from eaglechat.hub.local.integrity import matches_etag
+
+    for repo, name in files:
+        path = RepoCache(hub.cache_dir, repo).find(name)
+        if path is not None and not matches_etag(path):
+            complain(f"{repo}/{name} is damaged; fetching it again")
+            path.resolve().unlink()

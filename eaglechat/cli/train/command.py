@@ -1,0 +1,324 @@
+"""Train an EAGLE-3 draft for a target, and measure it in the engine."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eaglechat import paths
+from eaglechat.cli import options
+from eaglechat.cli.loading import Interrupt
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.wire.errors import EngineError
+
+if TYPE_CHECKING:
+    from eaglechat.train.run.training import Outcome, Progress
+    from eaglechat.train.settings import Budget, RunSettings
+
+_BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_NO_TORCH = (
+    "training needs torch, which is not installed: pip install 'eaglechat[train]' (for the "
+    "processor alone, smaller: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    whole = options.number(int, 1, None)
+    parser.add_argument(
+        "--target", type=Path, required=True, metavar="TARGET.gguf", help="the model to draft for"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DRAFT.gguf", help="the file to write"
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        metavar="DIR",
+        help="where chats, features and checkpoints lie (default: DRAFT.training beside the draft)",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="forget the checkpoint; chats and features are kept"
+    )
+    data = parser.add_argument_group("what it learns from (default: chats the target writes)")
+    data.add_argument(
+        "--write",
+        type=whole,
+        metavar="TOKENS",
+        help="chats the target writes itself, in tokens (default 1000000 without other data)",
+    )
+    data.add_argument(
+        "--prompts",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="prompts the target answers, one a line or each after a line “=== name”",
+    )
+    data.add_argument(
+        "--chats",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help='JSONL, also .gz: {"messages": [...]} a line, or tokens; may be given again',
+    )
+    data.add_argument(
+        "--text",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="plain text to learn from; may be given again",
+    )
+    data.add_argument(
+        "--from-history", action="store_true", help="learn from your own chats in eaglechat too"
+    )
+    data.add_argument(
+        "--longest", type=whole, default=1024, metavar="N", help="longest sample, in tokens"
+    )
+    draft = parser.add_argument_group("the draft")
+    draft.add_argument("--init", type=Path, metavar="DRAFT.gguf", help="go on from this draft")
+    draft.add_argument(
+        "--compare", type=Path, metavar="OLD.gguf", help="measure this draft too, for comparison"
+    )
+    draft.add_argument(
+        "--layers",
+        type=_layers,
+        metavar="A,B,C",
+        help="layers of the target whose inputs it reads (default: 2, the middle, the last but 3)",
+    )
+    draft.add_argument(
+        "--draft-vocab",
+        type=whole,
+        metavar="N",
+        help="tokens it can propose: the most frequent of the data (default 8192, or --init's)",
+    )
+    draft.add_argument(
+        "--name", metavar="NAME", help="the draft's name (default: the target's, and EAGLE-3)"
+    )
+    draft.add_argument(
+        "--type", default="q8_0", metavar="TYPE", help="of the file: q8_0, bf16, q4_k_m, ..."
+    )
+    draft.add_argument(
+        "--head-type", metavar="TYPE", help="of its output head, else as --type: q8_0, q5_0, ..."
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--budget",
+        type=_budget,
+        default="60m",
+        metavar="B",
+        help="how long to train once the data is there: 90m, 2h, or tokens such as 2000000",
+    )
+    how.add_argument(
+        "--steps", type=options.number(int, 1, 8), default=4, metavar="K",
+        help="unrolled steps of training-time test",
+    )  # fmt: skip
+    how.add_argument(
+        "--batch", type=whole, default=4096, metavar="TOKENS", help="tokens in a batch"
+    )
+    how.add_argument(
+        "--rate", type=options.number(float, 0.0, 1.0), default=1e-3, metavar="R",
+        help="highest learning rate",
+    )  # fmt: skip
+    how.add_argument(
+        "--seed", type=options.number(int, 0, 2**31), default=1, metavar="S",
+        help="of the training, and of the chats written: another seed writes others",
+    )  # fmt: skip
+    how.add_argument(
+        "--recompute",
+        action="store_true",
+        help="store no features, compute them in every pass: for a small disk",
+    )
+    how.add_argument(
+        "--report-prompts",
+        type=whole,
+        default=24,
+        metavar="N",
+        help="held-out prompts to measure the draft on",
+    )
+    how.add_argument("--threads", type=options.number(int, 1, 1024), metavar="N", help="threads")
+    how.add_argument(
+        "--gpu-layers",
+        type=options.number(int, -1, 2**31 - 1),
+        default=-1,
+        metavar="N",
+        help="layers of the target on the GPU, -1 for all",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if find_spec("torch") is None:
+        complain(_NO_TORCH)
+        return FAILED
+    from eaglechat.train.errors import PausedError, TrainingError
+
+    if (fault := _wrong_type(args)) is not None:
+        complain(fault)
+        return WRONG_USAGE
+    settings = _settings(args)
+    display = _Display()
+    try:
+        with Interrupt() as interrupt:
+            outcome = _train(args, settings, display, interrupt)
+    except PausedError:
+        display.end()
+        complain("stopped; everything is kept, the same command goes on from here")
+        return INTERRUPTED
+    except (TrainingError, EngineError, OSError) as error:
+        display.end()
+        complain(str(error))
+        return FAILED
+    display.end()
+    from eaglechat.cli.train import report as train_report
+
+    text = train_report.text(outcome, settings)
+    print(text)
+    report = train_report.beside(settings.out)
+    paths.write_atomically(report, (text + "\n").encode())
+    return OK
+
+
+def _wrong_type(args: argparse.Namespace) -> str | None:
+    from eaglechat.hub.convert import DIRECT_TYPES, TYPES
+    from eaglechat.train.model.draft_file import HEAD_TYPES
+
+    if args.type.lower() not in TYPES:
+        return f"{args.type} is not a type; known are {', '.join(TYPES)}"
+    if args.head_type is None:
+        return None
+    if args.head_type.lower() not in HEAD_TYPES:
+        return f"{args.head_type} is not a type of a head; known are {', '.join(HEAD_TYPES)}"
+    if args.type.lower() not in DIRECT_TYPES:
+        return (
+            f"{args.type} is a mixture, of which llama.cpp chooses the head's type too; "
+            f"--head-type goes with {', '.join(DIRECT_TYPES)}"
+        )
+    return None
+
+
+def _train(
+    args: argparse.Namespace, settings: RunSettings, display: _Display, interrupt: Interrupt
+) -> Outcome:
+    from eaglechat.train.run import preparation
+    from eaglechat.train.run.training import Run
+
+    if args.restart:
+        preparation.forget_run(settings.work)
+    return Run(settings, display.show, lambda: interrupt.happened).go()
+
+
+def _settings(args: argparse.Namespace) -> RunSettings:
+    from eaglechat.train.settings import SELF_WRITTEN_TOKENS, Recipe, RunSettings
+
+    given = args.prompts or args.chats or args.text or args.from_history
+    return RunSettings(
+        target=args.target,
+        out=args.output,
+        work=args.work or args.output.with_suffix(".training"),
+        prompts=tuple(args.prompts),
+        chats=tuple(args.chats),
+        text=tuple(args.text),
+        history=paths.chats_dir() if args.from_history else None,
+        self_written_tokens=args.write or (0 if given else SELF_WRITTEN_TOKENS),
+        longest=args.longest,
+        name=args.name,
+        layers=args.layers,
+        draft_vocab=args.draft_vocab,
+        init=args.init,
+        compare=args.compare,
+        budget=args.budget,
+        recipe=Recipe(
+            steps=args.steps,
+            batch_tokens=args.batch,
+            learning_rate=args.rate,
+            seed=args.seed,
+        ),
+        type=args.type.lower(),
+        head_type=args.head_type.lower() if args.head_type else None,
+        recompute=args.recompute,
+        n_threads=args.threads,
+        n_gpu_layers=args.gpu_layers,
+        report_prompts=args.report_prompts,
+    )
+
+
+def _layers(text: str) -> tuple[int, ...]:
+    try:
+        layers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        layers = ()
+    if len(layers) != 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three layers such as 2,15,27")
+    return layers
+
+
+def _budget(text: str) -> Budget:
+    from eaglechat.train.settings import Budget
+
+    match = _BUDGET.match(text.strip().lower())
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a time such as 90m or 2h nor a number of tokens"
+        )
+    if match[2]:
+        return Budget(seconds=float(match[1]) * _SECONDS[match[2]])
+    return Budget(tokens=int(float(match[1])))
+
+
+class _Display:
+    """Progress on standard error: one line written over on a terminal, lines now and then else."""
+
+    _LINE_EVERY_S = 20.0
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._stage = ""
+        self._begun = (0.0, 0.0)
+        self._shown_at = 0.0
+        self._width = 0
+
+    def show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.stage != self._stage:
+            self.end()
+            self._stage, self._begun, self._shown_at = progress.stage, (now, progress.done), 0.0
+        pause = 0.2 if self._live else self._LINE_EVERY_S
+        if now - self._shown_at < pause and progress.done < progress.total:
+            return
+        self._shown_at = now
+        line = self._line(progress, now)
+        if self._live:
+            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
+            self._width = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line as it is."""
+        if self._live and self._width:
+            print(file=sys.stderr)
+        self._width = 0
+
+    def _line(self, progress: Progress, now: float) -> str:
+        share = min(progress.done / progress.total, 1.0) if progress.total else 0.0
+        parts = [f"{progress.stage} {share:.0%}"]
+        started, before = self._begun
+        if progress.done > before and share < 1.0:
+            left = (now - started) * (progress.total - progress.done) / (progress.done - before)
+            parts.append(f"{_duration(left)} left")
+        if progress.note:
+            parts.append(progress.note)
+        return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    from eaglechat.hub.units import format_seconds
+
+    return format_seconds(seconds)

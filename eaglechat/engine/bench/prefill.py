@@ -1,0 +1,114 @@
+"""Measures how fast prompts are read: by the target alone, and with all that the draft needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from eaglechat.engine.bench.measure import BenchFailedError, Write
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.protocol import Speculation
+from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
+
+DRAFTING = "drafting"
+"""Features taken from every token, and all of them in the draft's KV cache."""
+
+_OTHER = BenchPrompt("", ".")
+"""Takes the measured prompt's place in the KV cache."""
+
+
+@dataclass(frozen=True)
+class PrefillRun:
+    """One prompt read; `setting` is PLAIN or DRAFTING."""
+
+    prompt: str
+    setting: str
+    repeat: int
+    tokens: int
+    ms: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens * 1000.0 / self.ms if self.ms > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class PrefillResult:
+    """A prompt's medians in tokens per second; None where it was not measured."""
+
+    prompt: str
+    tokens: int
+    plain: float | None
+    drafting: float | None
+    reference: float | None
+
+
+def measure_prefill(
+    write: Write, prompt: BenchPrompt, repeat: int, *, cancelled: Callable[[], bool]
+) -> Iterator[PrefillRun]:
+    """Read a prompt both ways; a cancelled run is not counted.
+
+    Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
+    """
+    for setting, speculation in (
+        (PLAIN, Speculation(enabled=False)),
+        (DRAFTING, Speculation(n_draft_max=1)),
+    ):
+        for _ in write(_OTHER, Speculation(enabled=False), 1):
+            pass
+        run = _run(write, prompt, setting, speculation, repeat)
+        if cancelled():
+            return
+        yield run
+
+
+def _run(
+    write: Write, prompt: BenchPrompt, setting: str, speculation: Speculation, repeat: int
+) -> PrefillRun:
+    catch_up_ms, end = None, None
+    # Two tokens: a reply of one would have no room to draft.
+    for event in write(prompt, speculation, 2):
+        if isinstance(event, Round) and catch_up_ms is None:
+            # The draft takes in the last of the prompt when it first drafts.
+            catch_up_ms = event.timings.process_ms + event.timings.draft_ms
+        elif isinstance(event, SpeculationOff):
+            raise BenchFailedError(f"{prompt.name}, prefill: {event.reason}")
+        elif isinstance(event, ReplyEnd):
+            end = event
+    assert end is not None
+    return PrefillRun(
+        prompt=prompt.name,
+        setting=setting,
+        repeat=repeat,
+        tokens=end.timings.prefill_tokens,
+        ms=end.timings.prefill_ms + (catch_up_ms or 0.0),
+    )
+
+
+def prefill_results(
+    ours: Sequence[PrefillRun], reference: Sequence[BenchRun]
+) -> tuple[PrefillResult, ...]:
+    """Medians by prompt, with those of the reference program's runs beside them."""
+    results = []
+    for name in dict.fromkeys(run.prompt for run in ours):
+        own = [run for run in ours if run.prompt == name]
+        theirs = [
+            run.prefill_tokens * 1000.0 / run.prefill_ms
+            for run in reference
+            if run.prompt == name and run.prefill_ms > 0
+        ]
+        results.append(
+            PrefillResult(
+                prompt=name,
+                tokens=own[0].tokens,
+                plain=_median([run.tokens_per_second for run in own if run.setting == PLAIN]),
+                drafting=_median([run.tokens_per_second for run in own if run.setting == DRAFTING]),
+                reference=_median(theirs),
+            )
+        )
+    return tuple(results)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

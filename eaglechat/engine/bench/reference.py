@@ -1,0 +1,140 @@
+"""llama.cpp's own loop as a yardstick: the user's llama-speculative-simple on the same prompts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchRun
+from eaglechat.wire.protocol import LoadOptions
+
+_ENCODED = re.compile(r"encoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
+_DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
+_COUNTS = {name: re.compile(rf"{name}\s*=\s*(\d+)") for name in ("n_drafted", "n_accept")}
+
+
+class ReferenceFailedError(RuntimeError):
+    """The reference program did not give a measurement; the text says why."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How the program is run: on the files and with the settings of the loaded pair."""
+
+    binary: Path
+    target: Path
+    draft: Path
+    n_ctx: int
+    n_threads: int
+    options: LoadOptions
+    max_tokens: int
+
+    def run(
+        self, name: str, prompt: str, n: int, repeat: int, cancelled: Callable[[], bool]
+    ) -> BenchRun | None:
+        """Decode a rendered prompt with draft length `n`, plainly at 0; None if it was cancelled.
+
+        Raises ReferenceFailedError.
+        """
+        with tempfile.TemporaryDirectory(prefix="eaglechat-bench-") as folder:
+            file = Path(folder) / "prompt.txt"
+            # The program drops one newline at the end of a prompt file.
+            file.write_text(prompt + "\n", encoding="utf-8")
+            output = _output(self._command(file, n), cancelled)
+        return None if output is None else parse(output, name, n, repeat)
+
+    def _command(self, prompt: Path, n: int) -> list[str]:
+        return [
+            *(str(self.binary), "-m", str(self.target), *self._speculation(n)),
+            *("-f", str(prompt), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
+            *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
+            *self._gpu_flags(),
+        ]
+
+    def _gpu_flags(self) -> list[str]:
+        """The same models on the same GPUs as here; `-fit` would change that as it likes."""
+        options = self.options
+        layers = "all" if options.n_gpu_layers < 0 else str(options.n_gpu_layers)
+        shares = ",".join(f"{share:g}" for share in options.tensor_split)
+        return [
+            *("-ngl", layers, "-ngld", layers, "-fit", "off", "-sm", options.split_mode),
+            *("-mg", str(options.main_gpu), "-fa", options.flash_attention),
+            *(("-ts", shares) if shares else ()),
+        ]
+
+    def _speculation(self, n: int) -> list[str]:
+        if n > 0:
+            eagle3 = ["--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)]
+            return ["-md", str(self.draft), *eagle3]
+        # The program cannot run without a drafter: this one looks for repetitions longer than
+        # any text here, and so never finds one.
+        return ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1024"]
+
+
+def reference_setting(n: int) -> str:
+    """The name of the program's runs with draft length `n`."""
+    return f"{REFERENCE} {n or PLAIN}"
+
+
+def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
+    """The measurement in the program's output. Raises ReferenceFailedError."""
+    encoded, decoded = _ENCODED.search(output), _DECODED.search(output)
+    counts = {key: pattern.search(output) for key, pattern in _COUNTS.items()}
+    drafted, accepted = counts["n_drafted"], counts["n_accept"]
+    if encoded is None or decoded is None or drafted is None or accepted is None:
+        tail = " ".join(output.split()[-30:]) or "nothing"
+        raise ReferenceFailedError(
+            f"the reference program printed no measurement; it ended with: {tail}"
+        )
+    return BenchRun(
+        prompt=name,
+        setting=reference_setting(n),
+        repeat=repeat,
+        tokens=int(decoded[1]),
+        generation_ms=float(decoded[2]) * 1000.0,
+        n_drafted=int(drafted[1]),
+        # It counts no tested tokens.
+        n_tested=0,
+        n_accepted=int(accepted[1]),
+        mean_accepted_length=None,
+        verify_ms={},
+        prefill_tokens=int(encoded[1]),
+        prefill_ms=float(encoded[2]) * 1000.0,
+    )
+
+
+def _output(command: list[str], cancelled: Callable[[], bool]) -> str | None:
+    """Everything a program prints; None if it was cancelled. Raises ReferenceFailedError."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise ReferenceFailedError(f"cannot start {command[0]}: {error}") from error
+    while True:
+        try:
+            output, _ = process.communicate(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            if cancelled():
+                process.kill()
+                process.communicate()
+                return None
+            continue
+        if cancelled():
+            return None
+        if process.returncode != 0:
+            tail = " ".join(output.split()[-30:])
+            raise ReferenceFailedError(
+                f"{command[0]} ended with status {process.returncode}: {tail}"
+            )
+        return output

@@ -1,0 +1,42 @@
+"""The draft's choice among its own vocabulary."""
+
+from __future__ import annotations
+
+from math import exp, isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.wire.errors import ProcessError
+
+_TOP_K = 10
+"""Upstream takes a draft token's probability over this many candidates."""
+
+
+class Likeliest:
+    """Finds a draft's likeliest token in logits that are -inf outside its vocabulary.
+
+    That vocabulary is looked up once: a fraction of the target's, so a fraction of the work.
+    """
+
+    def __init__(self) -> None:
+        self._vocabulary: npt.NDArray[np.intp] | None = None
+        self._candidates: Floats = np.empty(0, dtype=np.float32)
+
+    def of(self, logits: Floats) -> tuple[int, float]:
+        """The likeliest token of logits [n_vocab], and its probability among the `_TOP_K`
+        likeliest. Raises ProcessError when there is none."""
+        if self._vocabulary is None:
+            self._vocabulary = np.flatnonzero(np.isfinite(logits))
+            self._candidates = np.empty(len(self._vocabulary), dtype=np.float32)
+        candidates = self._candidates
+        logits.take(self._vocabulary, out=candidates, mode="clip")
+        best = int(candidates.argmax()) if len(candidates) else -1
+        if best < 0 or not isfinite(candidates[best]):
+            raise ProcessError("the draft computed no finite logits")
+        likeliest = float(candidates[best])
+        if len(candidates) > _TOP_K:
+            candidates.partition(len(candidates) - _TOP_K)
+        top = candidates[-_TOP_K:].tolist()
+        return int(self._vocabulary[best]), 1.0 / sum(exp(logit - likeliest) for logit in top)

@@ -1,0 +1,62 @@
+"""The target's features between the target's decode and the draft that takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from eaglechat.engine.llama.bindings import Floats
+
+_CAPACITY = 64
+"""Rows held without growing: a few rounds of the longest draft."""
+
+
+class WaitingRows:
+    """Rows of features, with the token of each, in the order of their positions."""
+
+    def __init__(self, width: int) -> None:
+        self.tokens: list[int] = []
+        self._store = np.empty((_CAPACITY, width), dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def features(self) -> Floats:
+        """A view [rows, width]; valid until rows are added."""
+        return self._store[: len(self.tokens)]
+
+    def add(self, tokens: Sequence[int], layers: Sequence[Floats], first: int) -> None:
+        """Copy rows `first` on of each layer [n, n_embd] behind one another, one per token."""
+        start = len(self.tokens)
+        self.tokens += tokens
+        end = len(self.tokens)
+        if end > len(self._store):
+            grown = np.empty((2 * end, self._store.shape[1]), dtype=np.float32)
+            grown[:start] = self._store[:start]
+            self._store = grown
+        column = 0
+        for layer in layers:
+            width = layer.shape[1]
+            self._store[start:end, column : column + width] = layer[first : first + len(tokens)]
+            column += width
+
+    def keep(self, n_rows: int) -> None:
+        """Keep the first `n_rows` rows."""
+        del self.tokens[n_rows:]
+        if not self.tokens:
+            self._shrink()
+
+    def remove(self, first: int, last: int) -> None:
+        """Take out the rows from `first` up to `last`, as far as there are any."""
+        end = len(self.tokens)
+        behind = self._store[min(last, end) : end].copy()
+        del self.tokens[first:last]
+        if not self.tokens:
+            self._shrink()
+        self._store[len(self.tokens) - len(behind) : len(self.tokens)] = behind
+
+    def _shrink(self) -> None:
+        if len(self._store) > _CAPACITY:
+            self._store = np.empty((_CAPACITY, self._store.shape[1]), dtype=np.float32)

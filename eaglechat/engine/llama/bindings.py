@@ -1,0 +1,431 @@
+"""llama.cpp through llama-cpp-python: the one module that touches ctypes.
+
+Functions of llama.cpp's `llama-ext.h` are C++ and bound by mangled name (Itanium and MSVC ABI).
+Functions that return within microseconds keep the GIL (PYFUNCTYPE): handing it over costs more
+than they do; those that read a result must follow `synchronize`. Everything here takes and
+returns plain Python values; pointers are integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.wire.errors import NativeLibraryError
+
+REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
+
+Floats = npt.NDArray[np.float32]
+
+# libgomp's threads spin for milliseconds before they sleep; where neighbours need the cores, each
+# spins for one that does not run. Plain tokens/s of the built-in pair, two threads on two cores,
+# alone / beside one / two busy processes: 166 / 57 / 20 by default, 160 / 69 / 70 with 300 spins.
+os.environ.setdefault("GOMP_SPINCOUNT", "300")
+
+try:
+    import llama_cpp
+    from llama_cpp import _ctypes_extensions, _ggml
+    from llama_cpp import llama_cpp as api
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise NativeLibraryError(
+        f"llama-cpp-python cannot be imported ({error}); install {REQUIREMENT}"
+    ) from error
+
+_I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
+_SIZE, _TEXT = ctypes.c_size_t, ctypes.c_char_p
+
+
+class _Embedding(ctypes.Structure):
+    """struct llama_embd, with the address as a plain integer."""
+
+    _fields_ = [("data", _PTR), ("n_rows", ctypes.c_size_t), ("n_embd", ctypes.c_size_t)]
+
+
+class _DeviceProperties(ctypes.Structure):
+    """struct ggml_backend_dev_props."""
+
+    _fields_ = [
+        ("name", _TEXT),
+        ("description", _TEXT),
+        ("memory_free", _SIZE),
+        ("memory_total", _SIZE),
+        ("type", ctypes.c_int),
+        ("device_id", _TEXT),
+        ("caps", _BOOL * 5),
+    ]
+
+
+# name -> (names by ABI, quick, result, arguments). Quick calls keep the GIL.
+_Symbols = dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]]
+
+_SYMBOLS: _Symbols = {
+    "batch_init": (("llama_batch_ext_init",), True, _PTR, (_PTR,)),
+    "batch_free": (("llama_batch_ext_free",), True, None, (_PTR,)),
+    "batch_clear": (("llama_batch_ext_clear",), True, None, (_PTR,)),
+    "batch_add_token": (("llama_batch_ext_add_token",), True, _I32, (_PTR, _I32, _I32)),
+    "batch_add_embd": (("llama_batch_ext_add_embd",), True, _I32, (_PTR, _I32, _Embedding)),
+    "batch_set_embd": (("llama_batch_ext_set_embd_token",), True, _BOOL, (_PTR, _I32, _Embedding)),
+    "batch_set_pos": (("llama_batch_ext_set_pos",), True, _BOOL, (_PTR, _I32, _PTR)),
+    "batch_set_output": (
+        ("llama_batch_ext_set_output_logits",), True, _BOOL, (_PTR, _I32, _BOOL),
+    ),
+    "process": (("llama_process",), False, _I32, (_PTR, ctypes.c_int, _PTR)),
+    "synchronize": (("llama_synchronize",), False, None, (_PTR,)),
+    "sample": (("llama_sampler_sample",), False, _I32, (_PTR, _PTR, _I32)),
+    "logits_ith": (("llama_get_logits_ith",), True, _PTR, (_PTR, _I32)),
+    "set_embeddings": (("llama_set_embeddings",), True, None, (_PTR, _BOOL)),
+    "embeddings": (("llama_get_embeddings",), False, _PTR, (_PTR,)),
+    "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
+    "seq_add": (("llama_memory_seq_add",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
+    "seq_pos_min": (("llama_memory_seq_pos_min",), True, _I32, (_PTR, _I32)),
+    "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
+    "can_shift": (("llama_memory_can_shift",), True, _BOOL, (_PTR,)),
+    "set_layer_inputs": (
+        (
+            "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
+            "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
+            "llama_set_embeddings_layer_inp",
+        ), True, None, (_PTR, _U32, _BOOL),
+    ),
+    "layer_inputs": (
+        (
+            "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
+            "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
+            "llama_get_embeddings_layer_inp",
+        ), True, _PTR, (_PTR, _U32),
+    ),
+    "set_nextn": (
+        (
+            "_Z26llama_set_embeddings_nextnP13llama_contextbb",
+            "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
+            "llama_set_embeddings_nextn",
+        ), True, None, (_PTR, _BOOL, _BOOL),
+    ),
+    "nextn": (
+        (
+            "_Z26llama_get_embeddings_nextnP13llama_context",
+            "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
+            "llama_get_embeddings_nextn",
+        ), False, _PTR, (_PTR,),
+    ),
+    "nextn_ith": (
+        (
+            "_Z30llama_get_embeddings_nextn_ithP13llama_contexti",
+            "?llama_get_embeddings_nextn_ith@@YAPEAMPEAUllama_context@@H@Z",
+            "llama_get_embeddings_nextn_ith",
+        ), True, _PTR, (_PTR, _I32),
+    ),
+    "target_layers": (
+        (
+            "_Z28llama_model_target_layer_idsPK11llama_model",
+            "?llama_model_target_layer_ids@@YAPEBHPEBUllama_model@@@Z",
+            "llama_model_target_layer_ids",
+        ), True, ctypes.POINTER(_I32), (_PTR,),
+    ),
+    "target_layers_n": (
+        (
+            "_Z30llama_model_target_layer_ids_nPK11llama_model",
+            "?llama_model_target_layer_ids_n@@YAIPEBUllama_model@@@Z",
+            "llama_model_target_layer_ids_n",
+        ), True, _U32, (_PTR,),
+    ),
+    "model_devices_n": (
+        (
+            "_Z21llama_model_n_devicesPK11llama_model",
+            "?llama_model_n_devices@@YAHPEBUllama_model@@@Z",
+            "llama_model_n_devices",
+        ), True, _I32, (_PTR,),
+    ),
+    "model_device": (
+        (
+            "_Z22llama_model_get_devicePK11llama_modeli",
+            "?llama_model_get_device@@YAPEAUggml_backend_device@@PEBUllama_model@@H@Z",
+            "llama_model_get_device",
+        ), True, _PTR, (_PTR, _I32),
+    ),
+}  # fmt: skip
+
+_GGML_SYMBOLS: _Symbols = {
+    "commit": (("ggml_commit",), False, _TEXT, ()),
+    "backends": (("ggml_backend_reg_count",), False, _SIZE, ()),
+    "backend": (("ggml_backend_reg_get",), False, _PTR, (_SIZE,)),
+    "backend_name": (("ggml_backend_reg_name",), False, _TEXT, (_PTR,)),
+    "backend_function": (("ggml_backend_reg_get_proc_address",), False, _PTR, (_PTR, _TEXT)),
+    "devices": (("ggml_backend_dev_count",), False, _SIZE, ()),
+    "device": (("ggml_backend_dev_get",), False, _PTR, (_SIZE,)),
+    "device_name": (("ggml_backend_dev_name",), False, _TEXT, (_PTR,)),
+    "device_backend": (("ggml_backend_dev_backend_reg",), False, _PTR, (_PTR,)),
+    "device_properties": (("ggml_backend_dev_get_props",), False, None, (_PTR, _PTR)),
+}
+
+
+def _bind(symbols_of: _Symbols, libraries: Callable[[], Iterable[Any]]) -> Any:
+    """Functions as attributes, each from the first library that has it.
+
+    Raises NativeLibraryError for missing ones.
+    """
+    functions: dict[str, Any] = {}
+    missing: list[str] = []
+    for name, (symbols, quick, result, arguments) in symbols_of.items():
+        prototype = (ctypes.PYFUNCTYPE if quick else ctypes.CFUNCTYPE)(result, *arguments)
+        found = next(
+            ((symbol, lib) for lib in libraries() for symbol in symbols if hasattr(lib, symbol)),
+            None,
+        )
+        if found is None:
+            missing.append(symbols[-1])
+        else:
+            functions[name] = prototype(found)
+    if missing:
+        raise NativeLibraryError(
+            f"llama-cpp-python {llama_cpp.__version__} lacks {', '.join(missing)}; "
+            f"install {REQUIREMENT}"
+        )
+    return SimpleNamespace(**functions)
+
+
+def _ggml_libraries() -> Iterator[Any]:
+    yield _ggml.libggml
+    # Elsewhere ggml offers the names of the library under it; on Windows each DLL only its own.
+    yield _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path)
+
+
+C: Any = _bind(_SYMBOLS, lambda: (api._lib,))
+_G: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
+
+__all__ = ["C", "Floats", "api"]
+
+
+LOG_INFO, LOG_ERRORS = 2, 4
+_log_callback: Any = None
+_log_muted = False
+
+
+def start_backend(log_level: int) -> None:
+    """Initialise llama.cpp; its log from `log_level` on goes to standard error."""
+    global _log_callback  # noqa: PLW0603 - llama.cpp keeps the pointer for the process' life
+    last_level = LOG_INFO
+
+    def write(level: int, text: bytes, _data: Any) -> None:
+        nonlocal last_level
+        # 5 continues the line before it.
+        last_level = last_level if level == 5 else level
+        if last_level >= log_level and not _log_muted:
+            sys.stderr.write(text.decode("utf-8", errors="replace"))
+            sys.stderr.flush()
+
+    _log_callback = api.llama_log_callback(write)
+    api.llama_log_set(_log_callback, _PTR(0))
+    api.llama_backend_init()
+
+
+@contextmanager
+def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Let a context's decode end early, with status 2, once `cancelled` says so."""
+    global _log_muted  # noqa: PLW0603 - the log is one for the process
+
+    def ask(_data: Any) -> bool:
+        global _log_muted  # noqa: PLW0603
+        # llama.cpp logs the stop as an error.
+        _log_muted = cancelled()
+        return _log_muted
+
+    callback = api.ggml_abort_callback(ask)
+    api.llama_set_abort_callback(context, callback, None)
+    try:
+        yield
+    finally:
+        api.llama_set_abort_callback(context, api.ggml_abort_callback(0), None)
+        _log_muted = False
+
+
+def versions() -> tuple[str, str]:
+    """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
+    native = f"{api.llama_version().decode()} ({_G.commit().decode()})"
+    return llama_cpp.__version__, native
+
+
+def system_info() -> str:
+    """What llama.cpp was compiled for, in its own words."""
+    return str(api.llama_print_system_info().decode())
+
+
+def backends() -> tuple[str, ...]:
+    """The backends in this build, such as CUDA and CPU, whether or not they found a device."""
+    return tuple(_G.backend_name(_G.backend(index)).decode() for index in range(_G.backends()))
+
+
+@dataclass(frozen=True)
+class Device:
+    """A compute device; memory in bytes (0 where the backend does not say).
+
+    `backend` is what drives it, `hardware_id` the same for one card seen by two backends.
+    """
+
+    name: str
+    description: str
+    memory_free: int
+    memory_total: int
+    is_gpu: bool
+    shares_ram: bool
+    backend: str = ""
+    hardware_id: str = ""
+    splits_rows: bool = False
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices llama.cpp sees."""
+    return tuple(_device(_G.device(index)) for index in range(_G.devices()))
+
+
+def _device(device: int) -> Device:
+    found = _DeviceProperties()
+    _G.device_properties(device, ctypes.byref(found))
+    backend, name = _G.device_backend(device), found.name.decode()
+    return Device(
+        name=name,
+        description=found.description.decode(),
+        memory_free=found.memory_free,
+        memory_total=found.memory_total,
+        is_gpu=found.type in (1, 2),
+        # Metal calls its devices MTL0 and so on, and does not say that they share.
+        shares_ram=found.type == 2 or name.startswith(("MTL", "Metal")),
+        backend=_G.backend_name(backend).decode(),
+        hardware_id=(found.device_id or b"").decode(),
+        splits_rows=bool(_G.backend_function(backend, b"ggml_backend_split_buffer_type")),
+    )
+
+
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
+FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+
+
+def load_model(
+    path: str,
+    *,
+    n_gpu_layers: int,
+    split_mode: str,
+    main_gpu: int,
+    tensor_split: Sequence[float],
+    progress: Callable[[float], bool] | None,
+) -> int | None:
+    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False.
+
+    `tensor_split` is each GPU's share; empty shares by free memory.
+    """
+    params = api.llama_model_default_params()
+    params.n_gpu_layers = n_gpu_layers
+    params.split_mode = SPLIT_MODES[split_mode]
+    params.main_gpu = main_gpu
+    if tensor_split:
+        # llama.cpp copies llama_max_devices() of them.
+        params.tensor_split = (ctypes.c_float * api.llama_max_devices())(*tensor_split)
+    if progress is not None:
+        params.progress_callback = api.llama_progress_callback(lambda done, _data: progress(done))
+    pointer: int | None = api.llama_model_load_from_file(path.encode(), params)
+    return pointer
+
+
+def model_devices(model: int) -> tuple[str, ...]:
+    """The GPUs a model may use, by name."""
+    return tuple(
+        _G.device_name(C.model_device(model, index)).decode()
+        for index in range(C.model_devices_n(model))
+    )
+
+
+def quantise(
+    source: str, out: str, file_type: int, max_buffer_bytes: int, *, dry_run: bool
+) -> bool:
+    """Quantise a GGUF to a file type (general.file_type); True if llama.cpp wrote it whole.
+
+    A dry run writes nothing, and logs the size the result would have.
+    """
+    params = api.llama_model_quantize_default_params()
+    params.ftype = file_type
+    # From a quantised file too: a BF16 copy computes faster on some processors.
+    params.allow_requantize = True
+    params.max_buf_size = max_buffer_bytes
+    params.dry_run = dry_run
+    return bool(api.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0)
+
+
+def metadata(model: int, key: str) -> str | None:
+    """A scalar of a model's metadata, as text."""
+
+    def read(buffer: Any, size: int) -> int:
+        return int(api.llama_model_meta_val_str(model, key.encode(), buffer, size))
+
+    size = 512
+    buffer = ctypes.create_string_buffer(size)
+    length = read(buffer, size)
+    if length >= size:
+        buffer = ctypes.create_string_buffer(length + 1)
+        read(buffer, length + 1)
+    return None if length < 0 else buffer.value.decode("utf-8", errors="replace")
+
+
+def tokenize(vocab: int, text: str, *, bos: bool, special: bool) -> list[int]:
+    """Token ids; `bos` adds what the model asks for, `special` recognises control tokens."""
+    raw = text.encode()
+    size = len(raw) + 8
+    while True:
+        buffer = (_I32 * size)()
+        n = api.llama_tokenize(vocab, raw, len(raw), buffer, size, bos, special)
+        if n >= 0:
+            return list(buffer[:n])
+        size = -n
+
+
+def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
+    """The bytes a token writes; control tokens write some only with `special`."""
+    size = 64
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        n = api.llama_token_to_piece(vocab, token, buffer, size, 0, special)
+        if n >= 0:
+            return buffer.raw[:n]
+        size = -n
+
+
+@lru_cache(maxsize=256)
+def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
+    """A view of native float32 memory, or None for a null pointer.
+
+    Cached, because llama.cpp's buffers rarely move and a view takes longer to make than to read.
+    """
+    if not address:
+        return None
+    size = 1
+    for extent in shape:
+        size *= extent
+    memory: Any = (ctypes.c_float * size).from_address(address)
+    view: Floats = np.frombuffer(memory, dtype=np.float32).reshape(shape)
+    return view
+
+
+def position_cell() -> tuple[Any, int]:
+    """One llama_pos in native memory, set through `value`, and its address for `batch_set_pos`."""
+    cell = _I32()
+    return cell, ctypes.addressof(cell)
+
+
+def embeddings(rows: Floats) -> Iterator[Any]:
+    """Each row of [n, n_embd] float32 as a llama_embd, which llama.cpp copies when it is added."""
+    # Not `rows.ctypes.data`, which is Python and takes longer than the rows' copy.
+    address: int = rows.__array_interface__["data"][0]
+    (stride, _), size = rows.strides, rows.shape[1]
+    row = _Embedding(address, 1, size)
+    for first in range(address, address + stride * len(rows), stride):
+        row.data = first
+        yield row

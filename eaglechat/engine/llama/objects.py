@@ -1,0 +1,378 @@
+"""llama.cpp's objects as small classes that own what they allocate and free it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama.bindings import C, Floats, api
+from eaglechat.engine.loading.placement import ALL_LAYERS, Placement
+from eaglechat.wire.errors import DecodeError, ModelLoadError
+from eaglechat.wire.protocol import FlashAttention
+from eaglechat.wire.records import KvType
+
+_KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
+
+OwnedT = TypeVar("OwnedT", bound="Owned")
+
+
+class Owned:
+    """Owns one native pointer and frees it once."""
+
+    _pointer: int | None
+    _free: Callable[[int], None]
+
+    @property
+    def pointer(self) -> int:
+        if self._pointer is None:
+            raise RuntimeError(f"{type(self).__name__} is closed")
+        return self._pointer
+
+    def close(self) -> None:
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            type(self)._free(pointer)
+
+    def __enter__(self: OwnedT) -> OwnedT:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None) is not None:
+            self.close()
+
+
+class Model(Owned):
+    """A GGUF model with its vocabulary."""
+
+    _free = staticmethod(api.llama_model_free)
+
+    def __init__(
+        self,
+        path: Path,
+        placement: Placement = ALL_LAYERS,
+        progress: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Load `path`. `progress` gets 0..1 and stops the load by returning False.
+
+        Raises ModelLoadError.
+        """
+        self._pointer = bindings.load_model(
+            str(path),
+            n_gpu_layers=placement.n_gpu_layers,
+            split_mode=placement.split_mode,
+            main_gpu=placement.main_gpu,
+            tensor_split=placement.tensor_split,
+            progress=progress,
+        )
+        if self._pointer is None:
+            raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
+        self._vocab = api.llama_model_get_vocab(self._pointer)
+        self.n_embd: int = api.llama_model_n_embd(self._pointer)
+        self.n_layers: int = api.llama_model_n_layer(self._pointer)
+        self.n_vocab: int = api.llama_vocab_n_tokens(self._vocab)
+        self.n_ctx_train: int = api.llama_model_n_ctx_train(self._pointer)
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPUs the model may use, by name; empty where it runs on the processor."""
+        return bindings.model_devices(self.pointer)
+
+    @property
+    def target_layers(self) -> tuple[int, ...]:
+        """The layers of the target an EAGLE-3 draft reads; empty for other models."""
+        count = C.target_layers_n(self.pointer)
+        return tuple(C.target_layers(self.pointer)[:count]) if count else ()
+
+    @property
+    def keeps_whole_history(self) -> bool:
+        """False for recurrent and hybrid models, whose state cannot drop single positions."""
+        return not (
+            api.llama_model_is_recurrent(self.pointer) or api.llama_model_is_hybrid(self.pointer)
+        )
+
+    def metadata(self, key: str) -> str | None:
+        """A scalar of the GGUF's metadata as text."""
+        return bindings.metadata(self.pointer, key)
+
+    def tokenize(self, text: str, *, bos: bool, special: bool) -> list[int]:
+        """Token ids; `bos` adds what the model asks for, `special` recognises control tokens."""
+        return bindings.tokenize(self._vocab, text, bos=bos, special=special)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token writes; none for control tokens."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = bindings.token_bytes(self._vocab, token, special=False)
+        return piece
+
+    def spelled(self, token: int) -> bytes:
+        """The bytes of a token, control tokens spelled out."""
+        return bindings.token_bytes(self._vocab, token, special=True)
+
+    def is_end(self, token: int) -> bool:
+        """True for tokens that end a generation."""
+        return bool(api.llama_vocab_is_eog(self._vocab, token))
+
+    @property
+    def bos(self) -> int:
+        return int(api.llama_vocab_bos(self._vocab))
+
+    @property
+    def eos(self) -> int:
+        return int(api.llama_vocab_eos(self._vocab))
+
+    @property
+    def adds_bos(self) -> bool:
+        return bool(api.llama_vocab_get_add_bos(self._vocab))
+
+
+class Batch(Owned):
+    """Floats for one call of `Context.process`: tokens, features, or tokens with features."""
+
+    _free = staticmethod(C.batch_free)
+
+    def __init__(self, context: Context) -> None:
+        self._pointer = C.batch_init(context.pointer)
+        self._cell, self._cell_address = bindings.position_cell()
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.seq_ids: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def clear(self) -> None:
+        C.batch_clear(self.pointer)
+        self.tokens.clear()
+        self.positions.clear()
+        self.seq_ids.clear()
+
+    def add_token(self, token: int, position: int, seq_id: int, *, output: bool) -> None:
+        """A token of a sequence; `output` asks for its logits."""
+        self.add_tokens((token,), position, seq_id, output=output)
+
+    def add_tokens(
+        self,
+        tokens: Sequence[int],
+        position: int,
+        seq_id: int,
+        *,
+        output: bool,
+        states: Floats | None = None,
+    ) -> None:
+        """Tokens of a sequence from `position` on; `states` [n, n_embd] come with them where the
+        model takes both (EAGLE-3). Raises DecodeError when the batch is full."""
+        pointer, cell, address = self.pointer, self._cell, self._cell_address
+        embeddings = bindings.embeddings(states) if states is not None else None
+        for cell.value, token in enumerate(tokens, position):
+            row = C.batch_add_token(pointer, seq_id, token)
+            if row < 0:
+                raise _no_row(row, f"token {token} is not in the vocabulary", seq_id)
+            if embeddings is not None:
+                C.batch_set_embd(pointer, row, next(embeddings))
+            C.batch_set_pos(pointer, row, address)
+            if output:
+                C.batch_set_output(pointer, row, True)
+        self._note(tokens, position, seq_id)
+
+    def add_features(self, rows: Floats, position: int, seq_id: int) -> None:
+        """Rows of features [n, width] for an encoder, whose outputs are read."""
+        pointer, cell, address = self.pointer, self._cell, self._cell_address
+        for cell.value, features in enumerate(bindings.embeddings(rows), position):
+            row = C.batch_add_embd(pointer, seq_id, features)
+            if row < 0:
+                raise _no_row(row, "a row of features has the wrong width", seq_id)
+            C.batch_set_pos(pointer, row, address)
+            C.batch_set_output(pointer, row, True)
+        self._note([-1] * len(rows), position, seq_id)
+
+    def _note(self, tokens: Sequence[int], position: int, seq_id: int) -> None:
+        self.tokens += tokens
+        self.positions += range(position, position + len(tokens))
+        self.seq_ids += [seq_id] * len(tokens)
+
+
+def _no_row(row: int, wrong: str, seq_id: int) -> DecodeError:
+    reason = {-1: "the batch is full", -2: wrong}.get(row, f"sequence {seq_id} is out of range")
+    return DecodeError(f"cannot add a row to a batch: {reason}")
+
+
+class Context(Owned):
+    """A context over a model, with the KV cache of its sequences."""
+
+    _free = staticmethod(api.llama_free)
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        n_ctx: int,
+        n_batch: int,
+        n_threads: int,
+        n_ubatch: int = 512,
+        n_seq: int = 1,
+        n_outputs: int = 0,
+        flash_attention: FlashAttention = "auto",
+        n_rollback: int = 0,
+        kv_type: KvType = "f16",
+        shared_cells: bool = True,
+        other: Context | None = None,
+    ) -> None:
+        """Without `shared_cells` each sequence has n_ctx / n_seq cells of its own, and attends over
+        those only: faster for many sequences, as long as a batch has as many tokens of each.
+        `n_outputs` bounds the rows of one batch whose output is read (0: no bound);
+        `n_rollback` is how many positions a recurrent state keeps snapshots of;
+        `other` is the target's context, whose embeddings and output head a draft may share.
+
+        Raises ModelLoadError.
+        """
+        params = api.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = n_batch
+        params.n_ubatch = min(n_batch, n_ubatch)
+        params.n_seq_max = n_seq
+        params.n_outputs_max = n_outputs
+        params.n_rs_seq = 0 if model.keeps_whole_history else n_rollback
+        params.type_k = params.type_v = _KV_TYPES[kv_type]
+        params.n_threads = params.n_threads_batch = n_threads
+        params.kv_unified = shared_cells and n_seq > 1
+        params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
+        if other is not None:
+            params.ctx_other = other.pointer
+        self._pointer = api.llama_init_from_model(model.pointer, params)
+        if self._pointer is None:
+            raise ModelLoadError(
+                f"llama.cpp cannot make a context of {n_ctx} tokens; there may be too little "
+                "memory (try a smaller --ctx)"
+            )
+        self.model = model
+        self._memory = api.llama_get_memory(self._pointer)
+        self.n_ctx: int = api.llama_n_ctx_seq(self._pointer)
+        self.n_batch: int = api.llama_n_batch(self._pointer)
+        self.n_ubatch: int = api.llama_n_ubatch(self._pointer)
+        self.n_seq: int = n_seq
+        self.n_rollback: int | None = (
+            None if model.keeps_whole_history else api.llama_n_rs_seq(self._pointer)
+        )
+        """Latest positions a recurrent state can take back; None where any can be dropped."""
+
+    def close(self) -> None:
+        super().close()
+        self._memory = None
+
+    def stopped_by(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Let decodes end early, with status 2, once `cancelled` says so.
+
+        It is asked after every operation of the graph, on the CPU only.
+        """
+        return bindings.stopped_by(self.pointer, cancelled)
+
+    def decode(self, batch: Batch) -> int:
+        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:
+        some of the batch may be in the cache)."""
+        status = int(C.process(self.pointer, 1, batch.pointer))
+        # A GPU backend returns early; waiting here keeps the times of a round where they belong.
+        C.synchronize(self.pointer)
+        return status
+
+    def encode(self, batch: Batch) -> int:
+        """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
+        return int(C.process(self.pointer, 0, batch.pointer))
+
+    def forget(self, seq_id: int, start: int, end: int = -1) -> bool:
+        """Drop a sequence's positions from `start` on, up to `end` where it is given; False if the
+        memory cannot."""
+        return bool(C.seq_rm(self._memory, seq_id, start, end))
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether positions in the middle may leave and the later ones move down in their place.
+
+        Not with a recurrent state: it would go on knowing what has left.
+        """
+        return self.model.keeps_whole_history and bool(C.can_shift(self._memory))
+
+    def shift(self, seq_id: int, start: int, end: int) -> None:
+        """Drop the positions from `start` up to `end` and move those from `end` on to `start`.
+
+        llama.cpp turns their keys to the new positions with the next decode.
+        """
+        C.seq_rm(self._memory, seq_id, start, end)
+        C.seq_add(self._memory, seq_id, end, -1, start - end)
+
+    def last_position(self, seq_id: int) -> int:
+        """The highest position in a sequence's KV cache, -1 when it is empty."""
+        return int(C.seq_pos_max(self._memory, seq_id))
+
+    def first_position(self, seq_id: int) -> int:
+        """The lowest position in a sequence's KV cache, -1 when it is empty."""
+        return int(C.seq_pos_min(self._memory, seq_id))
+
+    def logits(self, row: int) -> Floats:
+        """A view of the logits [n_vocab] of an output row; valid until the next decode."""
+        return _view(C.logits_ith(self.pointer, row), (self.model.n_vocab,))
+
+    def extract_layer_inputs(self, layers: Sequence[int], enabled: bool) -> None:
+        """Export the inputs of these layers with each decode; n_layers means the final state."""
+        for layer in layers:
+            if layer == self.model.n_layers:
+                C.set_nextn(self.pointer, enabled, False)
+            else:
+                C.set_layer_inputs(self.pointer, layer, enabled)
+
+    def layer_inputs(self, layer: int, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd] of a layer's inputs, one row per batch token."""
+        if layer == self.model.n_layers:
+            address = C.nextn(self.pointer)
+        else:
+            address = C.layer_inputs(self.pointer, layer)
+        return _view(address, (n_rows, self.model.n_embd))
+
+    def export_final_states(self) -> None:
+        """Export the state behind the output norm with each decode; every row is then an output."""
+        C.set_embeddings(self.pointer, True)
+
+    def final_states(self, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd] of what the last decode handed to the output head."""
+        return _view(C.embeddings(self.pointer), (n_rows, self.model.n_embd))
+
+    def export_states(self) -> None:
+        """Export the pre-norm state of output rows with each decode (a draft's own states)."""
+        C.set_nextn(self.pointer, True, True)
+
+    def states(self, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd] of the states of the last encode or decode's output rows."""
+        return _view(C.nextn(self.pointer), (n_rows, self.model.n_embd))
+
+    def state(self, row: int) -> Floats:
+        """A view [1, n_embd] of the state of an output row of the last decode."""
+        return _view(C.nextn_ith(self.pointer, row), (1, self.model.n_embd))
+
+
+def _view(address: int | None, shape: tuple[int, ...]) -> Floats:
+    view = bindings.floats(address, shape)
+    if view is None:
+        raise DecodeError("llama.cpp returned no output for a row that asked for it")
+    return view
+
+
+@contextmanager
+def owning(*resources: Owned | None) -> Iterator[None]:
+    """Close the resources, in this order, if the body raises."""
+    try:
+        yield
+    except BaseException:
+        for resource in resources:
+            if resource is not None:
+                resource.close()
+        raise

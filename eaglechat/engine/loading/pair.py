@@ -1,0 +1,214 @@
+"""A loaded pair: target and draft in memory, ready to write replies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from eaglechat.engine.auto.calibrate import NOT_CALIBRATED, calibrate
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
+from eaglechat.engine.generation.loop import Generator
+from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.loading import threads
+from eaglechat.engine.loading.placement import Placement, draft_placement, target_placement
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.preflight import check_kv_type
+from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
+from eaglechat.wire.protocol import LoadOptions, ModelInfo, PairInfo
+from eaglechat.wire.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
+
+N_ROLLBACK = 8
+"""Snapshots of a recurrent state, each as large as the state: the longest draft of such a target.
+Of the models with a state, only those that llama.cpp can take back use them."""
+
+_DRAFT_UBATCH = 128
+"""Bounds the draft's logits buffer, which grows with its vocabulary times this."""
+
+Progress = Callable[[str, float], bool]
+"""Called with the stage and the fraction of the whole load; False stops the load."""
+
+
+class LoadedPair:
+    """A target with or without a draft. Close it to free everything."""
+
+    def __init__(
+        self,
+        headers: tuple[GGUFHeader, GGUFHeader | None],
+        options: LoadOptions,
+        progress: Progress = lambda _stage, _fraction: True,
+    ) -> None:
+        """Load the models whose headers `preflight.check_pair` has found to fit.
+
+        Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
+        """
+        started = time.perf_counter()
+        self._owned: list[Model | Context | Eagle3Session | Generator] = []
+        try:
+            self._load(headers, options, _Progress(headers, progress))
+        except BaseException:
+            self.close()
+            raise
+        self._load_ms = (time.perf_counter() - started) * 1000.0
+
+    def _load(
+        self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
+    ) -> None:
+        target_header, draft_header = headers
+        check_kv_type(target_header, options.kv_type, options.flash_attention)
+        if draft_header is not None:
+            check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
+        self._n_threads = options.n_threads or threads.choose().count
+        placement = target_placement(options, bindings.devices())
+        target = self._open(target_header, placement, report)
+        draft = None
+        if draft_header is not None:
+            beside = draft_placement(placement, len(target.devices))
+            draft = self._open(draft_header, beside, report)
+        report.stage("context")
+        n_ctx = options.n_ctx or min(target.n_ctx_train, N_CTX_DEFAULT_LIMIT)
+        self._target_context = Context(
+            target,
+            n_ctx=n_ctx,
+            n_batch=options.n_batch,
+            n_threads=self._n_threads,
+            n_outputs=N_DRAFT_MAX_LIMIT + 1,
+            flash_attention=options.flash_attention,
+            n_rollback=N_ROLLBACK,
+            kv_type=options.kv_type,
+        )
+        self._owned.insert(0, self._target_context)
+        self._options = options
+        self._off = _why_no_speculation(self._target_context, draft)
+        session = self._make_session(draft, options) if draft and self._off is None else None
+        self._warm_up()
+        calibration = calibrate(self._target_context, session) if session else NOT_CALIBRATED
+        report.stage("context", 1.0)
+        self.generator = Generator(self._target_context, session, calibration)
+        self._owned.insert(0, self.generator)
+        self.prompter = Prompter(target)
+        self._infos = tuple(
+            _info(header, model)
+            for header, model in ((target_header, target), (draft_header, draft))
+            if header and model
+        )
+        self._layers = draft.target_layers if draft else ()
+
+    def _open(self, header: GGUFHeader, placement: Placement, report: _Progress) -> Model:
+        report.stage("draft" if header.architecture == "eagle3" else "target")
+        try:
+            model = Model(header.path, placement, report.within_stage)
+        except ModelLoadError:
+            if report.cancelled:
+                raise LoadCancelledError("the load was cancelled") from None
+            raise
+        self._owned.insert(0, model)
+        return model
+
+    def _make_session(self, draft: Model, options: LoadOptions) -> Eagle3Session:
+        context = Context(
+            draft,
+            n_ctx=self._target_context.n_ctx,
+            n_batch=options.n_batch,
+            n_ubatch=_DRAFT_UBATCH,
+            n_threads=self._n_threads,
+            flash_attention=options.flash_attention,
+            kv_type=options.draft_kv_type,
+            other=self._target_context,
+        )
+        self._owned.insert(0, context)
+        config = Eagle3SessionConfig(
+            n_seq=1, n_draft_max=N_DRAFT_MAX_LIMIT, draft_window=options.draft_window
+        )
+        session = Eagle3Session(self._target_context, context, config)
+        self._owned.insert(0, session)
+        return session
+
+    def _warm_up(self) -> None:
+        """Decode one token, so that the first reply does not pay for paging the weights in."""
+        model = self._target_context.model
+        with Batch(self._target_context) as batch:
+            batch.add_token(max(model.bos, 0), 0, 0, output=True)
+            self._target_context.decode(batch)
+        self._target_context.forget(0, 0)
+
+    @property
+    def info(self) -> PairInfo:
+        return PairInfo(
+            target=self._infos[0],
+            draft=self._infos[1] if len(self._infos) > 1 else None,
+            target_layers=self._layers,
+            n_ctx=self._target_context.n_ctx,
+            n_threads=self._n_threads,
+            devices=tuple(device.description for device in bindings.devices()),
+            load_ms=self._load_ms,
+            kv_type=self._options.kv_type,
+            draft_kv_type=self._options.draft_kv_type,
+            draft_window=self._options.draft_window,
+            speculation_off=self._off,
+        )
+
+    def close(self) -> None:
+        """Free everything, what was made last first."""
+        while self._owned:
+            self._owned.pop(0).close()
+
+
+class _Progress:
+    """Weighs the stages of a load by the bytes they read."""
+
+    def __init__(self, headers: tuple[GGUFHeader, GGUFHeader | None], progress: Progress) -> None:
+        sizes = [header.size_bytes if header else 0 for header in headers]
+        context = sum(sizes) * 0.1
+        total = sum(sizes) + context
+        self._spans = {
+            "target": (0.0, sizes[0] / total),
+            "draft": (sizes[0] / total, sum(sizes) / total),
+            "context": (sum(sizes) / total, 1.0),
+        }
+        self._progress = progress
+        self._stage = "target"
+        self._reported = -1.0
+        self.cancelled = False
+
+    def stage(self, stage: str, fraction: float = 0.0) -> None:
+        self._stage = stage
+        self._reported = -1.0
+        if not self.within_stage(fraction):
+            raise LoadCancelledError("the load was cancelled")
+
+    def within_stage(self, fraction: float) -> bool:
+        start, end = self._spans[self._stage]
+        done = start + (end - start) * fraction
+        # llama.cpp reports every tensor; a screen needs every percent.
+        if done - self._reported >= 0.01 or fraction >= 1.0:
+            self._reported = done
+            self.cancelled = self.cancelled or not self._progress(self._stage, done)
+        return not self.cancelled
+
+
+def _why_no_speculation(target: Context, draft: Model | None) -> str | None:
+    if draft is None:
+        return "no draft is loaded"
+    if target.n_rollback == 0:
+        return (
+            "the target is a recurrent or hybrid model of a kind whose state cannot take back "
+            "rejected tokens"
+        )
+    return None
+
+
+def _info(header: GGUFHeader, model: Model) -> ModelInfo:
+    return ModelInfo(
+        path=str(header.path),
+        name=header.name,
+        architecture=header.architecture,
+        quantization=header.quantization,
+        size_bytes=header.size_bytes,
+        n_layers=header.n_layers,
+        n_embd=header.n_embd,
+        n_vocab=model.n_vocab,
+        n_ctx_train=model.n_ctx_train,
+    )

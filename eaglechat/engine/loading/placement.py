@@ -1,0 +1,89 @@
+"""Where the models go: how much of them on GPUs, and on which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eaglechat.wire.errors import ModelLoadError
+from eaglechat.wire.protocol import LoadOptions, SplitMode
+
+if TYPE_CHECKING:
+    from eaglechat.engine.llama.bindings import Device
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How llama.cpp places one model. `tensor_split` is each GPU's share, empty by free memory."""
+
+    n_gpu_layers: int = -1
+    split_mode: SplitMode = "layer"
+    main_gpu: int = 0
+    tensor_split: tuple[float, ...] = ()
+
+
+ALL_LAYERS = Placement()
+"""All layers on the GPUs there are."""
+
+
+def offload_devices(devices: Sequence[Device]) -> list[Device]:
+    """The GPUs llama.cpp puts layers on, in its order.
+
+    Those that share the RAM only where there are no others, and what two backends see once.
+    """
+    gpus: list[Device] = []
+    for device in devices:
+        seen = {gpu.hardware_id for gpu in gpus if gpu.hardware_id}
+        if device.is_gpu and device.hardware_id not in seen:
+            gpus.append(device)
+    own_memory = [gpu for gpu in gpus if not gpu.shares_ram]
+    # Chips have no hardware id to tell them apart by: llama.cpp takes those of one backend.
+    return own_memory or [gpu for gpu in gpus if gpu.backend == gpus[0].backend]
+
+
+def target_placement(options: LoadOptions, devices: Sequence[Device]) -> Placement:
+    """Where the target goes. Raises ModelLoadError for what these devices cannot do."""
+    gpus = offload_devices(devices)
+    if gpus and options.n_gpu_layers != 0:
+        _check(options, gpus)
+    return Placement(
+        n_gpu_layers=options.n_gpu_layers,
+        split_mode=options.split_mode,
+        main_gpu=options.main_gpu,
+        tensor_split=options.tensor_split,
+    )
+
+
+def draft_placement(target: Placement, n_gpus: int) -> Placement:
+    """Where the draft of a target that uses `n_gpus` GPUs goes: whole to the last one with a share.
+
+    There the target's output head lies, which a draft may use. The draft must still see all of the
+    target's GPUs, so it is split like the target, with all shares but one zero.
+    """
+    if target.split_mode == "none" or n_gpus < 2:
+        return target
+    shares = target.tensor_split or (1.0,) * n_gpus
+    last = max(gpu for gpu in range(n_gpus) if gpu < len(shares) and shares[gpu] > 0)
+    one_gpu = tuple(float(gpu == last) for gpu in range(n_gpus))
+    return Placement(target.n_gpu_layers, "layer", target.main_gpu, one_gpu)
+
+
+def _check(options: LoadOptions, gpus: Sequence[Device]) -> None:
+    names = ", ".join(f"{index} is {gpu.name}" for index, gpu in enumerate(gpus))
+    if options.split_mode == "none" and options.main_gpu >= len(gpus):
+        raise ModelLoadError(
+            f"there is no GPU {options.main_gpu} (engine.main_gpu); of those there are, {names}"
+        )
+    if options.split_mode == "row" and not all(gpu.splits_rows for gpu in gpus):
+        backend = next(gpu.backend for gpu in gpus if not gpu.splits_rows)
+        raise ModelLoadError(
+            f"{backend} cannot split rows in this llama.cpp; set engine.split_mode to layer or none"
+        )
+    shares = options.tensor_split
+    if len(shares) > len(gpus):
+        raise ModelLoadError(
+            f"engine.tensor_split has shares for {len(shares)} GPUs, there are {len(gpus)}: {names}"
+        )
+    if shares and not any(shares):
+        raise ModelLoadError("engine.tensor_split gives no GPU a share; leave it empty or name one")

@@ -1,0 +1,203 @@
+"""Checks a target and a draft by their GGUF headers, before native code sees a file.
+
+llama.cpp aborts the whole process for some of these (a target graph that does not export layer
+inputs fails a GGML_ASSERT), and reports others only in its log.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from pathlib import Path
+
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.wire.errors import EngineError, SettingsError
+from eaglechat.wire.protocol import FlashAttention
+from eaglechat.wire.records import KvType
+
+DRAFT_ARCHITECTURE = "eagle3"
+EXTRACT_LAYERS = 3
+DRAFT_LAYERS = 1
+
+TARGET_ARCHITECTURES = frozenset(
+    {
+        "bailingmoe3", "deepseek4", "gemma4", "gpt-oss", "hunyuan-dense", "hunyuan_vl", "lfm2",
+        "lfm2moe", "llama", "mimo2", "minimax-01", "minimax-m2", "muse-glimmer", "nanbeige",
+        "nemotron_h", "nemotron_h_moe", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next",
+        "qwen4exp",
+    }
+)  # fmt: skip
+"""Architectures whose llama.cpp graph exports layer inputs (the sources that set `t_layer_inp`)."""
+
+_EXPORTS_FINAL_STATE = frozenset(
+    {
+        "bailingmoe3", "deepseek4", "gemma4", "gpt-oss", "mimo2", "nemotron_h", "nemotron_h_moe",
+        "qwen35", "qwen35moe", "qwen3next",
+    }
+)  # fmt: skip
+"""Those whose graph also sets `t_h_nextn`: a draft may read the state after their last layer."""
+
+_SHAREABLE = ("token_embd.weight", "output.weight")
+"""What a draft takes from its target where it does not bring it."""
+
+_Q8_BLOCK = 32
+
+_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
+
+
+class PreflightError(EngineError):
+    """A file or a pair that cannot run; the message is one sentence with both values in it."""
+
+    code = "preflight"
+
+
+def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
+    """The headers of a target and its draft, if llama.cpp can run them together.
+
+    Raises PreflightError.
+    """
+    target_header = _read(target, "target")
+    draft_header = _read(draft, "draft") if draft is not None else None
+    check_headers(target_header, draft_header)
+    if draft_header is not None:
+        _check_vocabulary_map(draft_header)
+    return target_header, draft_header
+
+
+def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
+    """The same judgement on headers alone, such as those of files still on the Hub.
+
+    Raises PreflightError.
+    """
+    if target.architecture == DRAFT_ARCHITECTURE:
+        raise PreflightError(_swapped(target.path, draft.path if draft else None))
+    if target.architecture in _NOT_CHAT_MODELS:
+        raise PreflightError(
+            f"{target.path} is a {target.architecture} model, which cannot chat; "
+            "the target must be a language model"
+        )
+    if draft is not None:
+        _check_draft(draft)
+        _check_match(target, draft)
+
+
+def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:
+    """Whether a model's KV cache can be kept in a number format. Raises SettingsError."""
+    if kv_type == "f16":
+        return
+    if flash_attention == "off":
+        raise SettingsError(
+            f"a KV cache in {kv_type} needs flash attention, which is switched off "
+            "(engine.flash_attention); switch it on, or keep the cache in f16"
+        )
+    key = "{arch}.attention.head_count"
+    heads = max(header.array(key) or [header.number(key)]) or 1
+    for part in ("key", "value"):
+        width = header.get(f"{{arch}}.attention.{part}_length", header.n_embd // heads)
+        if width % _Q8_BLOCK:
+            raise SettingsError(
+                f"{header.path.name} has attention heads {width} wide, a KV cache in q8_0 needs "
+                f"a multiple of {_Q8_BLOCK}; keep it in f16"
+            )
+
+
+def _read(path: Path, role: str) -> GGUFHeader:
+    try:
+        header = read_header(path)
+    except FileNotFoundError:
+        raise PreflightError(f"the {role} {path} does not exist") from None
+    except (OSError, GGUFError) as error:
+        raise PreflightError(f"the {role} cannot be read: {error}") from error
+    if not header.architecture:
+        raise PreflightError(f"the {role} {path} does not name its architecture")
+    return header
+
+
+def _swapped(target: Path, draft: Path | None) -> str:
+    message = f"the target {target} is an EAGLE-3 draft (architecture eagle3), not a language model"
+    if draft is None:
+        return message + "; give it as the draft, with its own target"
+    return message + f"; are target and draft swapped? (the draft given is {draft})"
+
+
+def _check_draft(draft: GGUFHeader) -> None:
+    if draft.architecture != DRAFT_ARCHITECTURE:
+        raise PreflightError(
+            f"the draft {draft.path} has the architecture {draft.architecture}, "
+            f"an EAGLE-3 draft has {DRAFT_ARCHITECTURE}"
+        )
+    layers = draft.array("eagle3.target_layers")
+    if layers is None or len(layers) != EXTRACT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} names {len(layers or ())} extract layers, "
+            f"EAGLE-3 needs {EXTRACT_LAYERS}"
+        )
+    if draft.n_layers != DRAFT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
+            f"{DRAFT_LAYERS}"
+        )
+
+
+def _check_vocabulary_map(draft: GGUFHeader) -> None:
+    """llama.cpp writes the draft's logits to wherever `d2t` points, unchecked."""
+    d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
+    if d2t is None:
+        return
+    if d2t.type != "I64" or d2t.n_bytes is None:
+        raise PreflightError(f"the draft's d2t has the type {d2t.type}, EAGLE-3 needs I64")
+    if not any(tensor.name == "output.weight" for tensor in draft.tensors):
+        raise PreflightError(
+            f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
+        )
+    ids = array("q")
+    with draft.path.open("rb") as file:
+        file.seek(draft.data_start + d2t.offset)
+        ids.frombytes(file.read(d2t.n_bytes))
+    if sys.byteorder == "big":
+        ids.byteswap()
+    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
+    if outside is not None:
+        raise PreflightError(
+            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
+        )
+
+
+def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise PreflightError(
+            f"the target {target.path} has the architecture {target.architecture}, whose llama.cpp "
+            f"graph does not export layer inputs, so the draft {draft.path.name} cannot read it; "
+            "load the target without a draft"
+        )
+    wanted = draft.number("eagle3.target_hidden_size")
+    if wanted != target.n_embd:
+        raise PreflightError(
+            f"the draft was made for a target with hidden size {wanted}, "
+            f"{target.path.name} has {target.n_embd}"
+        )
+    if draft.n_vocab != target.n_vocab:
+        raise PreflightError(
+            f"the draft was made for a vocabulary of {draft.n_vocab} tokens, "
+            f"{target.path.name} has {target.n_vocab}"
+        )
+    own = {tensor.name for tensor in draft.tensors}
+    if draft.n_embd != target.n_embd and not own.issuperset(_SHAREABLE):
+        raise PreflightError(
+            f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
+            f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
+        )
+    last = deepest_readable_layer(target)
+    outside = [
+        layer for layer in draft.array("eagle3.target_layers") or () if not 0 <= layer <= last
+    ]
+    if outside:
+        raise PreflightError(
+            f"the draft reads the input of layer {outside[0]} of its target, "
+            f"{target.path.name} ({target.architecture}) offers 0 to {last}"
+        )
+
+
+def deepest_readable_layer(target: GGUFHeader) -> int:
+    """The last layer whose input a draft can read; the layer count stands for the final state."""
+    return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)

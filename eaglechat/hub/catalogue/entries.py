@@ -1,0 +1,187 @@
+"""The pairs this program knows: those shipped in catalogue.toml, and the user's own.
+
+An entry that does not fit is named with its file and key and left out; it never costs the others.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from eaglechat import paths
+from eaglechat.hub.catalogue.references import HubReference
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SHIPPED = Path(__file__).with_name("catalogue.toml")
+
+RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+GGUFName = Annotated[str, Meta(pattern=r"\.gguf$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Size = Annotated[int, Meta(ge=1)]
+
+
+class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GGUF on the Hub, by its file or its quantisation; a split one by its first file."""
+
+    repo: RepoName
+    file: GGUFName | None = None
+    quantization: str | None = None
+    revision: str = "main"
+    size: Size | None = None
+    """Bytes, as last seen; the Hub's word counts."""
+    sha256: Sha256 | None = None
+
+    def __post_init__(self) -> None:
+        if self.file and self.quantization:
+            raise ValueError("names a file and a quantisation: leave one of them out")
+
+    @property
+    def reference(self) -> HubReference:
+        return HubReference(self.repo, self.quantization, self.file, self.revision)
+
+
+class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A draft: a GGUF (`repo`) or a checkpoint that is converted after the download."""
+
+    repo: RepoName | None = None
+    checkpoint: RepoName | None = None
+    file: GGUFName | None = None
+    quantization: str | None = None
+    revision: str = "main"
+    size: Size | None = None
+    sha256: Sha256 | None = None
+
+    def __post_init__(self) -> None:
+        if (self.repo is None) == (self.checkpoint is None):
+            raise ValueError("needs either repo (a GGUF) or checkpoint (to convert)")
+        if self.checkpoint and (self.file or self.quantization or self.sha256):
+            raise ValueError("a checkpoint has no file, quantization or sha256 of its own")
+        if self.file and self.quantization:
+            raise ValueError("names a file and a quantisation: leave one of them out")
+
+    @property
+    def gguf(self) -> GGUFSource | None:
+        """The draft as a GGUF, or None where it is a checkpoint."""
+        if self.repo is None:
+            return None
+        return GGUFSource(
+            repo=self.repo,
+            file=self.file,
+            quantization=self.quantization,
+            revision=self.revision,
+            size=self.size,
+            sha256=self.sha256,
+        )
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A target and a draft that belong together. What is not known is empty."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    target: GGUFSource
+    draft: DraftSource
+    title: str = ""
+    base_model: RepoName | None = None
+    """The model the target is a quantisation of, as the Hub names it."""
+    trained_for: RepoName | None = None
+    """What the draft was trained for, where that is not the base model."""
+    architecture: str | None = None
+    licence: str = ""
+    acceptance: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CatalogueProblem:
+    """An entry that was left out, and why."""
+
+    file: Path
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}" if self.key else str(self.file)
+        return f"{where}: {self.reason}"
+
+
+def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProblem]]:
+    """The shipped entries with the user's in their places or after them, and what was left out."""
+    entries, problems = _read(_SHIPPED)
+    own, own_problems = _read(user_file or paths.user_catalogue())
+    by_name = {entry.name: entry for entry in (*entries, *own)}
+    return list(by_name.values()), problems + own_problems
+
+
+def remember(entry: Entry, user_file: Path | None = None) -> None:
+    """Append a pair to the user's catalogue, so that it is there again after a restart.
+
+    Raises OSError.
+    """
+    path = user_file or paths.user_catalogue()
+    values = msgspec.to_builtins(entry)
+    written = path.read_text(encoding="utf-8") if path.exists() else ""
+    paths.write_atomically(path, f"{written}\n[[pair]]\n{_lines(values)}".encode())
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """TOML of a flat table; inner tables in one line. What is empty is left out."""
+    given = {key: value for key, value in values.items() if value}
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in given.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{key} = {_toml(v)}" for key, v in value.items() if v)
+        return f"{{ {inner} }}"
+    # A JSON string is a TOML basic string, but for the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return [], []
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return [], [CatalogueProblem(path, "", f"cannot be read ({error})")]
+    problems = [
+        CatalogueProblem(path, key, "unknown; pairs are written as [[pair]]")
+        for key in raw.keys() - {"pair"}
+    ]
+    listed = raw.get("pair", [])
+    if not isinstance(listed, list):
+        return [], [*problems, CatalogueProblem(path, "pair", "is written as [[pair]]")]
+    entries: dict[str, Entry] = {}
+    for number, given in enumerate(listed, start=1):
+        try:
+            entry = msgspec.convert(given, Entry)
+        except msgspec.ValidationError as error:
+            problems.append(_problem(path, number, given, error))
+            continue
+        if entry.name in entries:
+            problems.append(CatalogueProblem(path, f"pair {entry.name}", "is given twice"))
+        entries[entry.name] = entry
+    return list(entries.values()), problems
+
+
+def _problem(
+    path: Path, number: int, given: Any, error: msgspec.ValidationError
+) -> CatalogueProblem:
+    """msgspec says `... - at `$.target.size``; the entry is named by its name, if it has one."""
+    reason, _, place = str(error).partition(" - at ")
+    name = given.get("name", number) if isinstance(given, dict) else number
+    key = place.strip("`").removeprefix("$").lstrip(".")
+    reason = reason.replace("`", "")
+    return CatalogueProblem(
+        path, f"pair {name}{': ' + key if key else ''}", reason[:1].lower() + reason[1:]
+    )

@@ -1,0 +1,77 @@
+"""What the Hub says of a pair before it is here: how much to download, what it needs, its licence.
+
+Kept on disk for a week, so that a menu shows it at once and without a network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from eaglechat.hub.catalogue.entries import Entry
+from eaglechat.hub.catalogue.fit import MemoryNeed
+from eaglechat.paths import write_atomically
+
+_KEEP_S = 7 * 24 * 3600.0
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Hub answered about a pair at a context size; bytes."""
+
+    bytes_total: int
+    gated: tuple[str, ...]
+    """Repositories whose licence has to be accepted on their page first."""
+    licences: tuple[tuple[str, str], ...]
+    memory: MemoryNeed | None
+    """None where a header could not be read."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    facts: Facts
+    asked_at: float
+
+
+class FactBook:
+    """The facts that are known, by pair and context size. May be used from any thread."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] | None = None
+
+    def find(self, entry: Entry, n_ctx: int) -> Facts | None:
+        """What was asked before; None where that is too long ago or never was."""
+        kept = self._read().get(_key(entry, n_ctx))
+        return kept.facts if kept and time.time() - kept.asked_at < _KEEP_S else None
+
+    def keep(self, entry: Entry, n_ctx: int, facts: Facts) -> None:
+        with self._lock:
+            kept = self._load()
+            kept[_key(entry, n_ctx)] = _Kept(facts, time.time())
+            try:
+                write_atomically(self._file, msgspec.json.encode(kept))
+            except OSError:
+                # A cache that cannot be written costs a question the next time.
+                return
+
+    def _read(self) -> dict[str, _Kept]:
+        with self._lock:
+            return dict(self._load())
+
+    def _load(self) -> dict[str, _Kept]:
+        if self._kept is None:
+            try:
+                self._kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Kept])
+            except (OSError, msgspec.DecodeError):
+                self._kept = {}
+        return self._kept
+
+
+def _key(entry: Entry, n_ctx: int) -> str:
+    """An entry that was edited is another question."""
+    digest = hashlib.sha256(msgspec.json.encode((entry.target, entry.draft))).hexdigest()
+    return f"{entry.name} {n_ctx} {digest[:16]}"

@@ -1,0 +1,210 @@
+"""Checks a checkpoint against its target, and works out the draft's dimensions.
+
+The dimensions come from the tensors: a config.json may be wrong (AngelSlim's Qwen3-32B draft
+names a head size it does not have), and llama.cpp aborts the process on some mismatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.preflight import deepest_readable_layer
+from eaglechat.hub.convert.eagle3.mapping import map_names, plain_name
+from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.source.checkpoint import Checkpoint
+from eaglechat.hub.convert.source.config import EXTRACT_LAYERS, DraftConfig
+from eaglechat.hub.convert.source.tensors import StoredTensor
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft that fits its target: what goes into the GGUF, tensors still on disk."""
+
+    config: DraftConfig
+    tensors: Mapping[str, StoredTensor]
+    """By GGUF name."""
+    head_dim: int
+    feed_forward: int
+    target_layers: tuple[int, ...]
+    """The three layers of the target whose inputs the draft reads."""
+    d2t: npt.NDArray[np.int64] | None
+    """[draft vocabulary] -> token of the target; None for a draft of the whole vocabulary."""
+    notes: tuple[str, ...]
+    """What the checkpoint said that was not taken literally."""
+
+
+def examine(checkpoint: Checkpoint, config: DraftConfig, target: GGUFHeader) -> Draft:
+    """Check everything that needs no weights. Raises ConversionError, OSError."""
+    tensors = map_names(checkpoint.tensors)
+    notes: list[str] = []
+    _check_target_size(tensors, config, target)
+    head_dim = _head_dim(tensors, config, notes)
+    feed_forward = tensors["blk.0.ffn_gate.weight"].shape[0]
+    d2t = _d2t(tensors, target)
+    _check_vocabulary(checkpoint, tensors, config, target)
+    _check_shared(tensors, config, target)
+    _check_shapes(tensors, config, head_dim, feed_forward, target)
+    layers = _target_layers(config, target, notes)
+    return Draft(config, tensors, head_dim, feed_forward, layers, d2t, tuple(notes))
+
+
+def _check_target_size(
+    tensors: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader
+) -> None:
+    width = tensors["fc.weight"].shape[-1]
+    if width == target.n_embd * EXTRACT_LAYERS:
+        return
+    if width == (config.target_hidden_size or config.hidden_size):
+        raise ConversionError(
+            f"the draft reads one hidden state of its target (fc.weight takes {width} values), "
+            f"llama.cpp's eagle3 graph reads {EXTRACT_LAYERS}"
+        )
+    raise ConversionError(
+        f"the draft was made for a target with hidden size {width / EXTRACT_LAYERS:g}, "
+        f"{target.path.name} has {target.n_embd}"
+    )
+
+
+def _head_dim(tensors: Mapping[str, StoredTensor], config: DraftConfig, notes: list[str]) -> int:
+    q_rows = tensors["blk.0.attn_q.weight"].shape[0]
+    k_rows = tensors["blk.0.attn_k.weight"].shape[0]
+    attention_width = tensors["blk.0.attn_output.weight"].shape[-1]
+    if q_rows == 2 * attention_width:
+        raise ConversionError(
+            f"the draft's Q projection is gated (it has {q_rows} rows for {attention_width} "
+            "attention outputs, as Baichuan's), which llama.cpp's eagle3 graph does not have"
+        )
+    if k_rows % config.n_kv_heads or q_rows % config.num_attention_heads:
+        raise ConversionError(
+            f"config.json names {config.num_attention_heads} heads and {config.n_kv_heads} "
+            f"key-value heads, which do not divide the {q_rows} and {k_rows} rows of Q and K"
+        )
+    head_dim = q_rows // config.num_attention_heads
+    if head_dim % 2:
+        raise ConversionError(f"the draft's head size is {head_dim}, RoPE needs an even one")
+    if config.head_dim is not None and config.head_dim != head_dim:
+        notes.append(f"config.json says head_dim {config.head_dim}, the tensors have {head_dim}")
+    return head_dim
+
+
+def _d2t(tensors: Mapping[str, StoredTensor], target: GGUFHeader) -> npt.NDArray[np.int64] | None:
+    """Token ids, where the checkpoint holds each as its distance from its own index."""
+    if "d2t" not in tensors:
+        return None
+    stored = tensors["d2t"]
+    if stored.dtype not in ("I64", "I32"):
+        raise ConversionError(f"d2t is stored as {stored.dtype}, not as integers")
+    offsets = stored.read().reshape(-1).astype(np.int64)
+    ids: npt.NDArray[np.int64] = offsets + np.arange(offsets.size, dtype=np.int64)
+    outside = ids[(ids < 0) | (ids >= target.n_vocab)]
+    if outside.size:
+        raise ConversionError(
+            f"d2t names token {outside[0]}, {target.path.name} has tokens 0 to {target.n_vocab - 1}"
+        )
+    values, counts = np.unique(ids, return_counts=True)
+    if values.size != ids.size:
+        raise ConversionError(
+            f"d2t names token {values[counts > 1][0]} twice, so it is no mapping of vocabularies"
+        )
+    return ids
+
+
+def _check_vocabulary(
+    checkpoint: Checkpoint,
+    tensors: Mapping[str, StoredTensor],
+    config: DraftConfig,
+    target: GGUFHeader,
+) -> None:
+    sizes = [config.vocab_size]
+    if "token_embd.weight" in tensors:
+        sizes.append(tensors["token_embd.weight"].shape[0])
+    sizes += [t.shape[0] for t in checkpoint.tensors.values() if plain_name(t.name) == "t2d"]
+    for size in sizes:
+        if size != target.n_vocab:
+            raise ConversionError(
+                f"the draft was made for a vocabulary of {size} tokens, "
+                f"{target.path.name} has {target.n_vocab}"
+            )
+
+
+def _check_shared(
+    tensors: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader
+) -> None:
+    """What a draft leaves out it takes from the target, which must then be as wide."""
+    lacking = [name for name in ("token_embd.weight", "output.weight") if name not in tensors]
+    if lacking and config.hidden_size != target.n_embd:
+        raise ConversionError(
+            f"the draft has no {lacking[0]} of its own and cannot use the target's: its hidden "
+            f"size is {config.hidden_size}, that of {target.path.name} is {target.n_embd}"
+        )
+    if "output.weight" in lacking and "d2t" in tensors:
+        raise ConversionError("the checkpoint is not whole: it has d2t, but lacks lm_head.weight")
+
+
+def _check_shapes(
+    tensors: Mapping[str, StoredTensor],
+    config: DraftConfig,
+    head_dim: int,
+    feed_forward: int,
+    target: GGUFHeader,
+) -> None:
+    hidden, fused = config.hidden_size, EXTRACT_LAYERS * target.n_embd
+    q_rows, kv_rows = config.num_attention_heads * head_dim, config.n_kv_heads * head_dim
+    draft_vocab = tensors["d2t"].shape[0] if "d2t" in tensors else target.n_vocab
+    if config.norm_before_fc != ("enc.output_norm.weight" in tensors):
+        raise ConversionError(
+            "config.json sets norm_before_fc, but the checkpoint lacks input_norm.weight"
+            if config.norm_before_fc
+            else "the checkpoint holds input_norm.weight, but config.json does not set "
+            "norm_before_fc"
+        )
+    expected = {
+        "fc.weight": (hidden, fused),
+        "enc.output_norm.weight": (fused,),
+        "blk.0.attn_norm.weight": (hidden,),
+        "blk.0.attn_norm_2.weight": (hidden,),
+        "blk.0.ffn_norm.weight": (hidden,),
+        "blk.0.attn_q.weight": (q_rows, 2 * hidden),
+        "blk.0.attn_k.weight": (kv_rows, 2 * hidden),
+        "blk.0.attn_v.weight": (kv_rows, 2 * hidden),
+        "blk.0.attn_output.weight": (hidden, q_rows),
+        "blk.0.ffn_gate.weight": (feed_forward, hidden),
+        "blk.0.ffn_up.weight": (feed_forward, hidden),
+        "blk.0.ffn_down.weight": (hidden, feed_forward),
+        "output_norm.weight": (hidden,),
+        "output.weight": (draft_vocab, hidden),
+        "token_embd.weight": (target.n_vocab, hidden),
+    }
+    for name, shape in expected.items():
+        if name in tensors and tensors[name].shape != shape:
+            raise ConversionError(
+                f"{tensors[name].name} has the shape {list(tensors[name].shape)}, "
+                f"a draft of these dimensions needs {list(shape)}"
+            )
+
+
+def _target_layers(config: DraftConfig, target: GGUFHeader, notes: list[str]) -> tuple[int, ...]:
+    """Layers by their inputs, as llama.cpp counts them.
+
+    Trainers that count outputs write the usual choice (2, n/2, n-3) as (1, n/2-1, n-4).
+    """
+    n_layers = target.n_layers
+    layers = config.aux_layer_ids or (2, n_layers // 2, n_layers - 3)
+    if layers[0] == 1:
+        by_input = tuple(layer + 1 for layer in layers)
+        notes.append(
+            f"the layer ids {', '.join(map(str, layers))} count outputs; "
+            f"written as inputs {', '.join(map(str, by_input))}"
+        )
+        layers = by_input
+    if min(layers) < 0 or max(layers) > deepest_readable_layer(target):
+        raise ConversionError(
+            f"the draft reads layers {', '.join(map(str, layers))} of its target, "
+            f"{target.path.name} offers 0 to {deepest_readable_layer(target)}"
+        )
+    return layers

@@ -1,0 +1,161 @@
+"""Reads the config.json of a draft checkpoint, in whichever of the trainers' dialects.
+
+The dialects: SpecForge and AngelSlim put the dimensions at the top; speculators nests them in
+`transformer_layer_config`; NVIDIA and SpecForge put flags in `eagle_config`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.source import typed_json
+
+EXTRACT_LAYERS = 3
+
+
+Count = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+Layer = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
+
+
+class Rope(msgspec.Struct, frozen=True, kw_only=True):
+    """Rotary embedding and its scaling, whichever of the keys for it the config uses."""
+
+    rope_type: str = "default"
+    rope_theta: Positive = 10000.0
+    factor: Positive | None = None
+    low_freq_factor: Positive = 1.0
+    high_freq_factor: Positive = 4.0
+    original_max_position_embeddings: Positive | None = None
+    extrapolation_factor: float | None = None
+    attention_factor: float | None = None
+    beta_fast: float | None = None
+    beta_slow: float | None = None
+    alpha: float | None = None
+    mrope_section: tuple[Layer, ...] = ()
+
+
+class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a config.json that shape a draft; defaults are those of transformers' Llama."""
+
+    architectures: tuple[str, ...] = ()
+    hidden_size: Count
+    num_attention_heads: Count
+    num_key_value_heads: Count | None = None
+    head_dim: int | None = None
+    num_hidden_layers: int = 1
+    vocab_size: Count
+    target_hidden_size: int | None = None
+    max_position_embeddings: Count = 2048
+    rms_norm_eps: Positive = 1e-6
+    rope: Rope
+    hidden_act: str = "silu"
+    norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
+    parallel_drafting: bool = False
+    use_aux_hidden_state: bool = True
+    speculators_model_type: str = ""
+    q_lora_rank: int | None = None
+    kv_lora_rank: int | None = None
+    eagle_aux_hidden_state_layer_ids: tuple[Layer, ...] = ()
+    aux_hidden_state_layer_ids: tuple[Layer, ...] = ()
+
+    @property
+    def n_kv_heads(self) -> int:
+        return self.num_key_value_heads or self.num_attention_heads
+
+    @property
+    def aux_layer_ids(self) -> tuple[int, ...]:
+        """The target's layers the draft reads, as written; empty where the config leaves it out."""
+        return self.eagle_aux_hidden_state_layer_ids or self.aux_hidden_state_layer_ids
+
+
+def read_config(directory: Path) -> DraftConfig:
+    """The config of a checkpoint, if it describes a draft that llama.cpp's eagle3 graph can run.
+
+    Raises ConversionError with the reason where it does not, OSError.
+    """
+    path = directory / "config.json"
+    try:
+        raw = typed_json.decode(path.read_bytes(), dict[str, Any], str(path))
+        merged = _merged(raw)
+        config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)
+    except FileNotFoundError:
+        raise ConversionError(f"{directory} has no config.json, so it is no checkpoint") from None
+    except msgspec.ValidationError as error:
+        raise ConversionError(f"{path} cannot be used: {error}") from error
+    _refuse_unsupported(config)
+    return config
+
+
+def _merged(raw: dict[str, Any]) -> dict[str, Any]:
+    """One flat table. The nested one wins for dimensions, the top one for the draft's flags."""
+    merged: dict[str, Any] = {}
+    for table in (_table(raw, "eagle_config"), raw, _table(raw, "transformer_layer_config")):
+        merged.update((key, value) for key, value in table.items() if value is not None)
+    # A nested layer is a plain transformer: what it says of architectures is not about the draft.
+    if raw.get("architectures"):
+        merged["architectures"] = raw["architectures"]
+    return merged
+
+
+def _rope(merged: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of RoPE in transformers 5's words, from those or older ones."""
+    given = _table(merged, "rope_parameters") or _table(merged, "rope_scaling")
+    given = _table(given, "full_attention") or given
+    renamed = {
+        "rope_theta": merged.get("rope_theta"),
+        "rope_type": given.get("type"),
+        "attention_factor": given.get("attn_factor"),
+        "original_max_position_embeddings": merged.get("original_max_position_embeddings"),
+    }
+    tables = (renamed, given)
+    return {k: v for table in tables for k, v in table.items() if v is not None}
+
+
+def _table(raw: dict[str, Any], key: str) -> dict[str, Any]:
+    return msgspec.convert(raw.get(key) or {}, dict[str, Any])
+
+
+def _refuse_unsupported(config: DraftConfig) -> None:
+    name = ", ".join(config.architectures) or "this checkpoint"
+    if "Deepseek" in name or config.kv_lora_rank or config.q_lora_rank:
+        raise ConversionError(
+            f"{name} uses DeepSeek's multi-head latent attention (MLA), "
+            "which llama.cpp's eagle3 graph does not have"
+        )
+    if config.parallel_drafting or "peagle" in (name + config.speculators_model_type).lower():
+        raise ConversionError(
+            f"{name} is a P-EAGLE draft, which writes all its tokens in one pass; "
+            "llama.cpp runs EAGLE-3 drafts only"
+        )
+    if config.fc_norm or config.norm_output:
+        flag = "fc_norm" if config.fc_norm else "norm_output"
+        raise ConversionError(
+            f"{name} is an EAGLE-3.1 draft ({flag} is set), whose extra norms "
+            "llama.cpp's eagle3 graph does not have"
+        )
+    if config.num_hidden_layers != 1:
+        raise ConversionError(
+            f"the draft has {config.num_hidden_layers} layers, llama.cpp runs drafts of 1"
+        )
+    if not config.use_aux_hidden_state:
+        raise ConversionError(
+            f"the draft reads one hidden state of its target, EAGLE-3 in llama.cpp reads "
+            f"{EXTRACT_LAYERS}"
+        )
+    if config.hidden_act not in ("silu", "swish"):
+        raise ConversionError(
+            f"the draft's activation is {config.hidden_act}, llama.cpp's eagle3 graph has silu only"
+        )
+    if len(config.aux_layer_ids) not in (0, EXTRACT_LAYERS):
+        raise ConversionError(
+            f"the draft reads {len(config.aux_layer_ids)} layers of its target, "
+            f"llama.cpp's eagle3 graph reads {EXTRACT_LAYERS}"
+        )

@@ -1,0 +1,132 @@
+"""Tensors of a checkpoint, found by their headers and read a few rows at a time.
+
+Our own reader of safetensors because the library's numpy mode cannot read BF16 and maps whole
+files, whose pages then count as memory of this process. Format: an eight-byte length, a JSON
+header, the data (https://huggingface.co/docs/safetensors).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.source import typed_json
+
+_NUMPY_TYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
+    "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?",
+}  # fmt: skip
+_WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
+_MAX_HEADER_BYTES = 64 << 20
+_LFS_POINTER = b"version https://git-lfs"
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a file of the checkpoint; nothing of it is in memory."""
+
+    name: str
+    dtype: str
+    """As safetensors names it: F32, BF16, I64, ..."""
+    shape: tuple[int, ...]
+    path: Path
+    offset: int
+
+    @property
+    def holds_weights(self) -> bool:
+        return self.dtype in _WEIGHT_TYPES
+
+    def read(self, start: int = 0, stop: int | None = None) -> npt.NDArray[Any]:
+        """Rows `start` to `stop` along the first dimension; BF16 comes widened to F32.
+
+        Raises ConversionError when the file ends early, OSError.
+        """
+        if self.dtype not in _NUMPY_TYPES:
+            raise ConversionError(f"{self.name} is stored as {self.dtype}, which is not supported")
+        stored = np.dtype(_NUMPY_TYPES[self.dtype])
+        rows = (self.shape[0] if stop is None else stop) - start
+        row_length = prod(self.shape[1:])
+        with self.path.open("rb") as file:
+            file.seek(self.offset + start * row_length * stored.itemsize)
+            values = np.fromfile(file, stored, rows * row_length)
+        if values.size != rows * row_length:
+            raise ConversionError(f"{self.path} is cut short inside {self.name}")
+        if self.dtype == "BF16":
+            values = (values.astype("<u4") << 16).view("<f4")
+        return values.reshape(rows, *self.shape[1:])
+
+
+class _Entry(msgspec.Struct):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+def read_safetensors(path: Path) -> list[StoredTensor]:
+    """The tensors a safetensors file holds, after checking that it holds all it promises.
+
+    Raises ConversionError, OSError.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        _refuse_lfs_pointer(path, start + file.read(len(_LFS_POINTER)))
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+        if length < 2 or length > _MAX_HEADER_BYTES:
+            raise ConversionError(f"{path} is not a safetensors file")
+        file.seek(8)
+        header = file.read(length)
+    if len(header) < length:
+        raise ConversionError(f"{path} is cut short inside its header ({size:,} bytes)")
+    what = f"the header of {path}"
+    entries = typed_json.decode(header, dict[str, msgspec.Raw], what)
+    entries.pop("__metadata__", None)
+    tensors = [
+        _tensor(name, typed_json.decode(raw, _Entry, what), path, 8 + length)
+        for name, raw in entries.items()
+    ]
+    check_complete(path, tensors, size)
+    return tensors
+
+
+def _tensor(name: str, entry: _Entry, path: Path, data_start: int) -> StoredTensor:
+    begin, end = entry.data_offsets
+    numpy_type = _NUMPY_TYPES.get(entry.dtype)
+    size = prod(entry.shape) * np.dtype(numpy_type).itemsize if numpy_type else end - begin
+    if begin < 0 or end - begin != size or any(extent < 0 for extent in entry.shape):
+        raise ConversionError(
+            f"the header of {path} is damaged: {name} spans {end - begin:,} bytes, "
+            f"its shape needs {size:,}"
+        )
+    return StoredTensor(name, entry.dtype, tuple(entry.shape), path, data_start + begin)
+
+
+def check_complete(path: Path, tensors: Iterable[StoredTensor], size: int) -> None:
+    """Raise ConversionError when a tensor ends behind the end of its file."""
+    needed = max((t.offset + _n_bytes(t) for t in tensors), default=0)
+    if needed > size:
+        raise ConversionError(
+            f"{path} is cut short: its header promises {needed:,} bytes, the file has {size:,}; "
+            "download it again"
+        )
+
+
+def _n_bytes(tensor: StoredTensor) -> int:
+    numpy_type = _NUMPY_TYPES.get(tensor.dtype)
+    return prod(tensor.shape) * np.dtype(numpy_type).itemsize if numpy_type else 0
+
+
+def _refuse_lfs_pointer(path: Path, beginning: bytes) -> None:
+    if beginning.startswith(_LFS_POINTER):
+        raise ConversionError(
+            f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`"
+        )

@@ -1,0 +1,355 @@
+"""The Hub as this program uses it: a thin layer over huggingface_hub.
+
+The token comes from huggingface_hub's usual places (HF_TOKEN, the file `hf auth login` writes). It
+is put on requests to the Hub's own origin only, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urljoin
+
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import (
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+    httpx,
+    logging,
+)
+
+from eaglechat.gguf.header import (
+    GGUFError,
+    GGUFHeader,
+    GGUFTruncatedError,
+    parse_beginning,
+    parse_header,
+)
+from eaglechat.hub.downloads.explain import explain
+from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import ModelInfo
+
+# Its warnings would be printed over the screen; every failure is an exception here as well.
+logging.set_verbosity_error()
+
+_COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_LONGEST_WAIT = 5.0
+_PEEK_FIRST = 1 << 20
+_PEEK_LIMIT = 64 << 20
+_FIGURES = 256 << 10
+_SEARCH_FIELDS = ["downloads", "likes", "gated", "tags", "lastModified", "siblings"]
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds to wait for a connection, and for the next byte on one."""
+
+    connect: float = 5.0
+    read: float = 20.0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a repository at one commit; `sha256` is None for small files kept in git."""
+
+    repo: str
+    path: str
+    commit: str
+    size: int
+    sha256: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.repo}/{self.path}"
+
+
+@dataclass(frozen=True)
+class RemoteRepo:
+    """A model repository: its files, and what its card says. Facts it does not state are None."""
+
+    repo: str
+    commit: str
+    files: tuple[RemoteFile, ...] = field(repr=False)
+    gated: bool
+    licence: str | None
+    base_models: tuple[str, ...]
+    tags: tuple[str, ...] = field(repr=False)
+    downloads: int
+
+    def file(self, path: str) -> RemoteFile:
+        """Raises NotFoundError."""
+        for file in self.files:
+            if file.path == path:
+                return file
+        raise NotFoundError(f"{self.repo} has no file {path} on the Hub.")
+
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files]
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """A repository a search found."""
+
+    repo: str
+    downloads: int
+    likes: int
+    gated: bool
+    licence: str | None
+    base_models: tuple[str, ...]
+    has_gguf: bool
+    tags: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class FileMetadata:
+    """What a HEAD request says: where the bytes are, how many, and their hash as the etag."""
+
+    commit: str
+    etag: str
+    location: str
+    size: int
+
+
+class Hub:
+    """One Hub, by its address (None is huggingface.co or HF_ENDPOINT), and one cache of it.
+
+    Every method may be called from any thread, may wait for the network, and raises HubError.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        cache_dir: Path | None = None,
+        timeouts: Timeouts | None = None,
+        waits: tuple[float, ...] = (0.5, 1.5),
+    ) -> None:
+        """`waits` are the seconds before a question is asked again that met a passing fault."""
+        self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
+        self.cache_dir = (cache_dir or Path(constants.HF_HUB_CACHE)).expanduser()
+        self.timeouts = timeouts or Timeouts()
+        self._waits = waits
+        self._headers: dict[RemoteFile, GGUFHeader] = {}
+        self._figures: dict[RemoteFile, GGUFHeader] = {}
+        self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
+
+    @property
+    def offline(self) -> bool:
+        """Whether HF_HUB_OFFLINE forbids asking."""
+        return bool(constants.is_offline_mode())
+
+    def repo(self, repo: str, revision: str | None = None) -> RemoteRepo:
+        """The files of a repository with their sizes and hashes, and its card."""
+
+        def ask() -> ModelInfo:
+            with self._explained(repo):
+                return self._api.model_info(
+                    repo, revision=revision, files_metadata=True, timeout=self.timeouts.read
+                )
+
+        info = self._insist(ask)
+        commit = info.sha or ""
+        files = tuple(
+            RemoteFile(
+                repo, file.rfilename, commit, file.size or 0, file.lfs.sha256 if file.lfs else None
+            )
+            for file in info.siblings or ()
+        )
+        tags = tuple(info.tags or ())
+        return RemoteRepo(
+            repo=repo,
+            commit=commit,
+            files=files,
+            gated=bool(info.gated),
+            licence=_licence(info),
+            base_models=_base_models(info),
+            tags=tags,
+            downloads=info.downloads or 0,
+        )
+
+    def search(
+        self, text: str = "", *, tags: tuple[str, ...] = (), limit: int = 30
+    ) -> list[SearchHit]:
+        """Repositories whose name has `text` and which carry all `tags`, most downloaded first."""
+        name = f"the search for {text or ', '.join(tags)}"
+
+        def ask() -> list[ModelInfo]:
+            with self._explained(name):
+                found = self._api.list_models(
+                    search=text or None,
+                    filter=list(tags) or None,
+                    sort="downloads",
+                    limit=limit,
+                    expand=_SEARCH_FIELDS,  # type: ignore[arg-type]
+                )
+                return list(found)
+
+        return [_hit(info) for info in self._insist(ask)]
+
+    def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
+        """Where a file is now; one HEAD request, followed within the Hub only."""
+        name = f"{repo}/{path}"
+        url = hf_hub_url(repo, path, revision=revision, endpoint=self.endpoint)
+        with self._explained(name):
+            found = get_hf_file_metadata(url, timeout=self.timeouts.read, endpoint=self.endpoint)
+        commit, etag = found.commit_hash or "", found.etag or ""
+        # Both become file names, and the etag is what the bytes are checked against.
+        if not (_COMMIT.fullmatch(commit) and _HASH.fullmatch(etag)) or found.size is None:
+            raise HubError(
+                f"{self.endpoint} does not say what {name} is: it is not a Hugging Face Hub, or a "
+                "proxy strips its headers."
+            )
+        return FileMetadata(commit, etag, urljoin(url, found.location), found.size)
+
+    @contextmanager
+    def stream(self, location: str, name: str, start: int, end: int | None = None) -> Iterator[Any]:
+        """An open response from byte `start` on, up to and with byte `end`.
+
+        Yields an httpx response of status 200 or 206 whose body is not read yet.
+        """
+        headers = self._request_headers(location) | {"Accept-Encoding": "identity"}
+        if start or end is not None:
+            headers["Range"] = f"bytes={start}-{'' if end is None else end}"
+        with (
+            self._explained(name),
+            self._session().stream("GET", location, headers=headers) as response,
+        ):
+            hf_raise_for_status(response)
+            yield response
+
+    def peek(self, file: RemoteFile) -> GGUFHeader:
+        """The header of a GGUF on the Hub, from a few Range requests at its beginning.
+
+        Raises GGUFError if it is not a GGUF.
+        """
+        known = self._headers.get(file)
+        if known is None:
+            known = self._headers[file] = self._insist(lambda: self._peek(file))
+        return known
+
+    def figures(self, file: RemoteFile) -> GGUFHeader:
+        """The part of a header before its vocabulary: a fraction of it, enough to count memory."""
+
+        def ask() -> GGUFHeader | None:
+            found = self.metadata(file.repo, file.path, file.commit)
+            end = min(_FIGURES, found.size)
+            with self.stream(found.location, file.name, 0, end - 1) as response:
+                data = _read(response, end)
+            return parse_beginning(data, Path(file.path), found.size)
+
+        known = self._headers.get(file) or self._figures.get(file) or self._insist(ask)
+        if known is None:
+            return self.peek(file)
+        self._figures[file] = known
+        return known
+
+    def _peek(self, file: RemoteFile) -> GGUFHeader:
+        found = self.metadata(file.repo, file.path, file.commit)
+        if found.size == 0:
+            raise GGUFError(f"{file.name} is empty")
+        data, wanted = b"", _PEEK_FIRST
+        while True:
+            end = min(wanted, found.size)
+            with self.stream(found.location, file.name, len(data), end - 1) as response:
+                whole = response.status_code == 200
+                data = (b"" if whole else data) + _read(response, end if whole else end - len(data))
+            try:
+                return parse_header(data, Path(file.path), found.size)
+            except GGUFTruncatedError:
+                if end == found.size or end >= _PEEK_LIMIT:
+                    raise
+            wanted = 3 * len(data)
+
+    def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
+        """A small file's content, such as config.json; raises HubError if it is not small."""
+        if file.size > limit:
+            raise HubError(f"{file.name} is larger than a file of its kind is: it was not read.")
+
+        def ask() -> bytes:
+            found = self.metadata(file.repo, file.path, file.commit)
+            with self.stream(found.location, file.name, 0) as response:
+                return _read(response, limit)
+
+        return self._insist(ask)
+
+    def _insist(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask again after a passing fault, a few times; what the Hub wants later is not awaited."""
+        for wait in self._waits:
+            try:
+                return ask()
+            except HubError as error:
+                pause = error.retry_after or wait
+                if not error.transient or isinstance(error, OfflineError) or pause > _LONGEST_WAIT:
+                    raise
+                time.sleep(pause)
+        return ask()
+
+    def _session(self) -> httpx.Client:
+        session = get_session()
+        # huggingface_hub waits for ever by default.
+        session.timeout = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
+        return session
+
+    def _request_headers(self, url: str) -> dict[str, str]:
+        same = httpx.URL(url).origin == httpx.URL(self.endpoint).origin
+        # The storage a file is redirected to is another party: the token is not for it.
+        return build_hf_headers(token=None if same else False, library_name="eaglechat")
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        self._session()
+        try:
+            yield
+        except (httpx.RequestError, OSError, HFValidationError, json.JSONDecodeError) as error:
+            raise explain(error, name) from error
+
+
+def _hit(info: ModelInfo) -> SearchHit:
+    tags = tuple(info.tags or ())
+    return SearchHit(
+        repo=info.id,
+        downloads=info.downloads or 0,
+        likes=info.likes or 0,
+        gated=bool(info.gated),
+        licence=_licence(info),
+        base_models=_base_models(info),
+        has_gguf="gguf" in tags or any(f.rfilename.endswith(".gguf") for f in info.siblings or ()),
+        tags=tags,
+    )
+
+
+def _read(response: Any, count: int) -> bytes:
+    data = bytearray()
+    for chunk in response.iter_bytes():
+        data += chunk
+        if len(data) >= count:
+            break
+    return bytes(data[:count])
+
+
+def _licence(info: ModelInfo) -> str | None:
+    if info.card_data and info.card_data.get("license"):
+        return str(info.card_data.get("license"))
+    tags = (tag for tag in info.tags or () if tag.startswith("license:"))
+    return next((tag.split(":", 1)[1] for tag in tags), None)
+
+
+def _base_models(info: ModelInfo) -> tuple[str, ...]:
+    """Repositories the card or the Hub's tags name as what this one was made from."""
+    declared = info.card_data.get("base_model") if info.card_data else None
+    names = [declared] if isinstance(declared, str) else list(declared or ())
+    names += [tag.rsplit(":", 1)[1] for tag in info.tags or () if tag.startswith("base_model:")]
+    return tuple(dict.fromkeys(str(name) for name in names))

@@ -1,0 +1,128 @@
+"""What is here of the catalogue's pairs, found on the disk alone: the Hub is not asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from eaglechat import paths
+from eaglechat.gguf.header import shard_paths
+from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
+from eaglechat.hub.catalogue.references import HubReference, InvalidReferenceError, choose
+from eaglechat.hub.local.cache import RepoCache, Unfinished
+from eaglechat.hub.local.library import cache_dir
+from eaglechat.hub.local.pair import Pair
+
+DEFAULT_DRAFT_TYPE = "q8_0"
+"""Half the size of f16; a draft in fewer bits loses acceptance (llama.cpp issue 15039)."""
+
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
+
+
+class State(str, Enum):
+    """How much of a pair is here."""
+
+    INSTALLED = "installed"
+    PARTLY = "partly"
+    AVAILABLE = "available"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is here of a pair, found without asking the Hub; `pair` once it can be loaded."""
+
+    state: State
+    pair: Pair | None
+    target: Path | None
+    draft: Path | None
+    checkpoint: Path | None
+    bytes_here: int = 0
+    """Of its download, unfinished files included."""
+
+
+def status(entry: Entry, cache: Path | None = None) -> Status:
+    """What is here of a pair."""
+    folder = cache or cache_dir()
+    target = _cached(folder, entry.target)
+    gguf = entry.draft.gguf
+    checkpoint = None
+    if gguf is not None:
+        draft = _cached(folder, gguf)
+    else:
+        draft = _converted(entry)
+        checkpoint = _cached_checkpoint(folder, entry.draft)
+    if target and draft:
+        pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
+        return Status(State.INSTALLED, pair, target, draft, checkpoint)
+    downloaded = checkpoint or (draft if gguf is not None else None)
+    here = _bytes_of(target) + _bytes_of(downloaded)
+    begun = list(_unfinished(folder, entry))
+    state = State.PARTLY if target or downloaded or draft or begun else State.AVAILABLE
+    here += sum(left.bytes_done for left in begun)
+    return Status(state, None, target, draft, checkpoint, here)
+
+
+def _unfinished(cache: Path, entry: Entry) -> Iterator[Unfinished]:
+    """Downloads of a pair's own files that were interrupted."""
+    for source in filter(None, (entry.target, entry.draft.gguf)):
+        stem = _SHARD.sub("", source.file or "")
+        for left in RepoCache(cache, source.repo).unfinished():
+            if (
+                left.path.startswith(stem)
+                and (source.quantization or "").upper() in left.path.upper()
+            ):
+                yield left
+    if entry.draft.checkpoint is not None:
+        yield from RepoCache(cache, entry.draft.checkpoint).unfinished()
+
+
+def _bytes_of(model: Path | None) -> int:
+    """Of a GGUF with all its shards, or of a checkpoint's folder."""
+    if model is None:
+        return 0
+    files = model.iterdir() if model.is_dir() else shard_paths(model)
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _cached(cache: Path, source: GGUFSource) -> Path | None:
+    return cached_model(cache, source.reference)
+
+
+def cached_model(cache: Path, reference: HubReference) -> Path | None:
+    """The first file of a model the cache holds whole: the newest commit that has it."""
+    repo = RepoCache(cache, reference.repo)
+    for snapshot in repo.snapshots(reference.revision):
+        names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.gguf")]
+        try:
+            return snapshot / choose(reference, names).first
+        except InvalidReferenceError:
+            continue
+    return None
+
+
+def _cached_checkpoint(cache: Path, draft: DraftSource) -> Path | None:
+    repo = RepoCache(cache, draft.checkpoint or "")
+    for snapshot in repo.snapshots(draft.revision):
+        weights = any(any(snapshot.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
+        if weights and (snapshot / "config.json").exists():
+            return snapshot
+    return None
+
+
+def converted_path(name: str, draft_type: str) -> Path:
+    """Where the draft of a pair goes that was converted here."""
+    return paths.drafts_dir() / f"eagle3-{name}-{draft_type.upper()}.gguf"
+
+
+def _converted(entry: Entry) -> Path | None:
+    preferred = converted_path(entry.name, DEFAULT_DRAFT_TYPE)
+    if preferred.exists():
+        return preferred
+    stem = preferred.name.removesuffix(f"{DEFAULT_DRAFT_TYPE.upper()}.gguf")
+    # A pair's name may begin with another's: what follows is a type, which has no hyphen.
+    others = (p for p in preferred.parent.glob(f"{stem}*.gguf") if "-" not in p.stem[len(stem) :])
+    return next(others, None)

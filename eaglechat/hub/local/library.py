@@ -1,0 +1,262 @@
+"""The models on this machine: in the Hugging Face cache, LM Studio's and llama.cpp's folders, the
+user's folders, and the drafts converted here. What each is, its header says, not its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from eaglechat import paths
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, shard_paths
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    TARGET_ARCHITECTURES,
+    PreflightError,
+    check_headers,
+)
+from eaglechat.hub.catalogue.references import HubReference, choose, group_models
+from eaglechat.hub.local.cache import RepoCache, Unfinished, repo_of
+
+_MAX_DEPTH = 6
+_CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)
+_WEIGHTS = ("*.safetensors", "*.bin")
+
+
+class Kind(str, Enum):
+    """What a model can be used as."""
+
+    TARGET = "target"
+    DRAFT = "draft"
+    CHECKPOINT = "checkpoint"
+    PLAIN = "target without drafts"
+    OTHER = "other"
+    BROKEN = "broken"
+    UNFINISHED = "unfinished"
+
+
+class Source(str, Enum):
+    """Where a model was found."""
+
+    HUGGING_FACE = "Hugging Face cache"
+    LM_STUDIO = "LM Studio"
+    LLAMA_CPP = "llama.cpp"
+    CONVERTED = "converted here"
+    FOLDER = "folder"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model here: all its files, and the sentence that says what is wrong with it, if so."""
+
+    name: str
+    kind: Kind
+    source: Source
+    path: Path
+    """What a loader is pointed at: the first file, or a checkpoint's folder."""
+    files: tuple[Path, ...] = field(repr=False)
+    size_bytes: int
+    repo: str | None = None
+    header: GGUFHeader | None = field(default=None, repr=False)
+    problem: str | None = None
+
+
+def cache_dir() -> Path:
+    """The Hugging Face cache: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub."""
+    return Path(constants.HF_HUB_CACHE).expanduser()
+
+
+def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[Model]:
+    """Every model of every place, each once. `folders` are the user's."""
+    found: dict[Path, Model] = {}
+    for model in _everything(folders, cache or cache_dir()):
+        found.setdefault(model.path.resolve(), model)
+    return list(found.values())
+
+
+def _everything(folders: Sequence[str | Path], cache: Path) -> Iterator[Model]:
+    yield from _hugging_face(cache)
+    yield from _folder(paths.drafts_dir(), Source.CONVERTED)
+    for folder in _lm_studio_folders():
+        yield from _folder(folder, Source.LM_STUDIO)
+    yield from _folder(_llama_cpp_folder(), Source.LLAMA_CPP)
+    for own in folders:
+        yield from _folder(Path(own).expanduser(), Source.FOLDER)
+
+
+def _hugging_face(cache: Path) -> Iterator[Model]:
+    for folder in sorted(cache.glob("models--*")):
+        repo = repo_of(folder)
+        snapshots = sorted(
+            folder.glob("snapshots/*"), key=lambda path: path.stat().st_mtime, reverse=True
+        )
+        for snapshot in snapshots:
+            for first, files in _models_under(snapshot):
+                name = f"{repo}/{first.relative_to(snapshot).as_posix()}"
+                yield _recognise(name, files, Source.HUGGING_FACE, repo)
+            checkpoint = _checkpoint(snapshot, repo)
+            if checkpoint:
+                yield checkpoint
+        for unfinished in RepoCache(cache, repo).unfinished():
+            yield _unfinished(unfinished)
+
+
+def _folder(folder: Path, source: Source) -> Iterator[Model]:
+    for first, files in _models_under(folder):
+        relative = first.relative_to(folder)
+        name = relative.as_posix() if len(relative.parts) > 1 else first.stem
+        yield _recognise(name, files, source, None)
+
+
+def _models_under(folder: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    """Each model's first file and all its files; of a split one with files missing, what is there.
+
+    Folders are searched a few levels deep: a link may lead in a circle.
+    """
+    names = [path.relative_to(folder).as_posix() for path in _ggufs(folder, _MAX_DEPTH)]
+    models = [model.files for model in group_models(names)]
+    complete = {name for files in models for name in files}
+    for name in names:
+        siblings = {path.name for path in shard_paths(Path(name))}
+        if name not in complete:
+            parts = tuple(n for n in names if Path(n).parent == Path(name).parent)
+            present = tuple(n for n in parts if Path(n).name in siblings)
+            models.append(present)
+            complete.update(present)
+    for files in models:
+        yield folder / files[0], tuple(folder / file for file in files)
+
+
+def _ggufs(folder: Path, depth: int) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.lower().endswith(".gguf") and entry.is_file():
+            yield Path(entry.path)
+        elif depth and entry.is_dir() and not entry.name.startswith("."):
+            yield from _ggufs(Path(entry.path), depth - 1)
+
+
+def _recognise(name: str, files: tuple[Path, ...], source: Source, repo: str | None) -> Model:
+    size = sum(file.stat().st_size for file in files)
+    try:
+        header = _header(files[0], files[0].stat().st_mtime_ns, size)
+    except (OSError, GGUFError) as error:
+        return Model(
+            name, Kind.BROKEN, source, files[0], files, size, repo, problem=_sentence(error)
+        )
+    kind, problem = _kind(header)
+    return Model(name, kind, source, files[0], files, size, repo, header, problem)
+
+
+@lru_cache(maxsize=256)
+def _header(path: Path, _mtime_ns: int, _size: int) -> GGUFHeader:
+    return read_header(path)
+
+
+def _kind(header: GGUFHeader) -> tuple[Kind, str | None]:
+    if header.architecture == DRAFT_ARCHITECTURE:
+        return Kind.DRAFT, None
+    try:
+        check_headers(header, None)
+    except PreflightError as error:
+        return Kind.OTHER, _sentence(error)
+    if header.architecture in TARGET_ARCHITECTURES:
+        return Kind.TARGET, None
+    reason = f"Models of architecture {header.architecture} cannot be read by a draft."
+    return Kind.PLAIN, reason
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _checkpoint(snapshot: Path, repo: str) -> Model | None:
+    """A draft's checkpoint, told by its configuration."""
+    weights = [path for pattern in _WEIGHTS for path in sorted(snapshot.glob(pattern))]
+    config = snapshot / "config.json"
+    try:
+        text = config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    if not weights or not _CHECKPOINT_SIGN.search(text):
+        return None
+    files = (config, *weights, *sorted(snapshot.glob("*.index.json")))
+    size = sum(file.stat().st_size for file in files)
+    return Model(repo, Kind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
+
+
+def _unfinished(left: Unfinished) -> Model:
+    files = (left.part, left.part.with_name(left.part.name + ".json"))
+    percent = 100 * left.bytes_done // max(left.bytes_total, 1)
+    return Model(
+        name=f"{left.repo}/{left.path}",
+        kind=Kind.UNFINISHED,
+        source=Source.HUGGING_FACE,
+        path=left.part,
+        files=files,
+        size_bytes=left.bytes_done,
+        repo=left.repo,
+        problem=f"Its download stopped at {percent}%; pulling it goes on from there.",
+    )
+
+
+def _lm_studio_folders() -> list[Path]:
+    home = Path.home()
+    folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
+    try:
+        settings = json.loads((home / ".lmstudio" / "settings.json").read_text(encoding="utf-8"))
+        folders.insert(0, Path(settings["downloadsFolder"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return folders
+
+
+def _llama_cpp_folder() -> Path:
+    """Where llama.cpp kept its downloads before it took to the Hugging Face cache."""
+    own = os.environ.get("LLAMA_CACHE")
+    if own:
+        return Path(own)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "llama.cpp"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "llama.cpp"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llama.cpp"
+
+
+def find(models: Iterable[Model], text: str) -> list[Model]:
+    """The models a name means: a listed name, a path, a file's name, or a Hub reference.
+
+    More than one where the name is not enough to tell them apart.
+    """
+    models = list(models)
+    path = Path(text).expanduser()
+    exact = [model for model in models if text == model.name or path in (model.path, *model.files)]
+    if exact:
+        return exact
+    stems = [model for model in models if text in (model.path.name, model.path.stem)]
+    return stems or _in_repo(models, text)
+
+
+def _in_repo(models: list[Model], text: str) -> list[Model]:
+    repo, _, quantization = text.partition(":")
+    inside = [model for model in models if model.repo == repo]
+    if not quantization:
+        return inside
+    names = {model.name.removeprefix(f"{repo}/"): model for model in inside}
+    try:
+        return [names[choose(HubReference(repo, quantization.upper()), list(names)).first]]
+    except (ValueError, KeyError):
+        return []

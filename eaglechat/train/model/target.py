@@ -1,0 +1,206 @@
+"""What a draft takes from its target's GGUF: the shape of a layer, embeddings and output head."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.gguf.header import (
+    GGUFError,
+    GGUFHeader,
+    TensorInfo,
+    parse_header,
+    read_header,
+    shard_paths,
+)
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    EXTRACT_LAYERS,
+    TARGET_ARCHITECTURES,
+    deepest_readable_layer,
+)
+from eaglechat.train.errors import TrainingError
+
+_CHUNK_ROWS = 8192
+_CHATS_KV_BYTES = 5 << 29
+_MOST_CHATS = 64
+_FEWEST_CHATS = 4
+_ROPE_BASE = 10000.0
+"""llama.cpp's own default for a file that names none."""
+
+EMBEDDINGS = "token_embd.weight"
+HEAD = "output.weight"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Dimensions of a draft, which are those of one layer of its target."""
+
+    n_embd: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    feed_forward: int
+    rms_eps: float
+    rope_base: float
+    n_ctx: int
+
+
+def read_target(path: Path) -> GGUFHeader:
+    """The header of a target that a draft can be trained for. Raises TrainingError."""
+    try:
+        target = read_header(path)
+    except FileNotFoundError:
+        raise TrainingError(f"the target {path} does not exist") from None
+    except (OSError, GGUFError) as error:
+        raise TrainingError(f"the target cannot be read: {error}") from error
+    if target.architecture == DRAFT_ARCHITECTURE:
+        raise TrainingError(f"the target {path} is itself an EAGLE-3 draft")
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise TrainingError(
+            f"the target {path.name} has the architecture {target.architecture or 'unknown'}, "
+            "whose llama.cpp graph does not export layer inputs, so no EAGLE-3 draft can read it"
+        )
+    if not target.n_vocab or not target.n_layers or not target.n_embd:
+        raise TrainingError(
+            f"the target {path.name} lacks its tokenizer, layer count or hidden size"
+        )
+    return target
+
+
+def shape_of(target: GGUFHeader) -> Shape:
+    """A draft's dimensions where the user asks for none. Raises TrainingError."""
+    n_heads = target.number("{arch}.attention.head_count") or max(target.n_embd // 64, 1)
+    # Hybrid targets list a number per layer; a draft has one layer of the usual kind.
+    n_kv_heads = target.number("{arch}.attention.head_count_kv") or n_heads
+    head_dim = target.number("{arch}.attention.key_length") or target.n_embd // n_heads
+    if n_heads % n_kv_heads or head_dim % 2:
+        raise TrainingError(
+            f"the target {target.path.name} has {n_heads} heads of size {head_dim} over "
+            f"{n_kv_heads} key-value heads, which an EAGLE-3 draft cannot copy"
+        )
+    feed_forward = target.number("{arch}.feed_forward_length")
+    return Shape(
+        n_embd=target.n_embd,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        head_dim=head_dim,
+        feed_forward=feed_forward or -(-8 * target.n_embd // 3 // 256) * 256,
+        rms_eps=float(target.get("{arch}.attention.layer_norm_rms_epsilon") or 1e-5),
+        rope_base=float(target.get("{arch}.rope.freq_base") or _ROPE_BASE),
+        n_ctx=target.n_ctx_train,
+    )
+
+
+def default_layers(target: GGUFHeader) -> tuple[int, int, int]:
+    """The usual choice: an early, a middle and a late layer input."""
+    n_layers, last = target.n_layers, deepest_readable_layer(target)
+    if n_layers < 2 * EXTRACT_LAYERS:
+        return last // 3, 2 * last // 3, last
+    return 2, n_layers // 2, n_layers - 3
+
+
+def check_layers(layers: tuple[int, ...], target: GGUFHeader) -> None:
+    """Raises TrainingError for layers whose inputs the target does not offer."""
+    last = deepest_readable_layer(target)
+    if len(layers) != EXTRACT_LAYERS or not all(0 <= layer <= last for layer in layers):
+        raise TrainingError(
+            f"a draft reads three layers of its target, {target.path.name} offers 0 to {last}; "
+            f"asked for {', '.join(map(str, layers))}"
+        )
+
+
+def chats_side_by_side(target: GGUFHeader, longest: int) -> int:
+    """How many chats of `longest` tokens to write at once: as many as 2.5 GiB of KV cache hold."""
+    shape = shape_of(target)
+    kv_bytes = target.n_layers * shape.n_kv_heads * shape.head_dim * 2 * 2 * longest
+    return min(max(_CHATS_KV_BYTES // kv_bytes, _FEWEST_CHATS), _MOST_CHATS)
+
+
+def soft_cap(target: GGUFHeader) -> float | None:
+    """Where the target bends its logits: cap * tanh(logit / cap)."""
+    value = target.get("{arch}.final_logit_softcapping")
+    return float(value) if value else None
+
+
+class TargetMatrices:
+    """Rows of the target's embeddings and output head, dequantised as they are asked for."""
+
+    def __init__(self, target: GGUFHeader) -> None:
+        """Raises TrainingError where the file lacks its embeddings."""
+        self._places = {
+            tensor.name: (header.path, header.data_start, tensor)
+            for header in _files(target)
+            for tensor in header.tensors
+            if tensor.name in (EMBEDDINGS, HEAD)
+        }
+        if EMBEDDINGS not in self._places:
+            raise TrainingError(f"the target {target.path.name} holds no token embeddings")
+
+    def embeddings(self) -> Iterator[Floats]:
+        """All rows [n_vocab, n_embd], some thousand at a time."""
+        _, _, tensor = self._places[EMBEDDINGS]
+        for first in range(0, tensor.shape[1], _CHUNK_ROWS):
+            last = min(first + _CHUNK_ROWS, tensor.shape[1])
+            yield self._rows(EMBEDDINGS, np.arange(first, last))
+
+    def head(self, tokens: npt.NDArray[np.int64]) -> Floats:
+        """The output head's rows of these tokens; a target without a head uses its embeddings."""
+        return self._rows(HEAD if HEAD in self._places else EMBEDDINGS, tokens)
+
+    def _rows(self, name: str, rows: npt.NDArray[np.int64]) -> Floats:
+        path, data_start, tensor = self._places[name]
+        return read_matrix(path, data_start, tensor, rows)
+
+
+def read_matrix(
+    path: Path, data_start: int, tensor: TensorInfo, rows: npt.NDArray[np.int64] | None = None
+) -> Floats:
+    """A tensor, or some of its rows, as float32 in numpy's order. Raises TrainingError."""
+    try:
+        kind = gguf.GGMLQuantizationType[tensor.type]
+    except KeyError:
+        raise TrainingError(
+            f"{tensor.name} in {path.name} is stored as {tensor.type}, which cannot be read"
+        ) from None
+    block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    row_bytes = tensor.shape[0] // block * block_bytes
+    n_rows = math.prod(tensor.shape[1:])
+    packed = np.memmap(path, np.uint8, "r", data_start + tensor.offset, (n_rows, row_bytes))
+    chosen = np.array(packed if rows is None else packed[rows])
+    try:
+        values = gguf.quants.dequantize(_typed(chosen, kind), kind)
+    except NotImplementedError:
+        raise TrainingError(
+            f"{tensor.name} in {path.name} is stored as {tensor.type}, which cannot be read"
+        ) from None
+    floats: Floats = np.ascontiguousarray(values, dtype=np.float32)
+    return floats.reshape(tensor.shape[0]) if len(tensor.shape) == 1 else floats
+
+
+def _typed(
+    packed: npt.NDArray[np.uint8], kind: gguf.GGMLQuantizationType
+) -> npt.NDArray[np.generic]:
+    """What gguf dequantises: float types as numbers, everything else as bytes."""
+    if kind is gguf.GGMLQuantizationType.F32:
+        return packed.view(np.float32)
+    if kind is gguf.GGMLQuantizationType.F16:
+        return packed.view(np.float16)
+    return packed
+
+
+def _files(target: GGUFHeader) -> list[GGUFHeader]:
+    """The headers of all files of a split model."""
+    headers = [target]
+    for path in shard_paths(target.path)[1:]:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            headers.append(parse_header(data, path, path.stat().st_size))
+    return headers

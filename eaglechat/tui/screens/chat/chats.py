@@ -1,0 +1,98 @@
+"""Earlier chats, to go on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from eaglechat.chat import wording
+from eaglechat.chat.history import SavedChat, saved_chats
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.filter import Filter
+
+
+class ChatsScreen(EagleModal[SavedChat | None]):
+    """Dismisses with the chat to go on with, or None. Typing filters."""
+
+    CSS_PATH = "chats.tcss"
+
+    BINDINGS = [
+        Binding("escape", "dismiss", "Back", id="chats.back", tooltip="Back"),
+    ]
+
+    class Read(Message):
+        """The saved chats were read."""
+
+        def __init__(self, chats: list[SavedChat]) -> None:
+            super().__init__()
+            self.chats = chats
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chats: list[SavedChat] | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="past") as dialog:
+            dialog.border_title = "Past chats"
+            dialog.border_subtitle = "Enter goes on, Esc back"
+            chats = OptionList(id="list", compact=True)
+            yield Filter(chats, id="filter")
+            yield Static("Reading the chats…", id="none", classes="muted", markup=False)
+            yield chats
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one(Filter).focus()
+        self._read(self.eagle.chats_dir)
+
+    @work(thread=True)
+    def _read(self, directory: Path) -> None:
+        self.post_message(self.Read(saved_chats(directory)))
+
+    def on_chats_screen_read(self, message: Read) -> None:
+        self._chats = message.chats
+        self._refresh_list()
+
+    @on(Input.Changed)
+    def _refresh_list(self) -> None:
+        if self._chats is None:
+            return
+        options = self.query_one("#list", OptionList)
+        options.clear_options()
+        wanted = self.query_one(Filter).words
+        for index, chat in enumerate(self._chats):
+            text = f"{chat.title} {chat.header.pair} {chat.header.created}".casefold()
+            if all(word in text for word in wanted):
+                options.add_option(Option(_row(chat), id=str(index)))
+        options.highlighted = 0 if options.option_count else None
+        none = self.query_one("#none", Static)
+        none.display = not options.option_count
+        none.update(
+            "No chat has these words."
+            if self._chats
+            else f"No chats yet. They will be kept in {self.eagle.chats_dir}."
+        )
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _choose(self) -> None:
+        option = self.query_one("#list", OptionList).highlighted_option
+        if option is not None and option.id is not None and self._chats is not None:
+            self.dismiss(self._chats[int(option.id)])
+
+
+def _row(chat: SavedChat) -> Content:
+    when = chat.header.created[:16].replace("T", " ")
+    count = wording.plural(len(chat.messages), "message")
+    return Content.assemble(
+        (chat.title or "(empty)", "bold"), "\n",
+        (f"{when}  {chat.header.pair}  {count}", "$foreground-muted"),
+    )  # fmt: skip

@@ -1,0 +1,190 @@
+"""What is on its way: bars, speed and time left; pause, go on, cancel; load what is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Button, OptionList, Static
+from textual.widgets.option_list import Option
+
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.background import in_background
+from eaglechat.tui.messages import InstallsChanged
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.local.installed import Status
+
+DRAWS_PER_SECOND = 8
+_NOTHING = "Nothing is on its way. Choose a pair in the menu to download it."
+
+
+class DownloadsScreen(EagleModal[Pair | None]):
+    """Dismisses with a pair to load, or None. What is on its way goes on without this screen."""
+
+    CSS_PATH = "downloads.tcss"
+
+    BINDINGS = [
+        Binding(
+            "escape,ctrl+g", "dismiss", "Back", id="downloads.back", tooltip="Back; all goes on"
+        ),
+        Binding("space", "pause", "Pause", id="downloads.pause", tooltip="Pause or go on"),
+        Binding("x,delete", "cancel", "Cancel", id="downloads.cancel", tooltip="Stop for good"),
+    ]
+
+    class Unfinished(Message):
+        """Pairs that an earlier session left half-way."""
+
+        def __init__(self, left: list[tuple[Entry, Status]]) -> None:
+            super().__init__()
+            self.left = left
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: dict[str, tuple[Entry, Status]] = {}
+        self._shown: dict[str, InstallSnapshot] = {}
+        self._drawn: dict[str, Content] = {}
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="downloads") as dialog:
+            dialog.border_title = "Downloads"
+            dialog.border_subtitle = "Space pauses or goes on, x cancels, Enter loads, Esc back"
+            yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
+            yield OptionList(id="list", compact=True)
+            with Horizontal(classes="buttons"):
+                yield Button("Pause", id="pause", compact=True)
+                yield Button("Cancel", id="cancel", compact=True)
+                yield Button("Load", id="choose", variant="primary", compact=True)
+                yield Button("Back", id="back", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#list").focus()
+        self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
+        self._find_unfinished()
+        self._draw()
+
+    @on(InstallsChanged)
+    def _find_unfinished(self) -> None:
+        in_background(self, self._unfinished)
+
+    def _unfinished(self) -> Iterator[Message]:
+        yield self.Unfinished(self.eagle.desk.unfinished())
+
+    def on_downloads_screen_unfinished(self, message: Unfinished) -> None:
+        self._left = {entry.name: (entry, status) for entry, status in message.left}
+        self._draw()
+
+    # Drawing
+
+    def _draw(self) -> None:
+        options = self.query_one("#list", OptionList)
+        width = max(options.scrollable_content_region.width - 2, 40)
+        self._shown = {install.entry.name: install for install in self.eagle.desk.snapshots()}
+        rows = {name: _row(install, width) for name, install in self._shown.items()}
+        for name, (entry, status) in self._left.items():
+            rows.setdefault(name, _unfinished_row(entry, status))
+        if list(rows) != list(self._drawn):
+            highlighted = options.highlighted or 0
+            options.clear_options()
+            options.add_options(Option(row, id=name) for name, row in rows.items())
+            options.highlighted = min(highlighted, len(rows) - 1) if rows else None
+        else:
+            for name, row in rows.items():
+                if row != self._drawn[name]:
+                    options.replace_option_prompt(name, row)
+        self._drawn = rows
+        options.display = bool(rows)
+        self.query_one("#nothing").display = not rows
+        self._show_buttons()
+
+    @on(OptionList.OptionHighlighted)
+    def _show_buttons(self) -> None:
+        install, left = self._chosen
+        stage = install.stage.value if install else ""
+        pause, cancel, choose = (
+            self.query_one(f"#{id}", Button) for id in ("pause", "cancel", "choose")
+        )
+        pause.display = stage in ("downloading", "paused")
+        pause.label = "Go on" if stage == "paused" else "Pause"
+        cancel.display = install is not None and stage != "installed"
+        choose.display = left is not None or stage in ("installed", "failed")
+        choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Go on")
+
+    @property
+    def _chosen(self) -> tuple[InstallSnapshot | None, Entry | None]:
+        """The highlighted row: on its way, or left by an earlier session."""
+        option = self.query_one("#list", OptionList).highlighted_option
+        name = option.id or "" if option else ""
+        install = self._shown.get(name)
+        left = self._left.get(name)
+        return install, left[0] if left and install is None else None
+
+    # What the keys do
+
+    @on(Button.Pressed, "#pause")
+    def action_pause(self) -> None:
+        install, _ = self._chosen
+        installs = self.eagle.desk.installs
+        if install is None or installs is None:
+            return
+        if install.stage.value == "paused":
+            installs.resume(install.entry.name)
+        elif install.stage.value == "downloading":
+            installs.pause(install.entry.name)
+        else:
+            self.notify("Only a download can be paused.")
+        self._draw()
+
+    @on(Button.Pressed, "#cancel")
+    def action_cancel(self) -> None:
+        install, _ = self._chosen
+        installs = self.eagle.desk.installs
+        if install is None or installs is None or install.stage.value == "installed":
+            return
+        installs.cancel(install.entry.name)
+        self.notify(
+            f"{install.entry.name} is cancelled. What has arrived stays; "
+            "the library (Ctrl+L in the menu) deletes it."
+        )
+        self._find_unfinished()
+        self._draw()
+
+    @on(Button.Pressed, "#choose")
+    @on(OptionList.OptionSelected)
+    def _choose(self) -> None:
+        install, left = self._chosen
+        if left is not None:
+            self.eagle.open_plan(left)
+        elif install is not None and install.pair is not None:
+            self.dismiss(install.pair)
+        elif install is not None and install.stage.value == "failed" and self.eagle.desk.installs:
+            self.eagle.desk.installs.resume(install.entry.name)
+        elif install is not None and install.stage.value == "paused":
+            self.action_pause()
+
+    @on(Button.Pressed, "#back")
+    def _back(self) -> None:
+        self.dismiss(None)
+
+
+def _row(install: InstallSnapshot, width: int) -> Content:
+    # Only where something is on its way is the module that brings it in memory already.
+    from eaglechat.tui.install_rows import install_row  # noqa: PLC0415
+
+    return install_row(install, width)
+
+
+def _unfinished_row(entry: Entry, status: Status) -> Content:
+    here = f"unfinished, {format_bytes(status.bytes_here)} here · Enter goes on"
+    return Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))

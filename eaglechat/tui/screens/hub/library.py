@@ -1,0 +1,263 @@
+"""Every model on this machine: load it, pair it with a draft that fits, or delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Button, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from eaglechat.chat import wording
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import inspect, pair_of_files
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.background import in_background
+from eaglechat.tui.messages import InstallsChanged
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.widgets.filter import Filter
+
+if TYPE_CHECKING:
+    from eaglechat.hub.local.library import Model
+    from eaglechat.hub.local.removal import Removal
+
+MUTED = "$foreground-muted"
+TARGETS = ("target", "target without drafts")
+
+
+class LibraryScreen(EagleModal[Pair | None]):
+    """Dismisses with a pair to load, or None. Typing filters."""
+
+    CSS_PATH = "library.tcss"
+
+    BINDINGS = [
+        Binding("escape", "back", "Back", id="library.back", tooltip="Back"),
+        Binding(
+            "ctrl+d",
+            "delete",
+            "Delete",
+            id="library.delete",
+            tooltip="Delete the model, after a question",
+            priority=True,
+        ),
+    ]
+
+    class Scanned(Message):
+        """The models on this machine, and which pairs of the catalogue use each path."""
+
+        def __init__(self, models: list[Model], users: dict[str, list[str]]) -> None:
+            super().__init__()
+            self.models, self.users = models, users
+
+    class Fitting(Message):
+        """A target, alone and with each draft here that fits it."""
+
+        def __init__(self, pairs: list[Pair]) -> None:
+            super().__init__()
+            self.pairs = pairs
+
+    class Weighed(Message):
+        """What deleting a model takes away and frees."""
+
+        def __init__(self, model: Model, planned: Removal) -> None:
+            super().__init__()
+            self.model, self.planned = model, planned
+
+    class Deleted(Message):
+        """A sentence about what was deleted, or why it was not."""
+
+        def __init__(self, sentence: str, *, bad: bool = False) -> None:
+            super().__init__()
+            self.sentence, self.bad = sentence, bad
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._models: list[Model] | None = None
+        self._users: dict[str, list[str]] = {}
+        self._pairs: list[Pair] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="library") as dialog:
+            dialog.border_title = "Models on this machine"
+            dialog.border_subtitle = "Enter loads, Ctrl+D deletes, Esc back"
+            rows = OptionList(id="models", compact=True)
+            yield Filter(rows, id="filter")
+            yield Static("Looking through the folders…", id="said", markup=False)
+            yield rows
+            with Horizontal(classes="buttons"):
+                yield Button("Load", id="load", variant="primary", compact=True)
+                yield Button("Delete…", id="delete", compact=True)
+                yield Button("Back", id="back", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one(Filter).focus()
+        self._scan()
+
+    # In the background
+
+    def _scan(self) -> None:
+        in_background(self, self._scanned)
+
+    def _scanned(self) -> Iterator[Message]:
+        desk = self.eagle.desk
+        users: dict[str, list[str]] = {}
+        for entry, status in desk.catalogue()[0]:
+            for path in (status.target, status.draft) if status.pair else ():
+                users.setdefault(str(path), []).append(entry.name)
+        yield self.Scanned(desk.models(self.eagle.settings.library.folders), users)
+
+    def _fitting(self, target: Model, drafts: Sequence[Model]) -> Iterator[Message]:
+        pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
+        fitting = [pair for pair in pairs if inspect(pair).problem is None]
+        yield self.Fitting([*fitting, pair_of_files(target.path, None)])
+
+    def _weigh(self, model: Model) -> Iterator[Message]:
+        try:
+            yield self.Weighed(model, self.eagle.desk.plan_removal(model))
+        except OSError as error:
+            yield self.Deleted(f"{model.name} cannot be read: {error.strerror}.", bad=True)
+
+    def _delete(self, model: Model, planned: Removal) -> Iterator[Message]:
+        try:
+            self.eagle.desk.remove(planned)
+        except OSError as error:
+            yield self.Deleted(f"{error.filename} cannot be deleted: {error.strerror}.", bad=True)
+        else:
+            freed = format_bytes(planned.freed_bytes)
+            yield self.Deleted(f"{model.name} is deleted; {freed} freed.")
+
+    # What came of it
+
+    def on_library_screen_scanned(self, message: Scanned) -> None:
+        self._models, self._users = message.models, message.users
+        self._list_anew()
+
+    def on_library_screen_fitting(self, message: Fitting) -> None:
+        self._pairs = message.pairs
+        if len(self._pairs) == 1:
+            self.dismiss(self._pairs[0])
+            return
+        self.query_one(Filter).clear()
+        self._list_anew()
+
+    def on_library_screen_weighed(self, message: Weighed) -> None:
+        model, planned = message.model, message.planned
+        users = self._users.get(str(model.path), [])
+        used = f"\n\nPairs that need it: {', '.join(users)}." if users else ""
+        text = (
+            f"{model.name}\n{model.path}\n\nThis frees {format_bytes(planned.freed_bytes)}.{used}"
+        )
+
+        def answered(agreed: bool | None) -> None:
+            if agreed:
+                in_background(self, lambda: self._delete(model, planned))
+
+        self.app.push_screen(ConfirmDialog("Delete this model?", text, "Delete"), answered)
+
+    def on_library_screen_deleted(self, message: Deleted) -> None:
+        self.notify(
+            message.sentence,
+            severity="error" if message.bad else "information",
+            markup=False,
+        )
+        for screen in self.app.screen_stack:
+            if screen is not self:
+                screen.post_message(InstallsChanged())
+        self._scan()
+
+    # The list: models, or what a chosen target can be paired with
+
+    @on(Input.Changed)
+    def _list_anew(self) -> None:
+        if self._models is None:
+            return
+        options = self.query_one("#models", OptionList)
+        highlighted = options.highlighted or 0
+        wanted = self.query_one(Filter).words
+        rows = list(map(_pair_row, self._pairs)) or list(map(_row, self._models))
+        options.clear_options()
+        for index, row in enumerate(rows):
+            if all(word in row.plain.casefold() for word in wanted):
+                options.add_option(Option(row, id=str(index)))
+        count = options.option_count
+        options.highlighted = min(highlighted, count - 1) if count else None
+        self.query_one("#said", Static).update(self._heading())
+        self.query_one("#delete").display = not self._pairs
+
+    def _heading(self) -> str:
+        if self._pairs:
+            return f"With which draft? These fit {self._pairs[0].target.name}."
+        if not self._models:
+            return "There are no models on this machine yet. The menu downloads pairs."
+        total = format_bytes(sum(model.size_bytes for model in self._models))
+        return f"{wording.plural(len(self._models), 'model')}, {total} in all"
+
+    @property
+    def _index(self) -> int | None:
+        option = self.query_one("#models", OptionList).highlighted_option
+        return int(option.id) if option is not None and option.id is not None else None
+
+    # What the keys do
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    @on(Button.Pressed, "#load")
+    def _choose(self) -> None:
+        if self._index is None or self._models is None:
+            return
+        if self._pairs:
+            self.dismiss(self._pairs[self._index])
+            return
+        model = self._models[self._index]
+        if model.kind.value in TARGETS:
+            drafts = [other for other in self._models if other.kind.value == "draft"]
+            self._say(f"Looking for drafts here that fit {model.name}…")
+            in_background(self, lambda: self._fitting(model, drafts))
+        elif model.kind.value == "draft":
+            self._say("A draft runs with its target: choose that.", bad=True)
+        else:
+            self._say(
+                model.problem or "It is a checkpoint: a pair of the menu converts it.", bad=True
+            )
+
+    @on(Button.Pressed, "#delete")
+    def action_delete(self) -> None:
+        if self._index is not None and self._models is not None and not self._pairs:
+            model = self._models[self._index]
+            in_background(self, lambda: self._weigh(model))
+
+    @on(Button.Pressed, "#back")
+    def action_back(self) -> None:
+        if self._pairs:
+            self._pairs = []
+            self._list_anew()
+        else:
+            self.dismiss(None)
+
+    def _say(self, text: str, *, bad: bool = False) -> None:
+        said = self.query_one("#said", Static)
+        said.update(text)
+        said.set_class(bad, "problem")
+
+
+def _row(model: Model) -> Content:
+    header = model.header
+    what = f"{header.architecture} {header.quantization}" if header else ""
+    facts = [model.kind.value, what, format_bytes(model.size_bytes), model.source.value]
+    problem = model.problem if model.kind.value not in TARGETS else None
+    second = " · ".join(filter(None, facts)) + (f" · {problem}" if problem else "")
+    return Content.assemble((model.name, "bold"), "\n  ", (second, MUTED))
+
+
+def _pair_row(pair: Pair) -> Content:
+    if pair.draft is None:
+        return Content.assemble(("without a draft", "bold"), "\n  ", ("plain decoding", MUTED))
+    return Content.assemble((pair.draft.name, "bold"), "\n  ", (str(pair.draft.parent), MUTED))

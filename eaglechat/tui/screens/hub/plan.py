@@ -1,0 +1,184 @@
+"""What installing a pair takes, before anything is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Button, Static
+
+from eaglechat.hub.catalogue import fit
+from eaglechat.hub.catalogue.facts import Facts
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.background import in_background
+from eaglechat.tui.offer_rows import MUTED, Part
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.downloads.install import Plan
+
+
+class PlanScreen(EagleModal[bool]):
+    """Dismisses with whether the installation was started."""
+
+    CSS_PATH = "plan.tcss"
+
+    BINDINGS = [
+        Binding("escape", "dismiss(False)", "Back", id="plan.back", tooltip="Download nothing"),
+        Binding("left,right", "other", "Other button", id="plan.other", show=False),
+    ]
+
+    class Planned(Message):
+        """The Hub named the files."""
+
+        def __init__(self, plan: Plan, free: int, endpoint: str) -> None:
+            super().__init__()
+            self.plan, self.free, self.endpoint = plan, free, endpoint
+
+    class Weighed(Message):
+        """The memory the pair needs is known."""
+
+        def __init__(self, facts: Facts) -> None:
+            super().__init__()
+            self.facts = facts
+
+    class Failed(Message):
+        """One sentence: what went wrong, and what to do."""
+
+        def __init__(self, sentence: str) -> None:
+            super().__init__()
+            self.sentence = sentence
+
+    class Started(Message):
+        """The files are in the queue."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self._entry = entry
+        self._plan: Plan | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="plan") as dialog:
+            dialog.border_title = f"Install {self._entry.name}"
+            dialog.border_subtitle = "Enter presses, Esc back"
+            with VerticalScroll(id="plan-text"):
+                yield Static("Asking the Hub for the files…", id="what", markup=False)
+                yield Static("", id="memory", markup=False)
+                yield Static("", id="trouble", classes="problem", markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("Download", id="go", variant="primary", compact=True, disabled=True)
+                yield Button("Back", id="back", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#back").focus()
+        self._ask()
+
+    def action_other(self) -> None:
+        self.focus_next(Button)
+
+    @on(Button.Pressed, "#back")
+    def _back(self) -> None:
+        self.dismiss(False)
+
+    @on(Button.Pressed, "#go")
+    def _go(self) -> None:
+        self.query_one("#trouble", Static).update("")
+        plan = self._plan
+        if plan is None:
+            self._ask()
+            return
+        self.query_one("#go", Button).disabled = True
+        in_background(self, lambda: self._start(plan))
+
+    def _ask(self) -> None:
+        self.query_one("#go", Button).disabled = True
+        self.query_one("#what", Static).update("Asking the Hub for the files…")
+        in_background(self, self._questions)
+
+    # In the background
+
+    def _questions(self) -> Iterator[Message]:
+        desk, n_ctx = self.eagle.desk, self.eagle.settings.engine.n_ctx
+        try:
+            yield self.Planned(desk.plan(self._entry), desk.free_bytes(), desk.endpoint)
+            facts = desk.known_facts(self._entry, n_ctx) or desk.ask_facts(self._entry, n_ctx)
+            yield self.Weighed(facts)
+        except (HubError, ValueError) as error:
+            yield self.Failed(str(error))
+
+    def _start(self, plan: Plan) -> Iterator[Message]:
+        try:
+            self.eagle.desk.start(plan)
+        except HubError as error:
+            yield self.Failed(str(error))
+        except OSError as error:
+            yield self.Failed(f"The pair cannot be put in your catalogue: {error}.")
+        else:
+            yield self.Started()
+
+    # What came of it
+
+    def on_plan_screen_planned(self, message: Planned) -> None:
+        self._plan = message.plan
+        self.query_one("#what", Static).update(
+            _description(message.plan, message.free, message.endpoint)
+        )
+        go = self.query_one("#go", Button)
+        missing = message.plan.bytes_missing
+        go.label = "Go on" if 0 < missing < message.plan.bytes_total else "Download"
+        go.disabled = False
+        go.focus()
+
+    def on_plan_screen_weighed(self, message: Weighed) -> None:
+        if message.facts.memory is None:
+            return
+        judged = fit.judge(message.facts.memory, self.eagle.machine)
+        memory = self.query_one("#memory", Static)
+        memory.update(f"Memory: {judged.text}, for both models and both KV caches.")
+        memory.set_class(judged.fits is False, "problem")
+
+    def on_plan_screen_failed(self, message: Failed) -> None:
+        self.query_one("#trouble", Static).update(message.sentence)
+        if self._plan is None:
+            self.query_one("#what", Static).update("")
+        go = self.query_one("#go", Button)
+        go.label = "Try again"
+        go.disabled = False
+        go.focus()
+
+    def on_plan_screen_started(self) -> None:
+        self.dismiss(True)
+
+
+def _description(plan: Plan, free: int, endpoint: str) -> Content:
+    parts: list[Part] = []
+    for role, files in (("Target", plan.target), ("Draft", plan.draft)):
+        parts += [(role, "bold"), f"  {files[0].repo}\n"]
+        for file in files:
+            parts += [f"  {file.path}", (f"  {format_bytes(file.size)}\n", MUTED)]
+    here = plan.bytes_total - plan.bytes_missing
+    parts += ["\nDownload: ", (format_bytes(plan.bytes_missing), "bold")]
+    if here:
+        parts.append(f", {format_bytes(here)} of {format_bytes(plan.bytes_total)} are here already")
+    parts.append(f". Free on the disk: {format_bytes(free)}.\n")
+    if plan.converts:
+        parts.append("Then the draft's checkpoint is converted to a GGUF, in q8_0.\n")
+    if plan.licences:
+        said = ", ".join(f"{licence} ({repo})" for repo, licence in plan.licences)
+        parts.append(f"Licence: {said}.\n")
+    for repo in plan.gated:
+        parts += [
+            (f"{repo} is gated: ", "$text-warning"),
+            f"accept its licence at {endpoint}/{repo}, then log in with `hf auth login` "
+            "or set HF_TOKEN.\n",
+        ]
+    return Content.assemble(*parts)

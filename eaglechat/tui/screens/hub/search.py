@@ -1,0 +1,296 @@
+"""Finding a pair on the Hub: a target, one of its quantisations, a draft that fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from eaglechat.chat import wording
+from eaglechat.gguf.header import GGUFError
+from eaglechat.hub.catalogue.entries import Entry
+from eaglechat.hub.catalogue.references import (
+    InvalidReferenceError,
+    LocalReference,
+    ModelFiles,
+    group_models,
+    parse,
+)
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.background import in_background
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.filter import Filter
+
+if TYPE_CHECKING:
+    from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
+    from eaglechat.hub.downloads.drafts import Candidate, Target
+
+DEBOUNCE_S = 0.4
+MUTED = "$foreground-muted"
+
+
+@dataclass(frozen=True)
+class Repos:
+    """The first step: what a search found."""
+
+    hits: Sequence[SearchHit]
+
+
+@dataclass(frozen=True)
+class Models:
+    """The second: the quantisations of a target."""
+
+    repo: RemoteRepo
+    models: Sequence[ModelFiles]
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The third: drafts for it, each judged by its header."""
+
+    target: Target
+    model: ModelFiles
+    candidates: Sequence[Candidate]
+
+
+Step = Repos | Models | Drafts
+
+
+class SearchScreen(EagleModal[Entry | None]):
+    """Dismisses with a pair to install, or None."""
+
+    CSS_PATH = "search.tcss"
+
+    BINDINGS = [
+        Binding("escape", "back", "Back", id="search.back", tooltip="A step back, or to the menu"),
+    ]
+
+    class Answered(Message):
+        """The Hub answered the question of this number, or why it did not."""
+
+        def __init__(self, number: int, step: Step | None, trouble: str = "") -> None:
+            super().__init__()
+            self.number, self.step, self.trouble = number, step, trouble
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps: list[Step] = []
+        self._number = 0
+        self._soon: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="search") as dialog:
+            dialog.border_title = "Search the Hub"
+            dialog.border_subtitle = "Enter chooses, Esc a step back"
+            rows = OptionList(id="found", compact=True)
+            words = Filter(rows, id="words")
+            words.placeholder = "a model's name, or user/repo"
+            yield words
+            yield Static("Type the name of a model to chat with.", id="said", markup=False)
+            yield rows
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#words").focus()
+
+    # Asking
+
+    @on(Input.Changed, "#words")
+    def _typed(self) -> None:
+        if self._soon is not None:
+            self._soon.stop()
+        if self._steps and not isinstance(self._steps[-1], Repos):
+            # Later steps are short lists: typing filters them.
+            self._show_step()
+        else:
+            # What was found for other words is not what Enter means now.
+            self._steps.clear()
+            self.query_one("#found", OptionList).clear_options()
+            self._soon = self.set_timer(DEBOUNCE_S, self._search)
+
+    def _search(self) -> None:
+        words = self.query_one("#words", Input).value.strip()
+        if words and not self._steps:
+            self._ask(f"Searching the Hub for “{words}”…", lambda: self._find_repos(words))
+
+    def _ask(self, said: str, question: Callable[[], Step]) -> None:
+        if self._soon is not None:
+            self._soon.stop()
+        self._number += 1
+        number = self._number
+        self._say(said)
+        self.query_one("#found").loading = True
+        in_background(self, lambda: self._answers(number, question))
+
+    def _answers(self, number: int, question: Callable[[], Step]) -> Iterator[Message]:
+        try:
+            yield self.Answered(number, question())
+        except (HubError, GGUFError, ValueError) as error:
+            yield self.Answered(number, None, wording.sentence(str(error)))
+
+    def _find_repos(self, words: str) -> Repos:
+        hub = self.eagle.desk.hub
+        return Repos([hit for hit in hub.search(words, tags=("gguf",)) if hit.has_gguf])
+
+    def _find_models(self, repo: str) -> Models:
+        listing = self.eagle.desk.hub.repo(repo)
+        models = [model for model in group_models(listing.paths) if not model.is_eagle3]
+        return Models(listing, models)
+
+    def _find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> Drafts:
+        target, candidates = self.eagle.desk.find_drafts(repo, model)
+        return Drafts(target, model, candidates)
+
+    # What came of it
+
+    def on_search_screen_answered(self, message: Answered) -> None:
+        if message.number != self._number:
+            return
+        self.query_one("#found").loading = False
+        if message.step is None:
+            self._say(message.trouble, bad=True)
+            return
+        if isinstance(message.step, Repos):
+            self._steps = [message.step]
+        else:
+            self._steps.append(message.step)
+            self.query_one("#words", Input).clear()
+        self._show_step()
+
+    def _show_step(self) -> None:
+        options = self.query_one("#found", OptionList)
+        options.clear_options()
+        if not self._steps:
+            self._say("Type the name of a model to chat with.")
+            return
+        step = self._steps[-1]
+        wanted = [] if isinstance(step, Repos) else self.query_one(Filter).words
+        for index, row in enumerate(_rows(step)):
+            if all(word in row.plain.casefold() for word in wanted):
+                options.add_option(Option(row, id=str(index)))
+        options.highlighted = 0 if options.option_count else None
+        self._say(_heading(step))
+
+    def _say(self, text: str, *, bad: bool = False) -> None:
+        said = self.query_one("#said", Static)
+        said.update(text)
+        said.set_class(bad, "problem")
+
+    # Choosing
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _choose(self) -> None:
+        option = self.query_one("#found", OptionList).highlighted_option
+        if option is None or option.id is None:
+            self._take_words()
+            return
+        step, index = self._steps[-1], int(option.id)
+        if isinstance(step, Repos):
+            repo = step.hits[index].repo
+            self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
+        elif isinstance(step, Models):
+            model = step.models[index]
+            self._ask(
+                f"Reading the header of {model.name}, and those of drafts for it…",
+                lambda: self._find_drafts(step.repo, model),
+            )
+        else:
+            self._take(step, step.candidates[index])
+
+    def _take_words(self) -> None:
+        """Enter without a row: a reference is followed, anything else is searched for."""
+        words = self.query_one("#words", Input).value.strip()
+        if self._steps or "/" not in words:
+            self._search()
+            return
+        try:
+            reference = parse(words)
+        except InvalidReferenceError as error:
+            self._say(str(error), bad=True)
+            return
+        if isinstance(reference, LocalReference):
+            self._say("That is a file here: Ctrl+O in the menu opens it.", bad=True)
+            return
+        repo = reference.repo
+        self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
+
+    def _take(self, step: Drafts, candidate: Candidate) -> None:
+        if not candidate.fits:
+            self._say(f"{candidate.repo} does not fit: {candidate.problem}.", bad=True)
+            return
+        self.dismiss(self.eagle.desk.pair_up(step.target, step.model, candidate))
+
+    def action_back(self) -> None:
+        self._number += 1
+        self.query_one("#found").loading = False
+        if len(self._steps) > 1:
+            self._steps.pop()
+            self._show_step()
+        else:
+            self.dismiss(None)
+
+
+def _heading(step: Step) -> str:
+    if isinstance(step, Repos):
+        return (
+            "Repositories with GGUF files" if step.hits else "The Hub knows no GGUF by this name."
+        )
+    if isinstance(step, Models):
+        if not step.models:
+            return f"{step.repo.repo} holds no whole GGUF model."
+        return f"Which quantisation of {step.repo.repo}?"
+    if not step.candidates:
+        return (
+            f"No draft was found for {step.model.name}. Without one it runs too: "
+            f"`eaglechat pull {step.target.repo}` fetches it, the library (Ctrl+L) loads it."
+        )
+    return f"Drafts for {step.model.name}, judged by their headers"
+
+
+def _rows(step: Step) -> list[Content]:
+    if isinstance(step, Repos):
+        return [_repo_row(hit) for hit in step.hits]
+    if isinstance(step, Models):
+        return [
+            Content.assemble(
+                (model.name, "bold"),
+                (f"  {format_bytes(sum(step.repo.file(f).size for f in model.files))}", MUTED),
+            )
+            for model in step.models
+        ]
+    return [_candidate_row(candidate) for candidate in step.candidates]
+
+
+def _repo_row(hit: SearchHit) -> Content:
+    facts = [f"{hit.downloads:,} downloads", hit.licence or "", "gated" if hit.gated else ""]
+    return Content.assemble((hit.repo, "bold"), (f"  {' · '.join(filter(None, facts))}", MUTED))
+
+
+def _candidate_row(candidate: Candidate) -> Content:
+    marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
+    how = "to convert" if candidate.is_checkpoint else "GGUF"
+    size = format_bytes(candidate.size_bytes) if candidate.size_bytes else ""
+    facts = [how, size, candidate.licence or "", "gated" if candidate.gated else ""]
+    says = candidate.problem or candidate.warning or f"fits; found {candidate.found_by}"
+    style = MUTED
+    if candidate.warning:
+        style = "$text-warning"
+    return Content.assemble(
+        marks[candidate.fits],
+        (candidate.repo, "bold"),
+        (f"  {' · '.join(filter(None, facts))}", MUTED),
+        "\n  ",
+        (says, style),
+    )

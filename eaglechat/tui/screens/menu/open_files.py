@@ -1,0 +1,151 @@
+"""Choosing a target and a draft among the GGUF files of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Button, DirectoryTree, Input, Static
+
+from eaglechat.chat import wording
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+
+_ASK = "Type a path, or choose a file below."
+
+
+class GGUFTree(DirectoryTree):
+    """Directories, and the GGUF files in them."""
+
+    # Textual's emoji are of a width that terminals disagree about.
+    ICON_NODE = "▸ "
+    ICON_NODE_EXPANDED = "▾ "
+    ICON_FILE = "  "
+
+    def filter_paths(self, paths: Iterable[Path]) -> Iterable[Path]:
+        return [
+            p for p in paths if not p.name.startswith(".") and (p.suffix == ".gguf" or p.is_dir())
+        ]
+
+
+class OpenFilesScreen(EagleModal[Pair | None]):
+    """Dismisses with a pair that can run, or None."""
+
+    CSS_PATH = "open_files.tcss"
+
+    BINDINGS = [
+        Binding("escape", "dismiss", "Back", id="open.back", tooltip="Back to the menu"),
+        Binding("alt+up,f4", "parent", "Up", id="open.parent", tooltip="Show the parent directory"),
+    ]
+
+    class Inspected(Message):
+        """The headers of what is typed were read."""
+
+        def __init__(self, status: PairStatus) -> None:
+            super().__init__()
+            self.status = status
+
+    def __init__(self, directory: Path | None = None) -> None:
+        super().__init__()
+        self._directory = directory or Path.cwd()
+        self._for = "target"
+        self._status: PairStatus | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="open-files") as dialog:
+            dialog.border_title = "Open GGUF files"
+            dialog.border_subtitle = "Tab moves, F4 parent directory, Esc back"
+            with Horizontal(classes="field"):
+                yield Static("Target", classes="field-name")
+                yield Input(placeholder="the model to chat with (.gguf)", id="target", compact=True)
+            with Horizontal(classes="field"):
+                yield Static("Draft", classes="field-name")
+                yield Input(placeholder="an EAGLE-3 draft, or empty", id="draft", compact=True)
+            yield Static(_ASK, id="verdict", markup=False)
+            yield GGUFTree(self._directory, id="tree")
+            with Horizontal(classes="buttons"):
+                yield Button("Load", id="load", variant="primary", compact=True, disabled=True)
+                yield Button("Back", id="back", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#target").focus()
+
+    def on_descendant_focus(self) -> None:
+        if isinstance(self.focused, Input):
+            self._for = self.focused.id or "target"
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._status = None
+        self.query_one("#load", Button).disabled = True
+        target, draft = self._path("target"), self._path("draft")
+        for path in (target, draft):
+            if path is not None and path.is_dir():
+                self.query_one(GGUFTree).path = path
+        if target is None:
+            self._say(_ASK)
+        elif target.is_dir():
+            self._say(f"{target} is a directory: choose a file in it.")
+        else:
+            self._inspect(pair_of_files(target, draft))
+
+    @work(thread=True, exclusive=True)
+    def _inspect(self, pair: Pair) -> None:
+        self.post_message(self.Inspected(inspect(pair)))
+
+    def on_open_files_screen_inspected(self, message: Inspected) -> None:
+        status = message.status
+        if (status.pair.target, status.pair.draft) != (self._path("target"), self._path("draft")):
+            return
+        self._status = status
+        if status.problem:
+            self._say(wording.sentence(status.problem), bad=True)
+        else:
+            headers = [header for header in (status.target, status.draft) if header]
+            self._say("Can run here: " + "  +  ".join(map(_brief, headers)))
+        self.query_one("#load", Button).disabled = status.problem is not None
+
+    @on(DirectoryTree.FileSelected)
+    def _file_chosen(self, event: DirectoryTree.FileSelected) -> None:
+        field = self.query_one(f"#{self._for}", Input)
+        field.value = str(event.path)
+        field.cursor_position = len(field.value)
+        if self._for == "target":
+            self.query_one("#draft").focus()
+        else:
+            self.query_one("#load").focus()
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#load")
+    def _load(self) -> None:
+        if self._status is not None and self._status.problem is None:
+            self.dismiss(self._status.pair)
+
+    @on(Button.Pressed, "#back")
+    def _back(self) -> None:
+        self.dismiss(None)
+
+    def action_parent(self) -> None:
+        tree = self.query_one(GGUFTree)
+        tree.path = Path(tree.path).resolve().parent
+
+    def _path(self, field: str) -> Path | None:
+        text = self.query_one(f"#{field}", Input).value.strip()
+        return Path(text).expanduser() if text else None
+
+    def _say(self, text: str, *, bad: bool = False) -> None:
+        verdict = self.query_one("#verdict", Static)
+        verdict.update(text)
+        verdict.set_class(bad, "problem")
+
+
+def _brief(header: GGUFHeader) -> str:
+    return f"{header.architecture} {header.quantization} {wording.size(header.size_bytes)}"

@@ -1,0 +1,342 @@
+"""The first screen: which pair of models to chat with, here already or one download away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from eaglechat.chat import wording
+from eaglechat.chat.history import SavedChat
+from eaglechat.hub.catalogue.facts import Facts
+from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.local.offers import Offer, offers
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import PairStatus, inspect
+from eaglechat.tui import offer_rows
+from eaglechat.tui.background import in_background
+from eaglechat.tui.messages import InstallsChanged, MachineKnown
+from eaglechat.tui.offer_rows import Known
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.chat.chats import ChatsScreen
+from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.menu.keys import MENU_BINDINGS
+from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.widgets.filter import Filter
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.local.installed import Status
+
+DOORS = {
+    "search": ("Search the Hub…", "other targets, and drafts that fit them"),
+    "library": ("Models on this machine…", "load, pair up or delete what is here"),
+    "open_files": ("Open GGUF files…", "any target, with or without a draft"),
+    "past_chats": ("Past chats…", "go on with an earlier chat"),
+}
+
+
+class MenuScreen(EagleScreen[None]):
+    """Pairs, filtered by typing. The filter keeps the focus; arrows move through the list."""
+
+    BINDINGS = MENU_BINDINGS
+
+    class Inspected(Message):
+        """The headers of a pair that is here were read."""
+
+        def __init__(self, status: PairStatus) -> None:
+            super().__init__()
+            self.status = status
+
+    class CatalogueRead(Message):
+        """What the catalogue has, and what of it is here."""
+
+        def __init__(
+            self,
+            catalogue: list[tuple[Entry, Status]],
+            problems: list[str],
+            unfinished: list[str],
+        ) -> None:
+            super().__init__()
+            self.catalogue, self.problems = catalogue, problems
+            self.unfinished = unfinished
+
+    class FactsCame(Message):
+        """The Hub answered about a pair, or why it did not."""
+
+        def __init__(self, name: str, facts: Facts | None, trouble: str | None) -> None:
+            super().__init__()
+            self.name, self.facts, self.trouble = name, facts, trouble
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offers: dict[str, Offer] = {}
+        self._catalogue: list[tuple[Entry, Status]] = []
+        self._statuses: dict[tuple[str, str], PairStatus] = {}
+        self._facts: dict[str, Facts] = {}
+        self._troubles: dict[str, str] = {}
+        self._moving: dict[str, InstallSnapshot] = {}
+        self._notices_said = False
+        self._asking = 0
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
+        yield Static("Which models do you want to chat with?", id="question")
+        pairs = OptionList(id="pairs", compact=True)
+        yield Filter(pairs, id="filter")
+        with Horizontal(id="choice"):
+            yield pairs
+            with VerticalScroll(id="details-scroll", can_focus=False):
+                yield Static("", id="details")
+        yield Footer(show_command_palette=False)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self._list_anew()
+        self.query_one(Filter).focus()
+        self.call_after_refresh(self.eagle.warm_engine)
+        self.set_interval(1.0, self._draw_moving)
+
+    def on_screen_resume(self) -> None:
+        if self.is_mounted:
+            self._read_catalogue()
+
+    # What is on offer
+
+    @on(InstallsChanged)
+    @on(MachineKnown)
+    def _read_catalogue(self) -> None:
+        self._list_anew()
+        in_background(self, self._catalogue_messages)
+
+    def _catalogue_messages(self) -> Iterator[Message]:
+        desk = self.eagle.desk
+        catalogue, problems = desk.catalogue()
+        unfinished = [entry.name for entry, _ in desk.unfinished()]
+        yield self.CatalogueRead(catalogue, [str(problem) for problem in problems], unfinished)
+
+    def on_menu_screen_catalogue_read(self, message: CatalogueRead) -> None:
+        self._catalogue = message.catalogue
+        if not self._notices_said:
+            self._notices_said = True
+            self._say_notices(message)
+        self._list_anew()
+        self._inspect_all([offer.pair for offer in self._offers.values() if offer.pair])
+        self._ask_facts()
+
+    def _say_notices(self, message: CatalogueRead) -> None:
+        """Once a session: what was left out, and what was left half-way."""
+        if message.problems:
+            text = "\n".join(message.problems)
+            self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
+        if message.unfinished:
+            names = ", ".join(message.unfinished)
+            self.notify(f"Unfinished: {names}. Ctrl+G goes on.", timeout=10, markup=False)
+
+    @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
+    def _inspect_all(self, pairs: list[Pair]) -> None:
+        for pair in pairs:
+            self.post_message(self.Inspected(inspect(pair)))
+
+    def on_menu_screen_inspected(self, message: Inspected) -> None:
+        pair = message.status.pair
+        self._statuses[str(pair.target), str(pair.draft)] = message.status
+        self._draw(
+            [offer for offer in self._offers.values() if offer.pair and _same(offer.pair, pair)]
+        )
+
+    def _ask_facts(self) -> None:
+        """Ask the Hub about what is not here, the highlighted pair first; one round at a time."""
+        n_ctx = self.eagle.settings.engine.n_ctx
+        wanted = []
+        for entry in (offer.entry for offer in self._offers.values() if offer.pair is None):
+            assert entry is not None
+            known = self.eagle.desk.known_facts(entry, n_ctx)
+            if known is not None:
+                self.on_menu_screen_facts_came(self.FactsCame(entry.name, known, None))
+            else:
+                wanted.append(entry)
+        self._asking += 1
+        if wanted:
+            this_round = self._asking
+            in_background(self, lambda: self._fact_messages(wanted, n_ctx, this_round))
+
+    def _fact_messages(self, wanted: list[Entry], n_ctx: int, this_round: int) -> Iterator[Message]:
+        while wanted and this_round == self._asking:
+            entry = next((e for e in wanted if f"entry:{e.name}" == self._looked_at), wanted[0])
+            wanted.remove(entry)
+            try:
+                yield self.FactsCame(entry.name, self.eagle.desk.ask_facts(entry, n_ctx), None)
+            except OfflineError:
+                for left in (entry, *wanted):
+                    yield self.FactsCame(left.name, None, "size unknown: no way to the Hub")
+                return
+            except (HubError, ValueError) as error:
+                yield self.FactsCame(entry.name, None, str(error))
+
+    def on_menu_screen_facts_came(self, message: FactsCame) -> None:
+        if message.facts is not None:
+            self._facts[message.name] = message.facts
+            self._troubles.pop(message.name, None)
+        else:
+            self._troubles[message.name] = message.trouble or ""
+        offer = self._offers.get(f"entry:{message.name}")
+        self._draw([offer] if offer else [])
+
+    def _known(self, offer: Offer) -> Known:
+        pair = offer.pair
+        return Known(
+            offer=offer,
+            machine=self.eagle.machine,
+            n_ctx=self.eagle.settings.engine.n_ctx,
+            kv_types=(
+                self.eagle.settings.engine.kv_type,
+                self.eagle.settings.engine.draft_kv_type,
+            ),
+            status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
+            facts=self._facts.get(offer.name),
+            trouble=self._troubles.get(offer.name),
+            moving=self._moving.get(offer.name),
+        )
+
+    # The list
+
+    @on(Input.Changed, "#filter")
+    def _filtered(self) -> None:
+        self._list_anew()
+        self.query_one("#pairs", OptionList).highlighted = 0
+
+    def _list_anew(self) -> None:
+        options = self.query_one("#pairs", OptionList)
+        before = options.highlighted_option
+        highlighted = options.highlighted or 0
+        wanted = self.query_one(Filter).words
+        self._offers = {offer.key: offer for offer in offers(self.eagle.pairs, self._catalogue)}
+        matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)
+        rows = [Option(offer_rows.row(known), id=known.offer.key) for known in matching]
+        rows += [Option(_door(*text), id=door) for door, text in DOORS.items()]
+        options.clear_options()
+        options.add_options(rows)
+        same = next((i for i, r in enumerate(rows) if before and r.id == before.id), highlighted)
+        options.highlighted = min(same, len(rows) - 1)
+
+    def _draw(self, known: list[Offer]) -> None:
+        """Draw rows again about which something came to be known."""
+        options = self.query_one("#pairs", OptionList)
+        shown = {option.id for option in options.options}
+        for offer in known:
+            if offer.key in shown:
+                options.replace_option_prompt(offer.key, offer_rows.row(self._known(offer)))
+        self._show_details()
+
+    def _draw_moving(self) -> None:
+        """Rows of pairs on their way, and of those that no longer are."""
+        before = self._moving
+        self._moving = {
+            one.entry.name: one for one in self.eagle.desk.snapshots() if one.pair is None
+        }
+        changed = before.keys() | self._moving.keys()
+        if changed:
+            self._draw([offer for offer in self._offers.values() if offer.name in changed])
+
+    @on(events.Resize)
+    @on(OptionList.OptionHighlighted)
+    def _show_details(self) -> None:
+        offer = self._highlighted_offer()
+        width = self.query_one("#details").content_size.width or 40
+        self.query_one("#details", Static).update(
+            offer_rows.details(self._known(offer), width)
+            if offer
+            else Content("Models of your own, from the Hub, or a chat to go on with.")
+        )
+
+    @property
+    def _looked_at(self) -> str | None:
+        option = self.query_one("#pairs", OptionList).highlighted_option
+        return option.id if option else None
+
+    def _highlighted_offer(self) -> Offer | None:
+        return self._offers.get(self._looked_at or "")
+
+    # What the keys do
+
+    @on(Input.Submitted, "#filter")
+    @on(OptionList.OptionSelected)
+    async def _choose(self) -> None:
+        offer = self._highlighted_offer()
+        self._draw_moving()
+        if offer is not None and offer.name in self._moving:
+            self.eagle.action_downloads()
+        elif offer is None:
+            await self.run_action(self._looked_at or "")
+        elif offer.pair is not None:
+            self._choose_pair(offer, offer.pair)
+        elif offer.entry is not None:
+            self.eagle.open_plan(offer.entry)
+
+    def _choose_pair(self, offer: Offer, pair: Pair) -> None:
+        known = self._known(offer)
+        problem = (known.status or inspect(pair)).problem
+        title = f"{pair.name} cannot run here"
+        if problem:
+            self.app.push_screen(MessageDialog(title, wording.sentence(problem)))
+        elif known.problem:
+
+            def answered(agreed: bool | None) -> None:
+                if agreed:
+                    self.eagle.open_chat(pair)
+
+            text = f"{wording.sentence(known.problem)} A smaller engine.n_ctx (F9) needs less."
+            self.app.push_screen(ConfirmDialog(title, text, "Load anyway"), answered)
+        else:
+            self.eagle.open_chat(pair)
+
+    def action_open_files(self) -> None:
+        def opened(pair: Pair | None) -> None:
+            if pair is not None:
+                self.eagle.open_chat(pair)
+
+        self.app.push_screen(OpenFilesScreen(), opened)
+
+    def action_past_chats(self) -> None:
+        def chosen(chat: SavedChat | None) -> None:
+            if chat is not None:
+                self.eagle.go_on(chat)
+
+        self.app.push_screen(ChatsScreen(), chosen)
+
+    def action_search(self) -> None:
+        self.eagle.open_search()
+
+    def action_library(self) -> None:
+        self.eagle.open_library()
+
+    def action_details(self) -> None:
+        """In a narrow terminal the pane takes the list's place; arrows still move."""
+        self.toggle_class("-details")
+        self.call_after_refresh(self._show_details)
+
+    def action_forget(self) -> None:
+        offer = self._highlighted_offer()
+        if offer is None or offer.label != "recent" or offer.pair is None:
+            self.notify("Only recent pairs can be dropped from the list; the library deletes.")
+            return
+        self.eagle.pairs.forget(offer.pair)
+        self._list_anew()
+
+
+def _door(name: str, explanation: str) -> Content:
+    return Content.assemble("  ", (name, "bold"), "\n  ", (explanation, "$foreground-muted"))
+
+
+def _same(one: Pair, other: Pair) -> bool:
+    return (one.target, one.draft) == (other.target, other.draft)

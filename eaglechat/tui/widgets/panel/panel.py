@@ -1,0 +1,217 @@
+"""The speculation panel: what the loop does, and the controls that turn it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Checkbox, Static
+
+from eaglechat.chat import wording
+from eaglechat.chat.conversation import Controls
+from eaglechat.chat.numbers import Numbers
+from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
+from eaglechat.tui.widgets.panel.auto_view import AutoView
+from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.tick import Tick
+from eaglechat.tui.widgets.readouts import Line, Reading
+from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+
+MOST_TEMPERATURE = 2.0
+
+
+class SpeculationPanel(VerticalScroll, can_focus=False):
+    """Shows Numbers, and posts ControlsChanged when the user turns a control."""
+
+    @dataclass
+    class ControlsChanged(Message):
+        """The user turned a control; `controls` are all of them as they stand now."""
+
+        controls: Controls
+
+    def __init__(self, controls: Controls, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._controls = controls
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="measures", classes="group"):
+            yield Line("Speculation", classes="heading", id="panel-heading")
+            yield Line("", id="off-reason")
+            yield Reading(
+                "Acceptance, last 64 rounds",
+                id="acceptance",
+                tooltip="Drafted tokens the target accepted, of those it tested, "
+                "over the last 64 rounds. Tokens after a rejected one were never tested.",
+            )
+            yield Bar(id="acceptance-bar")
+            yield Reading(
+                "of this reply",
+                id="reply-acceptance",
+                tooltip="The same over all of the reply on show.",
+            )
+            yield Reading(
+                "Mean accepted length",
+                id="length",
+                tooltip="Tokens the target's every pass gives: 1 of its own "
+                "plus the accepted ones. Plain decoding gives 1.",
+            )
+            yield Reading(
+                "Tokens per second",
+                id="speed",
+                tooltip="Over the latest 64 rounds while a reply is written; "
+                "over the whole reply when it is done. Prefill is not counted.",
+            )
+            yield Reading(
+                "Speed-up, measured",
+                id="speed-up",
+                tooltip="Tokens per second of the last reply over those of the same prompt "
+                "without speculation, as Ctrl+R measured them.",
+            )
+            yield AutoView(
+                id="auto",
+                tooltip="n_draft_max = auto: the draft length of this round and why, the tokens "
+                "per second expected of each length (0 is plain decoding), what plain decoding "
+                "gives here (± two standard errors; it is measured now and then), and the time "
+                "this reply has lost to it, of the time it may lose.",
+            )
+            yield Static("Acceptance by draft position", classes="label above", id="positions-name")
+            yield PositionChart(id="positions")
+            yield Reading(
+                "By position, %",
+                id="positions-line",
+                tooltip="Acceptance of the first drafted token of a round, the second, and so on.",
+            )
+        with Vertical(id="rounds-and-controls", classes="group"):
+            yield Static("Rounds (height: share accepted)", classes="label above")
+            yield RoundStrip(id="strip")
+            yield Reading(
+                "Draft / verify",
+                id="times",
+                tooltip="Milliseconds in a round for drafting, and for the target's pass that "
+                "verifies the draft. Means of the latest 64 rounds.",
+            )
+            yield Reading(
+                "Prefill",
+                id="prefill",
+                tooltip="Prompt tokens the target had to read, those it kept from earlier turns "
+                "(KV cache), and how long it read.",
+            )
+            yield Reading(
+                "Context", id="context", tooltip="Tokens in the target's KV cache, of its room."
+            )
+            yield Bar(id="context-bar")
+            yield Static("Controls", classes="heading above")
+            yield Tick(
+                "Speculation (F3)",
+                self._controls.enabled,
+                id="enabled",
+                tooltip="Off: the draft is left out altogether, as if none were loaded.",
+            )
+            yield Slider(
+                "n_draft_max",
+                minimum=0,
+                maximum=N_DRAFT_MAX_LIMIT,
+                step=1,
+                value=_position(self._controls),
+                show="{:.0f}".format,
+                auto=True,
+                id="n_draft_max",
+                tooltip="Most tokens drafted in a round (F7 less, F8 more). 0 decodes plainly. "
+                "A at the left end (F12): auto chooses the fastest by measurement.",
+            )
+            yield Slider(
+                "p_min",
+                minimum=0,
+                maximum=1,
+                step=0.05,
+                value=self._controls.p_min,
+                show="{:.2f}".format,
+                id="p_min",
+                tooltip="Stop drafting at a token the draft gives less probability than this.",
+            )
+            yield Slider(
+                "Temperature",
+                minimum=0,
+                maximum=MOST_TEMPERATURE,
+                step=0.05,
+                value=self._controls.temperature,
+                show="{:.2f}".format,
+                id="temperature",
+                tooltip="Randomness of sampling; 0 always takes the likeliest token.",
+            )
+
+    def show_controls(self, controls: Controls) -> None:
+        """Move the controls without posting anything."""
+        self._controls = controls
+        with self.prevent(Checkbox.Changed, Slider.Changed):
+            self.query_one("#enabled", Tick).value = controls.enabled
+            self.query_one("#n_draft_max", Slider).value = _position(controls)
+            self.query_one("#p_min", Slider).value = controls.p_min
+            self.query_one("#temperature", Slider).value = controls.temperature
+
+    def show(self, numbers: Numbers) -> None:
+        """Bring every reading up to date."""
+        rolling, reply = numbers.rolling, numbers.reply
+        self.query_one("#panel-heading", Line).show(f"Speculation {'off' if numbers.off else 'on'}")
+        self.query_one("#off-reason", Line).show(f"Off: {numbers.off}." if numbers.off else "")
+        self.query_one("#off-reason").display = numbers.off is not None
+        self.set_class(numbers.controls.n_draft_max == AUTO and not numbers.off, "-auto")
+        self.query_one("#auto", AutoView).show(numbers.auto)
+        self._reading("acceptance", wording.percent(rolling.acceptance_rate))
+        self.query_one("#acceptance-bar", Bar).show(rolling.acceptance_rate)
+        counts = f" ({reply.accepted:,} of {reply.tested:,})" if reply.tested else ""
+        self._reading("reply-acceptance", wording.percent(reply.acceptance_rate) + counts)
+        self._reading("length", wording.two_decimals(rolling.mean_accepted_length))
+        self._reading("speed", wording.one_decimal(numbers.tokens_per_second))
+        comparison = numbers.comparison
+        self.query_one("#speed-up").display = comparison is not None
+        if comparison is not None:
+            slower = comparison.speed_up < 1
+            self.query_one("#speed-up").set_class(slower, "-slower")
+            self._reading("speed-up", f"{comparison.speed_up:.2f}x{' (slower)' if slower else ''}")
+        self.query_one("#positions", PositionChart).show(rolling)
+        positions = [f"{100 * rate:.0f}" for rate in rolling.per_position]
+        self._reading("positions-line", " ".join(positions) or "-")
+        self.query_one("#strip", RoundStrip).show(numbers.rounds)
+        self._reading(
+            "times",
+            f"{wording.one_decimal(numbers.draft_ms)} / "
+            f"{wording.one_decimal(numbers.verify_ms)} ms",
+        )
+        self._reading("prefill", numbers.prefill)
+        self._reading("context", f"{numbers.n_past:,} of {numbers.n_ctx:,}")
+        self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))
+
+    @on(Checkbox.Changed, "#enabled")
+    def _enabled_changed(self, event: Checkbox.Changed) -> None:
+        event.stop()
+        self._changed(replace(self._controls, enabled=event.value))
+
+    @on(Slider.Changed)
+    def _slider_changed(self, event: Slider.Changed) -> None:
+        event.stop()
+        if event.slider.id == "n_draft_max":
+            length = AUTO if event.value is None else int(event.value)
+            self._changed(replace(self._controls, n_draft_max=length))
+        elif event.value is None:
+            return
+        elif event.slider.id == "p_min":
+            self._changed(replace(self._controls, p_min=event.value))
+        else:
+            self._changed(replace(self._controls, temperature=event.value))
+
+    def _changed(self, controls: Controls) -> None:
+        self._controls = controls
+        self.post_message(self.ControlsChanged(controls))
+
+    def _reading(self, id: str, value: str) -> None:
+        self.query_one(f"#{id}", Reading).show(value)
+
+
+def _position(controls: Controls) -> int | None:
+    """Where the slider stands; None is its position for auto."""
+    return None if controls.n_draft_max == AUTO else controls.n_draft_max

@@ -1,0 +1,254 @@
+"""One entry of the transcript: wrapped text with a marker of who speaks, drawn row by row.
+
+Selection speaks about the copied text only: its offsets are a line and a character of that text,
+so that it survives a resize, and text that is only shown can never be copied.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
+from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping, neutralise
+
+TEXT = "text"
+"""The kind of text that has no origin to show."""
+MARKER_CELLS = 2
+
+
+class Run(NamedTuple):
+    """Text of one kind on its way into an entry."""
+
+    text: str
+    kind: str
+    copied: bool = True
+
+
+class Body(Protocol):
+    """What an entry draws, and what copying it gives."""
+
+    @property
+    def rows(self) -> list[Row]: ...
+    @property
+    def text(self) -> str: ...
+
+
+class Entry(TokenStyled):
+    """Base of everything in a transcript. A subclass says what is in it, by `runs()`."""
+
+    COMPONENT_CLASSES = {"entry--marker", "entry--note"}
+    DEFAULT_CSS = """
+    Entry {
+        width: 100%;
+        height: auto;
+        margin: 0 0 1 0;
+        color: $foreground;
+    }
+    Entry > .entry--marker {
+        color: $primary;
+        text-style: bold;
+    }
+    Entry > .entry--note {
+        color: $text-muted;
+        text-style: italic;
+    }
+    """
+
+    marker = " "
+
+    # Textual's own asks for a second layout after the one that found it: two for every new row.
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wrapping = Wrapping(0)
+        self._wrapped = False
+        self._strips: dict[int, Strip] = {}
+        self._styles: dict[str, Style] = {}
+
+    @abstractmethod
+    def runs(self) -> Iterator[Run]:
+        """The whole entry, as its data now says."""
+
+    @property
+    def body(self) -> Body:
+        """What is drawn now."""
+        return self._wrapping
+
+    @property
+    def body_width(self) -> int:
+        """Cells beside the marker; 0 until the first layout."""
+        return self._wrapping.width if self._wrapped else 0
+
+    def append(self, runs: Iterator[Run]) -> None:
+        """Draw runs at the end; they must be in the data already."""
+        if not self._wrapped:
+            return
+        last = len(self._wrapping.rows) - 1
+        self._add(runs)
+        self.rows_changed(last, len(self._wrapping.rows) - 1 == last)
+
+    def rewrap(self) -> None:
+        """Wrap everything anew, after a change of what is shown."""
+        if self._wrapped:
+            self._wrap(self._wrapping.width)
+            self.rows_changed(0, same_height=False)
+
+    def rows_changed(self, first: int, same_height: bool) -> None:
+        """Redraw rows from `first` on, with a new layout unless the height is what it was."""
+        for y in [y for y in self._strips if y >= first]:
+            del self._strips[y]
+        changed = Region(0, first, self.size.width, len(self.body.rows) - first)
+        self.refresh(changed, layout=not same_height)
+
+    def forget_drawn_rows(self) -> None:
+        """Draw rows again when they are next seen: drawn ones take most of an entry's memory."""
+        self._strips.clear()
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        columns = max(1, width - MARKER_CELLS)
+        if columns != self.body_width:
+            self._wrap(columns)
+            self._strips.clear()
+        return len(self.body.rows)
+
+    def render_line(self, y: int) -> Strip:
+        if y not in self._strips:
+            self._strips[y] = self._draw(y)
+        return self._strips[y]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # Not through Textual's cache of lines, which is dropped whole whenever the entry grows.
+        strips = filtered(self, [self.render_line(y) for y in crop.line_range])
+        if crop.column_span == (0, self.size.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        return selection.extract(self.body.text), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._strips.clear()
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles.clear()
+        self._strips.clear()
+
+    def style_of(self, kind: str) -> Style:
+        """The style of a kind of text, over the entry's own."""
+        if kind not in self._styles:
+            self._styles[kind] = self._find_style(kind)
+        return self._styles[kind]
+
+    def _find_style(self, kind: str) -> Style:
+        if kind == TEXT:
+            return self.rich_style
+        prefix = "entry" if kind in {"marker", "note"} else "token"
+        return self.get_component_rich_style(f"{prefix}--{kind}")
+
+    def _wrap(self, width: int) -> None:
+        self._wrapping = Wrapping(width)
+        self._wrapped = True
+        self._add(self.runs())
+
+    def _add(self, runs: Iterator[Run]) -> None:
+        for run in runs:
+            self._wrapping.append(neutralise(run.text), run.kind, copied=run.copied)
+
+    def _draw(self, y: int) -> Strip:
+        base = self.style_of(TEXT)
+        width = self.size.width
+        rows = self.body.rows
+        if y >= len(rows):
+            return Strip.blank(width, base)
+        row = rows[y]
+        segments = [*self._marker(row, y), *self._segments(row)]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _marker(self, row: Row, y: int) -> Iterator[Segment]:
+        # Without an offset of its own, a press on the marker would count as the end of the row.
+        style = self.style_of("marker") + _offset(row.start, row.line)
+        yield from (Segment(cell, style) for cell in f"{self.marker if y == 0 else ' '} ")
+        yield Segment("", style)
+
+    def _segments(self, row: Row) -> Iterator[Segment]:
+        selected = self._selected_span(row.line)
+        # Only the ground: the selection's own ink would hide the origins.
+        highlight = Style(bgcolor=self.selection_style.bgcolor)
+        for piece in _merged(row.pieces):
+            style = self.style_of(piece.style) if isinstance(piece.style, str) else piece.style
+            for shown, start, is_selected in _cut(piece, selected):
+                full = style + highlight if is_selected else style
+                yield Segment(shown, full + _offset(start, row.line))
+
+    def _selected_span(self, line: int) -> tuple[int, int]:
+        selection = self.text_selection
+        span = selection.get_span(line) if selection is not None else None
+        if span is None:
+            return 0, 0
+        start, stop = span
+        return start, stop if stop != -1 else len(self.body.text)
+
+
+def filtered(widget: Widget, strips: list[Strip]) -> list[Strip]:
+    """Strips of a widget as the terminal can show them: without colour where it must be."""
+    _base, background = widget.background_colors
+    for line_filter in widget.get_line_filters():
+        strips = [strip.apply_filter(line_filter, background) for strip in strips]
+    return strips
+
+
+def _offset(x: int, y: int) -> Style:
+    return Style.from_meta({"offset": (x, y)})
+
+
+def _stretched(piece: Piece) -> bool:
+    return len(piece.shown) > piece.stop - piece.start
+
+
+def _merged(pieces: list[Piece]) -> Iterator[Piece]:
+    """Join neighbours of one style: fewer segments draw faster."""
+    open_piece: Piece | None = None
+    for piece in pieces:
+        if open_piece is None:
+            open_piece = piece
+        elif piece.style == open_piece.style and not _stretched(piece) | _stretched(open_piece):
+            shown = open_piece.shown + piece.shown
+            open_piece = Piece(shown, piece.style, open_piece.start, piece.stop)
+        else:
+            yield open_piece
+            open_piece = piece
+    if open_piece is not None:
+        yield open_piece
+
+
+def _cut(piece: Piece, selected: tuple[int, int]) -> Iterator[tuple[str, int, bool]]:
+    """Cut a piece where the selection begins and ends: (shown, start, is it selected)."""
+    begin, end = selected
+    if _stretched(piece):
+        is_selected = begin < piece.stop and piece.start < end and piece.start < piece.stop
+        for character in piece.shown:
+            yield character, piece.start, is_selected
+        return
+    cuts = sorted(
+        {0, len(piece.shown)}
+        | {cut - piece.start for cut in selected if 0 < cut - piece.start < len(piece.shown)}
+    )
+    for left, right in itertools.pairwise(cuts):
+        yield piece.shown[left:right], piece.start + left, begin <= piece.start + left < end

@@ -1,0 +1,212 @@
+"""A reply in the transcript: the loop's records drawn as tokens, or its text read as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.style import Style
+from textual.geometry import Size
+from textual.message import Message
+from textual.worker import Worker, WorkerState
+
+from eaglechat.tui.themes import REJECTED
+from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
+from eaglechat.tui.widgets.transcript.reading import ReadingLook, Rendered, render
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.records import DraftToken, FinishReason, Origin, ReplyEnd, Round
+
+ENDINGS = {
+    FinishReason.CANCELLED: "stopped",
+    FinishReason.LENGTH: "token limit reached",
+    FinishReason.CONTEXT: "context full",
+}
+"""What is said of a reply that did not end by itself."""
+
+_ORIGINS = {origin.value for origin in Origin}
+_SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
+
+
+@dataclass(frozen=True)
+class ReplyView:
+    """How replies are shown."""
+
+    show_rejected: bool = True
+    token_colours: bool = True
+    reading: bool = False
+
+
+class Reply(Entry):
+    """One reply. `restored` is the text of one read from disk, whose tokens are not known."""
+
+    COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint"}
+    DEFAULT_CSS = """
+    Reply > .reply--heading {
+        color: $primary;
+        text-style: bold;
+    }
+    Reply > .reply--code {
+        color: $accent;
+    }
+    Reply > .reply--faint {
+        color: $foreground-muted;
+    }
+    """
+
+    marker = "•"
+
+    class ReadingReady(Message):
+        """The reading view was rendered, in a thread."""
+
+        def __init__(self, rendered: Rendered) -> None:
+            super().__init__()
+            self.rendered = rendered
+
+    def __init__(self, view: ReplyView | None = None, restored: str | None = None) -> None:
+        super().__init__()
+        self._view = view or ReplyView()
+        self._said = [Run(restored, TEXT)] if restored else []
+        self._tail = ""
+        self._note = ""
+        self._finished = restored is not None
+        self._reading: Rendered | None = None
+        self._reading_asked: ReadingLook | None = None
+
+    @property
+    def text(self) -> str:
+        """The reply exactly as it was generated, without rejected tokens."""
+        return "".join([*(run.text for run in self._said if run.copied), self._tail])
+
+    @property
+    def view(self) -> ReplyView:
+        return self._view
+
+    @view.setter
+    def view(self, view: ReplyView) -> None:
+        old, self._view = self._view, view
+        if view == old:
+            return
+        if view.reading != old.reading:
+            self._drop_selection()
+        self._styles.clear()
+        if view.show_rejected != old.show_rejected:
+            self.rewrap()
+        self._ask_for_reading()
+        self.rows_changed(0, same_height=False)
+
+    def add_rounds(self, rounds: Sequence[Round]) -> None:
+        """Add what the loop did since the last call."""
+        runs = [run for round in rounds for run in _round_runs(round)]
+        self._said += runs
+        self.append(self._shown(runs))
+
+    def finish(self, end: ReplyEnd | None, note: str = "") -> None:
+        """Close the reply; say why it ended when it did not stop by itself."""
+        ending = ENDINGS.get(end.finish_reason, "") if end is not None else ""
+        self._tail = end.tail if end is not None else ""
+        self._note = " · ".join(part for part in (ending, note) if part)
+        self._finished = True
+        self.append(self._end_runs())
+        self._ask_for_reading()
+
+    @property
+    def reading_shown(self) -> bool:
+        """Whether the reply is drawn as Markdown now."""
+        return self._view.reading and self._reading is not None
+
+    @property
+    def body(self) -> Body:
+        if self._view.reading and self._reading is not None:
+            return self._reading
+        return super().body
+
+    def runs(self) -> Iterator[Run]:
+        yield from self._shown(self._said)
+        if self._finished:
+            yield from self._end_runs()
+
+    def _shown(self, runs: Iterable[Run]) -> Iterator[Run]:
+        return (run for run in runs if self._view.show_rejected or run.kind != REJECTED)
+
+    def _end_runs(self) -> Iterator[Run]:
+        yield Run(self._tail, TEXT)
+        if self._note:
+            if self.text:
+                yield Run("\n", "note", copied=False)
+            yield Run(self._note, "note", copied=False)
+
+    def _find_style(self, kind: str) -> Style:
+        if kind in _ORIGINS and not self._view.token_colours:
+            kind = TEXT
+        return super()._find_style(kind)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        height = super().get_content_height(container, viewport, width)
+        self._ask_for_reading()
+        return height
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self._view.reading:
+            self.call_later(self._ask_for_reading)
+
+    def _drop_selection(self) -> None:
+        # The two views number lines and characters differently.
+        if self.is_attached and self.text_selection is not None:
+            self.screen.clear_selection()
+
+    def _ask_for_reading(self) -> None:
+        """Have the reading view rendered, unless it is, for the width and theme of now."""
+        if not (self._view.reading and self._finished and self.body_width):
+            return
+        look = self._look()
+        if look != self._reading_asked:
+            self._reading_asked = look
+            text, note = neutralise(self.text), neutralise(self._note)
+            work = partial(self._render_reading, text, note, look)
+            self.run_worker(work, group="reading", thread=True, exclusive=True, exit_on_error=False)
+
+    def _look(self) -> ReadingLook:
+        return ReadingLook(
+            width=self.body_width,
+            dark=self.app.current_theme.dark,
+            base=self.style_of(TEXT),
+            heading=self.get_component_rich_style("reply--heading"),
+            code=self.get_component_rich_style("reply--code"),
+            faint=self.get_component_rich_style("reply--faint"),
+        )
+
+    def _render_reading(self, text: str, note: str, look: ReadingLook) -> None:
+        self.post_message(self.ReadingReady(render(text, note, look)))
+
+    def on_reply_reading_ready(self, event: ReadingReady) -> None:
+        event.stop()
+        if event.rendered.look == self._reading_asked:
+            self._reading = event.rendered
+            self.rows_changed(0, same_height=False)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        event.stop()
+        if event.state is WorkerState.ERROR:
+            self.notify(
+                f"The reply could not be read as Markdown ({event.worker.error}); "
+                "it stays as it was written.",
+                severity="warning",
+            )
+
+
+def _round_runs(round: Round) -> Iterator[Run]:
+    """A round's tokens, the rejected one in front of what the target said instead."""
+    rejected = round.rejected
+    for token in round.tokens:
+        if token.origin is Origin.CORRECTION and rejected is not None:
+            yield _rejected_run(rejected)
+            rejected = None
+        yield Run(token.text, token.origin.value)
+    if rejected is not None:
+        yield _rejected_run(rejected)
+
+
+def _rejected_run(token: DraftToken) -> Run:
+    return Run(token.text.translate(_SEEN_WHITESPACE), REJECTED, copied=False)

@@ -1,0 +1,210 @@
+"""The conversation on the screen: what was said, and replies as they are generated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.await_remove import AwaitRemove
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.geometry import Region, Size
+from textual.notifications import SeverityLevel
+from textual.reactive import Reactive, reactive
+from textual.strip import Strip
+
+from eaglechat.tui.widgets.transcript.entry import TEXT, Entry, Run, filtered
+from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
+
+
+class UserEntry(Entry):
+    """What the user said, as it was typed."""
+
+    DEFAULT_CSS = """
+    UserEntry {
+        background: $surface;
+        text-style: none;
+    }
+    UserEntry > .entry--marker {
+        color: $accent;
+    }
+    """
+
+    marker = ">"
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def runs(self) -> Iterator[Run]:
+        yield Run(self._text, TEXT)
+
+
+class Notice(UserEntry):
+    """What the app has to say about the conversation."""
+
+    DEFAULT_CSS = """
+    Notice {
+        background: transparent;
+        color: $text-muted;
+    }
+    Notice.-warning, Notice.-warning > .entry--marker {
+        color: $text-warning;
+    }
+    Notice.-error, Notice.-error > .entry--marker {
+        color: $text-error;
+    }
+    """
+
+    MARKERS = {"information": "i", "warning": "!", "error": "x"}
+
+    def __init__(self, text: str, severity: SeverityLevel) -> None:
+        super().__init__(text)
+        self.marker = self.MARKERS[severity]
+        self.add_class(f"-{severity}")
+
+
+class WindowMark(Entry):
+    """Where the part of the conversation begins that is in the context."""
+
+    DEFAULT_CSS = """
+    WindowMark > .entry--marker {
+        color: $text-muted;
+    }
+    """
+
+    marker = "↑"
+
+    def runs(self) -> Iterator[Run]:
+        yield Run("Older messages are no longer in the context.", "note", copied=False)
+
+
+class Transcript(VerticalScroll):
+    """Entries in order, a short conversation at the bottom.
+
+    It follows the newest text until the reader scrolls up, and again from when the reader is back
+    at the bottom or says something. The scrollbar shows while the reader is not at the bottom.
+    """
+
+    DEFAULT_CSS = """
+    Transcript {
+        layout: stream;
+        height: 1fr;
+        padding: 0 1;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+        background: $background;
+    }
+    /* For every new row, drawing it would cost as much as drawing the text, and hiding it a second
+       search of the screen. Its column stays, so that nothing wraps anew. */
+    Transcript.-at-end {
+        scrollbar-size-vertical: 0;
+        scrollbar-gutter: auto;
+        padding: 0 2 0 1;
+    }
+    """
+    BINDINGS = [Binding("c", "copy_reply", "Copy reply")]
+
+    show_rejected: reactive[bool] = reactive(True)
+    """Show the first rejected draft token of a round, struck through."""
+    token_colours: reactive[bool] = reactive(True)
+    """Show where each token came from."""
+    reading: reactive[bool] = reactive(False)
+    """Show finished replies as Markdown instead of tokens."""
+
+    # As in an entry; a scrollbar that comes or goes lays out by itself.
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._turns: list[UserEntry] = []
+        self._first_turn = 0
+
+    def on_mount(self) -> None:
+        self.anchor()
+        # Following the newest text moves the view without a word to `watch_scroll_y`.
+        self.add_class("-at-end")
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.set_class(self.is_vertical_scroll_end, "-at-end")
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # The empty ground; Textual would draw it anew, line by line, for every new row of a reply.
+        blank = Strip.blank(crop.width, self.visual_style.rich_style)
+        return filtered(self, [blank]) * crop.height
+
+    @property
+    def last_reply(self) -> Reply | None:
+        """The newest reply, finished or not."""
+        replies = self.query(Reply)
+        return replies.last() if replies else None
+
+    def add_user(self, text: str) -> None:
+        """Show what the user said: a turn begins."""
+        entry = UserEntry(text)
+        self._turns.append(entry)
+        self.mount(entry)
+        self.anchor()
+
+    def turn_taken_back(self) -> None:
+        """The last turn is no longer part of the conversation; it stays in sight."""
+        self._turns.pop()
+
+    def mark_window(self, first_turn: int) -> None:
+        """Show that the turns before this one, counted from 0, are not in the context."""
+        if first_turn == self._first_turn:
+            return
+        self._first_turn = first_turn
+        self.query(WindowMark).remove()
+        if 0 < first_turn < len(self._turns):
+            self.mount(WindowMark(), before=self._turns[first_turn])
+
+    def begin_reply(self) -> Reply:
+        """Show an empty reply, to be fed with rounds."""
+        for entry in self.children:
+            if isinstance(entry, Entry):
+                entry.forget_drawn_rows()
+        reply = Reply(self._reply_view())
+        self.mount(reply)
+        return reply
+
+    def add_reply(self, text: str) -> None:
+        """Show a reply of which only the text is known."""
+        self.mount(Reply(self._reply_view(), restored=text))
+
+    def add_notice(self, text: str, severity: SeverityLevel = "information") -> None:
+        """Say something about the conversation, within it."""
+        self.mount(Notice(text, severity))
+
+    def clear(self) -> AwaitRemove:
+        """Remove every entry."""
+        self._turns.clear()
+        self._first_turn = 0
+        return self.remove_children()
+
+    def action_copy_reply(self) -> None:
+        """Copy the last reply, as far as it is generated, without rejected tokens."""
+        reply = self.last_reply
+        if reply is None or not reply.text:
+            self.notify("There is no reply to copy yet.", severity="warning")
+            return
+        self.app.copy_to_clipboard(neutralise(reply.text))
+        self.notify("Copied the last reply.")
+
+    def watch_show_rejected(self) -> None:
+        self._apply_view()
+
+    def watch_token_colours(self) -> None:
+        self._apply_view()
+
+    def watch_reading(self) -> None:
+        self._apply_view()
+
+    def _reply_view(self) -> ReplyView:
+        return ReplyView(self.show_rejected, self.token_colours, self.reading)
+
+    def _apply_view(self) -> None:
+        view = self._reply_view()
+        for reply in self.query(Reply):
+            reply.view = view

@@ -1,0 +1,348 @@
+"""The engine process' line protocol: one JSON object a line, requests in, events out.
+
+Every message carries its `type`. The same lines work over any pipe, so the engine may run on
+another machine: only the model paths must mean something there. docs/protocol.md explains it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.records import (
+    N_DRAFT_MAX_LIMIT,
+    KvType,
+    Prefill,
+    ReplyEnd,
+    Round,
+    SpeculationOff,
+    Window,
+)
+from eaglechat.wire.stats import SpeculationStats
+
+PROTOCOL_VERSION = 1
+
+N_CTX_LIMIT = 2**24
+"""Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
+SEED_LIMIT = 2**32 - 2
+"""The seed after this one means “random” to llama.cpp."""
+
+DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
+N_DRAFT_MAX_DEFAULT = 3
+Auto = Literal["auto"]
+AUTO: Auto = "auto"
+"""A draft length chosen by measurement, round by round."""
+Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
+ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+DRAFT_WINDOW_DEFAULT = 2048
+"""docs/long-chats.md has the measurements."""
+DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+SplitMode = Literal["none", "layer", "row"]
+TENSOR_SPLIT_REFUSED = (
+    "llama.cpp's tensor split stops at an assertion when a draft reads the target's layers; "
+    "use layer, row or none"
+)
+FlashAttention = Literal["auto", "on", "off"]
+GpuIndex = Annotated[int, Meta(ge=0, le=255)]
+GpuShares = Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1e6)], ...], Meta(max_length=16)]
+Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a conversation: role is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the target's tokens are sampled. Temperature 0 is greedy; seed None draws one."""
+
+    temperature: Temperature = 0.7
+    top_k: Annotated[int, Meta(ge=0)] = 40
+    top_p: Probability = 0.95
+    min_p: Probability = 0.05
+    repeat_penalty: Annotated[float, Meta(gt=0.0, le=4.0)] = 1.0
+    seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
+
+    def draw_seed(self) -> int:
+        """The seed asked for, or a fresh one."""
+        return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
+    "auto" chooses the length of each round; `enabled` False leaves the draft out altogether, as if
+    no draft were loaded."""
+
+    enabled: bool = True
+    n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
+    n_min: DraftLength = 0
+    p_min: Probability = 0.0
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the models are loaded. None leaves the choice to the engine."""
+
+    n_ctx: ContextSize = 0
+    """Context size in tokens; 0 takes the target's training context, at most 8192."""
+    n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
+    n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    n_gpu_layers: GpuLayers = -1
+    """Layers on the GPU; -1 is all of them."""
+    split_mode: SplitMode = "layer"
+    """How several GPUs share the target: none takes one of them. The draft goes to one GPU."""
+    main_gpu: GpuIndex = 0
+    """The GPU that split mode none takes."""
+    tensor_split: GpuShares = ()
+    """Each GPU's share of the target; empty shares by free memory."""
+    flash_attention: FlashAttention = "auto"
+    kv_type: KvType = "f16"
+    """Number format of the target's KV cache."""
+    draft_kv_type: KvType = "f16"
+    draft_window: DraftWindow = DRAFT_WINDOW_DEFAULT
+    """Positions the draft looks back on; 0 is the whole context."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What the client asks."""
+
+
+class Load(Request, frozen=True, kw_only=True, tag="load"):
+    id: int
+    target: str
+    draft: str | None = None
+    options: LoadOptions = LoadOptions()
+
+
+class Chat(Request, frozen=True, kw_only=True, tag="chat"):
+    """Reply to `messages`. Answered by prefill, round ... and done, or by error."""
+
+    id: int
+    messages: tuple[Message, ...]
+    sampling: Sampling = Sampling()
+    speculation: Speculation = Speculation()
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stop: tuple[str, ...] = ()
+
+
+class Bench(Request, frozen=True, kw_only=True, tag="bench"):
+    """Measure the loaded pair: each prompt plainly and with each draft length, taking turns.
+
+    Answered by bench_progress, bench_run for each reply, and bench_done, or by error. Replies are
+    greedy; what the chat had in the KV cache is gone afterwards.
+    """
+
+    id: int
+    prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
+    n: tuple[DraftLength | Auto, ...]
+    repeats: Annotated[int, Meta(ge=1)] = 3
+    max_tokens: Annotated[int, Meta(ge=1)] = 256
+
+
+class Set(Request, frozen=True, kw_only=True, tag="set"):
+    """Change a running reply from its next round on; fields left out stay as they are."""
+
+    enabled: bool | None = None
+    n_draft_max: DraftLength | Auto | None = None
+    n_min: DraftLength | None = None
+    p_min: Probability | None = None
+    temperature: Temperature | None = None
+
+
+class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
+    """End the running load or reply; what was generated stays."""
+
+
+class Unload(Request, frozen=True, kw_only=True, tag="unload"):
+    """Free both models."""
+
+
+class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
+    """Free everything and exit."""
+
+
+AnyRequest = Load | Chat | Bench | Set | Cancel | Unload | Shutdown
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loaded GGUF is."""
+
+    path: str
+    name: str
+    architecture: str
+    quantization: str
+    size_bytes: int
+    n_layers: int
+    n_embd: int
+    n_vocab: int
+    n_ctx_train: int
+
+
+class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is loaded, and how. `speculation_off` says why there is none, or is None."""
+
+    target: ModelInfo
+    draft: ModelInfo | None
+    target_layers: tuple[int, ...]
+    n_ctx: int
+    n_threads: int
+    devices: tuple[str, ...]
+    load_ms: float
+    kv_type: KvType = "f16"
+    draft_kv_type: KvType = "f16"
+    draft_window: int = DRAFT_WINDOW_DEFAULT
+    speculation_off: str | None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What the engine answers."""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's machine, in bytes: RAM, and its GPUs together; 0 where there is none.
+
+    `unified` is a GPU that shares the RAM.
+    """
+
+    ram: int
+    ram_available: int
+    gpu: int = 0
+    unified: bool = False
+
+
+class Hello(Event, frozen=True, kw_only=True, tag="hello"):
+    """The first line of an engine."""
+
+    protocol: int
+    eaglechat: str
+    llama_cpp: str
+    devices: tuple[str, ...]
+    memory: Memory | None = None
+
+
+class Loading(Event, frozen=True, kw_only=True, tag="loading"):
+    """Progress of a load: `stage` is target, draft or context; `fraction` is of the whole load."""
+
+    id: int
+    stage: str
+    fraction: float
+
+
+class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
+    id: int
+    pair: PairInfo
+
+
+class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
+    pass
+
+
+class WindowMoved(Event, frozen=True, kw_only=True, tag="window"):
+    """The oldest turns are not, or no longer, in the context. Comes before the prefill of a reply
+    to which this applies, and whenever it changes while the reply is written."""
+
+    id: int
+    window: Window
+
+
+class PrefillProgress(Event, frozen=True, kw_only=True, tag="prefill"):
+    id: int
+    prefill: Prefill
+
+
+class RoundDone(Event, frozen=True, kw_only=True, tag="round"):
+    id: int
+    round: Round
+
+
+class SpeculationStopped(Event, frozen=True, kw_only=True, tag="speculation_off"):
+    id: int
+    off: SpeculationOff
+
+
+class Done(Event, frozen=True, kw_only=True, tag="done"):
+    id: int
+    end: ReplyEnd
+    stats: SpeculationStats
+
+
+class BenchProgress(Event, frozen=True, kw_only=True, tag="bench_progress"):
+    """What is being measured: a few times a second."""
+
+    id: int
+    done: int
+    total: int
+    prompt: str
+    setting: str
+    tokens: int
+
+
+class BenchRunDone(Event, frozen=True, kw_only=True, tag="bench_run"):
+    id: int
+    run: BenchRun
+
+
+class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
+    id: int
+    cancelled: bool
+
+
+class Error(Event, frozen=True, kw_only=True, tag="error"):
+    """A request failed. `code` is for programs, `message` is one sentence for people."""
+
+    id: int | None
+    code: str
+    message: str
+
+
+AnyEvent = (
+    Hello
+    | Loading
+    | Loaded
+    | Unloaded
+    | WindowMoved
+    | PrefillProgress
+    | RoundDone
+    | SpeculationStopped
+    | Done
+    | BenchProgress
+    | BenchRunDone
+    | BenchDone
+    | Error
+)
+
+
+class ProtocolError(ValueError):
+    """A line that is not a message of this protocol; the text says which field and why."""
+
+
+_encoder = msgspec.json.Encoder()
+_request_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, with its newline."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> AnyRequest:
+    """Parse a request line. Raises ProtocolError."""
+    try:
+        return _request_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(str(error)) from error
+
+
+def decode_event(line: bytes) -> AnyEvent:
+    """Parse an event line. Raises ProtocolError."""
+    try:
+        return _event_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(str(error)) from error

@@ -1,0 +1,113 @@
+"""Statistics of speculation: folds over rounds, with the definitions the product stands by.
+
+- acceptance rate = accepted / tested (a draft token after the first rejection was not tested)
+- mean accepted length = 1 + accepted / verify steps (rounds that verified a draft)
+- rate at position i = accepted at i / rounds that tested i
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
+
+ROLLING_ROUNDS = 64
+"""Rounds the rolling gauge looks back on."""
+
+
+@dataclass(frozen=True)
+class SpeculationStats:
+    """Counts over some rounds, and the rates that follow from them."""
+
+    rounds: int = 0
+    verify_steps: int = 0
+    tokens: int = 0
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    tested_at: tuple[int, ...] = ()
+    accepted_at: tuple[int, ...] = ()
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted / tested, or None where nothing was tested."""
+        return self.accepted / self.tested if self.tested else None
+
+    @property
+    def mean_accepted_length(self) -> float | None:
+        """1 + accepted / verify steps, or None where no draft was verified."""
+        return 1.0 + self.accepted / self.verify_steps if self.verify_steps else None
+
+    @property
+    def per_position(self) -> tuple[float, ...]:
+        """Acceptance at draft position 0, 1, ...: accepted there / rounds that tested it."""
+        pairs = zip(self.accepted_at, self.tested_at, strict=True)
+        return tuple(accepted / tested for accepted, tested in pairs if tested)
+
+
+class StatsFold:
+    """Adds rounds one by one; `stats()` is the total so far."""
+
+    def __init__(self) -> None:
+        self._rounds = self._verify_steps = self._tokens = 0
+        self._drafted = self._tested = self._accepted = 0
+        self._tested_at = [0] * N_DRAFT_MAX_LIMIT
+        self._accepted_at = [0] * N_DRAFT_MAX_LIMIT
+        self._positions = 0
+
+    def add(self, round_: Round) -> None:
+        self._rounds += 1
+        self._tokens += len(round_.tokens)
+        if not round_.drafted:
+            return
+        self._verify_steps += 1
+        self._drafted += len(round_.drafted)
+        self._tested += round_.n_tested
+        self._accepted += round_.n_accepted
+        self._positions = max(self._positions, round_.n_tested)
+        for position in range(round_.n_tested):
+            self._tested_at[position] += 1
+        for position in range(round_.n_accepted):
+            self._accepted_at[position] += 1
+
+    def stats(self) -> SpeculationStats:
+        return SpeculationStats(
+            rounds=self._rounds,
+            verify_steps=self._verify_steps,
+            tokens=self._tokens,
+            drafted=self._drafted,
+            tested=self._tested,
+            accepted=self._accepted,
+            tested_at=tuple(self._tested_at[: self._positions]),
+            accepted_at=tuple(self._accepted_at[: self._positions]),
+        )
+
+
+def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
+    """The statistics of these rounds."""
+    fold = StatsFold()
+    for round_ in rounds:
+        fold.add(round_)
+    return fold.stats()
+
+
+class RollingStats:
+    """The statistics of the last `ROLLING_ROUNDS` rounds."""
+
+    def __init__(self, size: int = ROLLING_ROUNDS) -> None:
+        self._rounds: deque[Round] = deque(maxlen=size)
+
+    def add(self, round_: Round) -> None:
+        self._rounds.append(round_)
+
+    def stats(self) -> SpeculationStats:
+        return stats_of(self._rounds)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens over wall time of these rounds, or None before the first."""
+        total_ms = sum(round_.timings.total_ms for round_ in self._rounds)
+        tokens = sum(len(round_.tokens) for round_ in self._rounds)
+        return tokens * 1000.0 / total_ms if total_ms > 0 else None

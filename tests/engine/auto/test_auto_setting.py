@@ -1,0 +1,53 @@
+"""n_draft_max = "auto" as the configuration, the protocol and the command line have it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from eaglechat import settings
+from eaglechat.cli import options
+from eaglechat.engine.generation.live import Live
+from eaglechat.wire.protocol import (
+    AUTO,
+    Chat,
+    ProtocolError,
+    Set,
+    Speculation,
+    decode_request,
+    encode,
+)
+
+
+def test_the_configuration_takes_auto_or_a_length() -> None:
+    config = Path("config.toml")
+    chosen, problems = settings.from_mapping({"speculation": {"n_draft_max": "auto"}}, config)
+    assert (chosen.to_speculation().n_draft_max, problems) == (AUTO, [])
+    for wrong in ("fast", 17):
+        kept, problems = settings.from_mapping({"speculation": {"n_draft_max": wrong}}, config)
+        assert kept.speculation.n_draft_max == AUTO
+        assert problems[0].key == "speculation.n_draft_max"
+
+
+def test_auto_crosses_the_protocol() -> None:
+    chat = Chat(id=1, messages=(), speculation=Speculation(n_draft_max=AUTO))
+    assert decode_request(encode(chat)) == chat
+    with pytest.raises(ProtocolError):
+        decode_request(encode(chat).replace(b'"auto"', b'"always"'))
+
+
+def test_a_running_reply_can_go_over_to_auto_and_back() -> None:
+    live = Live(Speculation(n_draft_max=3, p_min=0.1), 0.0)
+    live.apply(Set(n_draft_max=AUTO))
+    assert live.speculation == Speculation(n_draft_max=AUTO, p_min=0.1)
+    live.apply(Set(n_draft_max=0))
+    assert live.speculation.n_draft_max == 0
+
+
+def test_the_command_line_takes_auto_or_a_length() -> None:
+    assert options.draft_length("auto") == AUTO
+    assert options.draft_length("16") == 16
+    with pytest.raises(argparse.ArgumentTypeError, match="0 to 16"):
+        options.draft_length("17")

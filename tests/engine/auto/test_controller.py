@@ -1,0 +1,254 @@
+"""The automatic draft length against simulated pairs: no clock, no chance, the same every time.
+
+Each pair is a kind of machine and text the controller must find its answer for. A chat is a few
+replies; learning is part of what is judged.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from eaglechat.engine.auto.calibrate import CALIBRATED_DRAFT, Calibration
+from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoReason
+from tests.engine.auto.simulated_pair import Reply, Simulated, write
+
+TOKENS, REPLIES = 600, 3
+
+
+def curve(**ms_at: float) -> Callable[[int, int], float]:
+    """Verify times by width: straight lines between w1=.., w2=.., w4=.., and beyond the last."""
+    points = sorted((int(name[1:]), ms) for name, ms in ms_at.items())
+
+    def verify(width: int, _n_past: int) -> float:
+        (x0, y0), (x1, y1) = points[-2:]
+        for left, right in pairwise(points):
+            if left[0] <= width <= right[0]:
+                (x0, y0), (x1, y1) = left, right
+        return y0 + (width - x0) * (y1 - y0) / (x1 - x0)
+
+    return verify
+
+
+def steady(rate: float) -> Callable[[int, int], float]:
+    """The first draft token is accepted at this rate, each further one a little less."""
+    return lambda _position, depth: rate * 0.97**depth
+
+
+# Milliseconds of the built-in target on two cores, as Q4_1 and expanded to BF16.
+Q4_1 = curve(w1=4.6, w2=9.8, w4=16.4, w8=23.5, w16=40.0)
+BF16 = curve(w1=7.3, w2=8.9, w4=11.2, w8=14.1, w16=17.0)
+
+
+def gpu(width: int, _n_past: int) -> float:
+    return 8.0 + 0.05 * width
+
+
+def mixture_of_experts(width: int, _n_past: int) -> float:
+    """Each token of a batch loads experts the others do not need, fewer and fewer new ones."""
+    return 20.0 * (1.0 + 1.1 * (1.0 - 0.75 ** (width - 1)))
+
+
+def step_at_nine(width: int, _n_past: int) -> float:
+    return 10.0 + 0.1 * width + (12.0 if width >= 9 else 0.0)
+
+
+PAIRS = {
+    "quantised on a processor": Simulated(Q4_1, steady(0.5)),
+    "quantised, good draft": Simulated(Q4_1, steady(0.75)),
+    "bf16, weak draft": Simulated(BF16, steady(0.45)),
+    "bf16, fair draft": Simulated(BF16, steady(0.6)),
+    "bf16, good draft": Simulated(BF16, steady(0.75)),
+    "gpu": Simulated(gpu, steady(0.8), draft_step=0.5),
+    "gpu, excellent draft": Simulated(gpu, steady(0.92), draft_step=0.5),
+    "gpu, fair draft": Simulated(gpu, steady(0.6), draft_step=0.5),
+    "experts, weak draft": Simulated(mixture_of_experts, steady(0.4), draft_step=1.0),
+    "experts, good draft": Simulated(mixture_of_experts, steady(0.8), draft_step=1.0),
+    "step at width 9": Simulated(step_at_nine, steady(0.85)),
+    "acceptance collapses with context": Simulated(
+        lambda width, n_past: BF16(width, n_past) * (1.0 + n_past / 4000.0),
+        lambda position, _depth: 0.8 if position < 200 else 0.45 if position < 400 else 0.1,
+    ),
+    "useless draft": Simulated(BF16, steady(0.01)),
+    "useless draft on a gpu": Simulated(gpu, steady(0.01), draft_step=0.5),
+    "useless from the middle": Simulated(
+        BF16, lambda position, _depth: 0.75 if position < 300 else 0.01
+    ),
+    "a neighbour that comes and goes": Simulated(
+        lambda width, n_past: BF16(width, n_past) * (1.7 if n_past // 90 % 3 == 1 else 1.0),
+        steady(0.6),
+    ),
+    "delays": Simulated(BF16, steady(0.6), noise=0.1, tail=0.03),
+}
+
+
+def chat(pair: Simulated, driver: int | Controller, replies: int = REPLIES) -> list[Reply]:
+    """Replies to different prompts, one after another."""
+    return [write(replace(pair, seed=pair.seed + 100 * k), TOKENS, driver) for k in range(replies)]
+
+
+def total_ms(replies: list[Reply]) -> float:
+    return sum(reply.ms for reply in replies)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_chat_is_as_fast_as_with_the_best_fixed_length(name: str, seed: int) -> None:
+    pair = replace(PAIRS[name], seed=seed)
+    best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
+    assert best / total_ms(chat(pair, Controller())) >= 0.97
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", PAIRS)
+def test_no_reply_loses_more_than_the_ledger_allows(name: str, seed: int) -> None:
+    for reply in chat(replace(PAIRS[name], seed=seed), Controller()):
+        assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
+    rng = random.Random(seed)
+    slope, bend, step = rng.uniform(0.0, 1.2), rng.uniform(0.4, 1.0), rng.randint(2, 17)
+    first, rise = rng.uniform(2.0, 60.0), rng.uniform(0.0, 1.5)
+    rates = [rng.random() for _ in range(12)]
+    pair = Simulated(
+        verify=lambda width, n_past: (
+            first
+            * (1.0 + slope * (width - 1) ** bend + (rise if width >= step else 0.0))
+            * (1.0 + n_past / 5000.0)
+        ),
+        accepts=lambda position, depth: rates[position // 50] * 0.95**depth,
+        draft_step=first * rng.uniform(0.02, 0.3),
+        seed=seed,
+    )
+    for reply in chat(pair, Controller(), replies=2):
+        assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
+
+
+def calibration(verify: Callable[[int, int], float], slowed: float) -> Calibration:
+    """A calibration during which all but the first width took `slowed` times as long."""
+    widths = (1, 2, 3, 5, 9)
+    return Calibration(
+        verify=tuple((w, verify(w, 0) * (slowed if w > 1 else 1.0)) for w in widths),
+        draft=CALIBRATED_DRAFT * 0.45 * slowed,
+        catch_up_row=0.05 * slowed,
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int) -> None:
+    pair = replace(PAIRS["quantised on a processor"], seed=seed)
+    reply = write(pair, TOKENS, Controller(calibration(Q4_1, slowed=1.0)))
+    assert reply.ms <= 1.01 * reply.plain_ms
+
+
+def test_a_calibration_in_a_bad_moment_is_found_out() -> None:
+    of_the_best = []
+    for seed in range(1, 9):
+        pair = replace(PAIRS["bf16, good draft"], seed=seed)
+        best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
+        misled = Controller(calibration(BF16, slowed=1.6))
+        of_the_best.append(best / total_ms(chat(pair, misled)))
+    assert min(of_the_best) >= 0.97
+
+
+@pytest.mark.parametrize("slowed", [1.0, 3.0])
+def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed: float) -> None:
+    """Taking in the prompt costs many plain tokens, more with every round that is put off."""
+    pair = replace(PAIRS["bf16, good draft"], n_prompt=400, n_waiting=400, catch_up_row=0.1)
+    calibrated = calibration(BF16, slowed=1.0)
+    dear = replace(calibrated, catch_up_row=calibrated.catch_up_row * slowed)
+    reply = write(pair, 600, Controller(dear))
+    assert sum(state.n > 0 for state in reply.states[-50:]) > 40
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int) -> None:
+    """Its rows would cost as much as twenty plain tokens."""
+    pair = Simulated(Q4_1, steady(0.5), n_prompt=600, catch_up_row=0.15, seed=seed)
+    reply = write(pair, 250, Controller(calibration(Q4_1, slowed=1.0)))
+    assert reply.ms <= 1.01 * reply.plain_ms
+
+
+@pytest.mark.parametrize("will_pay", [False, True])
+def test_a_prompt_is_taken_in_while_it_is_read_where_drafting_will_pay(will_pay: bool) -> None:
+    verify = BF16 if will_pay else Q4_1
+    controller = Controller(calibration(verify, slowed=1.0))
+    assert controller.expects_to_draft(400) is will_pay
+    assert not Controller().expects_to_draft(400)
+
+
+def test_what_was_learnt_stays_for_the_next_reply() -> None:
+    controller = Controller()
+    pair = replace(PAIRS["gpu"], seed=7)
+    first, second = write(pair, 300, controller), write(pair, 300, controller)
+    assert second.ms < first.ms
+    exploring = [sum(s.reason is AutoReason.EXPLORING for s in r.states) for r in (first, second)]
+    assert exploring[1] < exploring[0]
+
+
+def test_drafting_resumes_when_the_draft_becomes_useful_again() -> None:
+    pair = Simulated(BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, seed=3)
+    reply = write(pair, 900, Controller())
+    late = reply.states[-100:]
+    assert sum(state.n > 0 for state in late) > 80
+
+
+def test_a_few_unlucky_drafts_do_not_end_drafting_for_a_whole_chat() -> None:
+    resumed = 0
+    for seed in range(1, 9):
+        pair = Simulated(BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, seed=seed)
+        late = write(pair, 900, Controller()).states[-100:]
+        resumed += sum(state.n > 0 for state in late) > 60
+    assert resumed >= 7
+
+
+@pytest.mark.parametrize(("name", "shortest_first"), [("bf16, fair draft", True), ("gpu", False)])
+def test_where_little_is_to_gain_a_reply_begins_with_its_shortest_drafts(
+    name: str, shortest_first: bool
+) -> None:
+    controller = Controller()
+    chat(PAIRS[name], controller, 2)
+    reply = write(replace(PAIRS[name], seed=7), TOKENS, controller)
+
+    played = [s.n for s in reply.states if s.n > 0 and s.reason is not AutoReason.EXPLORING]
+    assert max(played) > 1
+    assert (played[0] == 1) == shortest_first
+
+
+@pytest.mark.parametrize(("name", "far_ahead"), [("bf16, fair draft", False), ("gpu", True)])
+def test_how_an_answer_begins_is_drafted_only_where_drafting_is_far_ahead(
+    name: str, far_ahead: bool
+) -> None:
+    controller = Controller()
+    _, *later = (write(replace(PAIRS[name], seed=k), 200, controller) for k in range(8))
+
+    assert any(reply.states[0].n > 0 for reply in later) is far_ahead
+
+
+def test_plain_decoding_is_measured_now_and_then_even_where_drafting_wins() -> None:
+    reply = write(PAIRS["gpu"], 3000, Controller())
+    checks = [i for i, s in enumerate(reply.states) if s.reason is AutoReason.PLAIN_CHECK]
+    assert checks[-1] > len(reply.states) / 2
+    assert 5 <= len(checks) <= len(reply.states) / 32
+
+
+def test_the_state_says_what_plain_would_have_been_and_how_sure_that_is() -> None:
+    reply = write(PAIRS["gpu"], 600, Controller())
+    state = reply.states[-30]
+    truth = 1000.0 / gpu(1, 0)
+    assert abs(state.tokens_per_second[0] - truth) <= max(3 * state.plain_error, 0.05 * truth)
+    assert 0.0 < state.plain_error < 0.25 * truth
+    assert state.tokens_per_second[state.n] > 1.5 * state.tokens_per_second[0]
+    assert state.lost_ms < 0.0 < state.allowed_ms
+
+
+def test_the_same_observations_give_the_same_choices() -> None:
+    pair = PAIRS["delays"]
+    assert write(pair, 300, Controller()).states == write(pair, 300, Controller()).states

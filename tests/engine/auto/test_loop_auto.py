@@ -1,0 +1,104 @@
+"""How the loop plays an automatic length: what the draft takes in, what is read again for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP, DraftPlan
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama.objects import Model
+from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.records import AutoDraft, AutoReason, Prefill
+from tests.engine.rig import Rig, check_bookkeeping, drafts_of, fresh_reply, open_rig
+
+TEXT = "the cat sat on the mat"
+LONG = TEXT + " and the dog" * 20
+
+
+@pytest.mark.parametrize("will_draft", [False, True])
+def test_auto_takes_the_prompt_in_where_it_means_to_draft(
+    rig: Rig, will_draft: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = rig.prompt(TEXT)
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: will_draft)
+    reply = rig.stream(prompt, live=Live(Speculation(n_draft_max=AUTO), 0.0))
+    next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
+    assert rig.session.waiting(0) == (1 if will_draft else len(prompt) - 1)
+
+
+def test_auto_catches_up_with_the_latest_rows_and_a_length_of_one_s_own_with_all(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto, own = Speculation(n_draft_max=AUTO), Speculation(n_draft_max=3)
+    for speculation, first in ((auto, True), (own, False)):
+        auto_plays(monkeypatch, [3, 0, 3])
+        with open_rig(*tiny_models) as rig:
+            long = rig.prompt(LONG)
+            assert len(long) > 2 * MOST_CAUGHT_UP
+            reply = rig.reply(long, live=Live(speculation, 0.0), max_tokens=12)
+            assert (rig.draft.first_position(0) == len(long) - 1 - MOST_CAUGHT_UP) is first
+            check_bookkeeping(reply, long)
+
+
+def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_rig(*tiny_models) as rig:
+        long = rig.prompt(LONG)
+        leave_out(rig, long, monkeypatch)
+        again = rig.reply(long)
+    fresh = fresh_reply(tiny_models, long)
+    assert (again.tokens, drafts_of(again)) == (fresh.tokens, drafts_of(fresh))
+    assert again.prefills[0].reused == 0
+
+
+@pytest.mark.parametrize("will_draft", [False, True])
+def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, will_draft: bool
+) -> None:
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: will_draft)
+    with open_rig(*tiny_models) as rig:
+        long = rig.prompt(LONG)
+        leave_out(rig, long, monkeypatch)
+        allowed = auto_plays(monkeypatch, [])
+        again = rig.reply(long, live=Live(Speculation(n_draft_max=AUTO), 0.0), max_tokens=60)
+    seen_again = len(long) - 1 - again.prefills[0].reused
+    assert seen_again == (MOST_CAUGHT_UP + 1 if will_draft else 1)
+    # As long as the draft knows next to nothing no length is on offer.
+    assert allowed.index(True) == (0 if will_draft else MOST_CAUGHT_UP - 1)
+
+
+def test_a_short_draft_window_does_not_keep_auto_from_drafting(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: True)
+    allowed = auto_plays(monkeypatch, [3] * 6)
+    with open_rig(*tiny_models, draft_window=16) as rig:
+        long = rig.prompt(LONG)
+        rig.reply(long, live=Live(Speculation(n_draft_max=AUTO), 0.0), max_tokens=30)
+        assert rig.draft.first_position(0) > 0
+    assert all(allowed[:6])
+
+
+def leave_out(rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let auto write plainly until it drafts on the latest rows alone."""
+    auto_plays(monkeypatch, [0] * MOST_CAUGHT_UP + [3])
+    live = Live(Speculation(n_draft_max=AUTO), 0.0)
+    rig.reply(prompt, live=live, max_tokens=MOST_CAUGHT_UP + 8)
+    assert rig.draft.first_position(0) >= len(prompt) - 1
+
+
+def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool]:
+    """Have auto choose these lengths, then none; whether each round could have drafted."""
+    rest, allowed = iter(lengths), []
+
+    def choose(_self: Controller, _n_past: int, n_most: int, _n_waiting: int) -> DraftPlan:
+        allowed.append(n_most > 0)
+        n = min(next(rest, 0), n_most)
+        state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
+        return DraftPlan(n, (0.0,) * n, (1.0,) * 10, whole=True, state=state)
+
+    monkeypatch.setattr(Controller, "choose", choose)
+    monkeypatch.setattr(Controller, "observe", lambda *_: None)
+    return allowed

@@ -1,0 +1,248 @@
+"""The bench's arithmetic, with replies that take scripted times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.bench import measure as bench
+from eaglechat.engine.bench import reference
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.protocol import AUTO, LoadOptions, Speculation
+from eaglechat.wire.records import (
+    DraftToken,
+    FinishReason,
+    Origin,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    SpeculationOff,
+    Token,
+)
+
+CHAT, CODE = BenchPrompt("chat", "Hello"), BenchPrompt("code", "Sort a list")
+
+
+def scripted_round(n_drafted: int, n_accepted: int, verify_ms: float) -> Round:
+    drafted = tuple(DraftToken(i, "x", 0.5) for i in range(n_drafted))
+    return Round(
+        index=0,
+        n_draft_max=n_drafted,
+        drafted=drafted,
+        n_tested=min(n_accepted + 1, n_drafted),
+        n_accepted=n_accepted,
+        tokens=tuple(Token(i, "x", Origin.PLAIN) for i in range(n_accepted + 1)),
+        n_past=10,
+        timings=RoundTimings(0.0, verify_ms, 0.0, 0.0, verify_ms),
+    )
+
+
+def scripted_end(tokens: int, generation_ms: float) -> ReplyEnd:
+    timings = ReplyTimings(0.0, 0, 0, generation_ms, 0.0, 0.0, 0.0, 0.0)
+    return ReplyEnd(FinishReason.LENGTH, 0, tokens, "", timings)
+
+
+class ScriptedEngine:
+    """Ten tokens a reply: plain in 100, 110, 130 ms; n = 2 in 50, of two rounds with 3 accepted
+    of 4 drafted tokens; auto in 40."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Speculation, int]] = []
+        self._plain_ms = iter([100.0, 110.0, 130.0] * 9)
+
+    def write(
+        self, prompt: BenchPrompt, speculation: Speculation, max_tokens: int
+    ) -> Iterator[object]:
+        self.asked.append((prompt.name, speculation, max_tokens))
+        if not speculation.enabled:
+            yield scripted_round(0, 0, 9.0)
+            yield scripted_end(10, next(self._plain_ms))
+        elif speculation.n_draft_max == AUTO:
+            yield scripted_round(1, 1, 6.0)
+            yield scripted_end(10, 40.0)
+        else:
+            yield scripted_round(2, 2, 8.0)
+            yield scripted_round(2, 1, 10.0)
+            yield scripted_end(10, 50.0)
+
+
+def measured(engine: ScriptedEngine, prompts: list[BenchPrompt], repeats: int) -> list[BenchRun]:
+    runs = bench.measure(
+        engine.write,
+        prompts,
+        bench.settings_of([2, AUTO]),
+        repeats=repeats,
+        max_tokens=10,
+        cancelled=lambda: False,
+    )
+    return list(runs)
+
+
+def test_settings_take_turns_after_a_reply_that_is_not_counted() -> None:
+    engine = ScriptedEngine()
+    runs = measured(engine, [CHAT], repeats=3)
+    assert [(run.repeat, run.setting) for run in runs] == [
+        *((0, "plain"), (0, "2"), (0, "auto")),
+        *((1, "auto"), (1, "2"), (1, "plain")),
+        *((2, "2"), (2, "auto"), (2, "plain")),
+    ]
+    _, warm_up, length = engine.asked[0]
+    assert warm_up.enabled
+    assert length < 10
+    assert len(engine.asked) == 1 + len(runs)
+
+
+@pytest.mark.parametrize("n_settings", [2, 3, 4])
+def test_no_setting_always_follows_the_same_other_one(n_settings: int) -> None:
+    settings = [str(n) for n in range(n_settings)]
+    orders = [bench.order_of(settings, turn) for turn in range(2 * n_settings)]
+    assert {order[0] for order in orders} == set(settings)
+    for setting in settings:
+        before = {order[order.index(setting) - 1] for order in orders if order[0] != setting}
+        assert len(before) == min(2, n_settings - 1)
+
+
+def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
+    report = bench.report_of(measured(ScriptedEngine(), [CHAT], repeats=3))
+    (chat,) = report.prompts
+    plain = chat.speeds["plain"]
+    assert plain.median == pytest.approx(10 / 0.110)
+    assert (plain.low, plain.high) == pytest.approx((10 / 0.130, 10 / 0.100))
+    assert chat.fastest == "auto"
+    assert chat.speed_up == pytest.approx(110 / 40)
+    assert chat.acceptance_rate == 1.0
+    assert chat.mean_accepted_length == 2.0
+
+
+def test_a_draft_length_is_reported_over_all_prompts() -> None:
+    report = bench.report_of(measured(ScriptedEngine(), [CHAT, CODE], repeats=3))
+    two = next(result for result in report.settings if result.setting == "2")
+    assert two.tokens_per_second == pytest.approx(200.0)
+    assert two.speed_up == pytest.approx(110 / 50)
+    assert two.acceptance_rate == pytest.approx(3 / 4)
+    assert two.mean_accepted_length == pytest.approx(2.5)
+
+
+def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() -> None:
+    runs = measured(ScriptedEngine(), [CHAT], repeats=3)
+    beside = [
+        replace(run, setting="reference 2", generation_ms=run.generation_ms / 10)
+        for run in runs
+        if run.setting == "2"
+    ]
+    report = bench.report_of([*runs, *beside])
+    assert report.prompts[0].fastest == "auto"
+    ratios = {result.setting: result.of_reference for result in report.settings}
+    assert ratios["2"] == pytest.approx(0.1)
+    assert ratios["auto"] is None
+
+
+def test_verify_cost_is_that_of_decoding_with_a_draft_loaded() -> None:
+    report = bench.report_of(measured(ScriptedEngine(), [CHAT], repeats=1))
+    assert report.verify_ms == {2: 6.0, 3: 9.0}
+
+
+def test_what_was_measured_before_a_cancel_is_kept() -> None:
+    engine, done = ScriptedEngine(), []
+    runs = bench.measure(
+        engine.write,
+        [CHAT, CODE],
+        bench.settings_of([2]),
+        repeats=1,
+        max_tokens=10,
+        cancelled=lambda: len(engine.asked) > 4,
+    )
+    done = list(runs)
+    assert [(run.prompt, run.setting) for run in done] == [("chat", "plain"), ("chat", "2")]
+    assert [result.prompt for result in bench.report_of(done).prompts] == ["chat"]
+
+
+def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
+    def write(_prompt: BenchPrompt, _speculation: Speculation, _most: int) -> Iterator[object]:
+        yield SpeculationOff("the draft failed: status -1")
+        yield scripted_end(10, 100.0)
+
+    runs = bench.measure(write, [CHAT], ["3"], repeats=1, max_tokens=10, cancelled=lambda: False)
+    with pytest.raises(bench.BenchFailedError, match="chat, n = 3: the draft failed: status -1"):
+        list(runs)
+
+
+def test_the_built_in_prompts_cover_eight_kinds_of_work() -> None:
+    names = [prompt.name for prompt in bench.builtin_prompts()]
+    assert names == [
+        *("chat", "code", "mathematics", "summary"),
+        *("translation", "retrieval", "long file", "reasoning"),
+    ]
+
+
+def test_a_prompt_file_is_one_prompt_or_many_by_name() -> None:
+    assert bench.parse_prompts("Just ask.\n") == [BenchPrompt("prompt", "Just ask.")]
+    two = bench.parse_prompts("=== a\nfirst\n\nstill first\n=== b\nsecond")
+    assert two == [BenchPrompt("a", "first\n\nstill first"), BenchPrompt("b", "second")]
+    with pytest.raises(ValueError, match="'b' is empty"):
+        bench.parse_prompts("=== a\nx\n=== b\n\n")
+    with pytest.raises(ValueError, match="two prompts are named 'a'"):
+        bench.parse_prompts("=== a\nx\n=== a\ny")
+
+
+REFERENCE_OUTPUT = """
+encoded   40 tokens in    0.160 seconds, speed:  250.000 t/s
+decoded  130 tokens in    0.650 seconds, speed:  200.000 t/s
+
+n_draft   = 3
+n_predict = 130
+n_drafted = 219
+n_accept  = 57
+"""
+
+
+def test_the_reference_program_is_read_from_what_it_prints() -> None:
+    run = reference.parse(REFERENCE_OUTPUT, "chat", 3, repeat=1)
+    assert run.tokens_per_second == pytest.approx(200.0)
+    assert (run.setting, run.n_drafted, run.n_accepted) == ("reference 3", 219, 57)
+    assert (run.prefill_tokens, run.prefill_ms) == (40, 160.0)
+    with pytest.raises(reference.ReferenceFailedError, match="out of memory"):
+        reference.parse("error: out of memory", "chat", 3, repeat=0)
+
+
+def test_the_reference_gets_the_gpus_of_the_loaded_pair(tmp_path: Path) -> None:
+    """Its own defaults would leave layers out as they please."""
+    program = tmp_path / "reference"
+    program.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
+    program.chmod(0o755)
+    here = LoadOptions(split_mode="none", main_gpu=1, tensor_split=(3, 0.5), flash_attention="on")
+    asked = reference.Reference(
+        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, options=here, max_tokens=1
+    )
+    with pytest.raises(reference.ReferenceFailedError) as told:
+        asked.run("chat", "Hello", 3, 0, lambda: False)
+    assert str(told.value).endswith("-ngl all -ngld all -fit off -sm none -mg 1 -fa on -ts 3,0.5")
+
+
+def test_a_reference_that_cannot_start_says_so(tmp_path: Path) -> None:
+    missing = reference.Reference(
+        tmp_path / "nothing",
+        tmp_path,
+        tmp_path,
+        n_ctx=1,
+        n_threads=1,
+        options=LoadOptions(),
+        max_tokens=1,
+    )
+    with pytest.raises(reference.ReferenceFailedError, match="cannot start"):
+        missing.run("chat", "Hello", 3, 0, lambda: False)
+
+
+def test_a_reference_that_fails_says_what_it_printed_last(tmp_path: Path) -> None:
+    program = tmp_path / "reference"
+    program.write_text("#!/bin/sh\necho the model is broken\nexit 3\n")
+    program.chmod(0o755)
+    failing = reference.Reference(
+        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, options=LoadOptions(), max_tokens=1
+    )
+    with pytest.raises(reference.ReferenceFailedError, match="status 3: the model is broken"):
+        failing.run("chat", "Hello", 3, 0, lambda: False)

@@ -1,0 +1,47 @@
+"""The draft's choice, against the same worked out the long way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
+from eaglechat.wire.errors import ProcessError
+
+N_VOCAB, N_DRAFT_VOCAB = 5000, 700
+
+
+def logits_of(spread: float, n_candidates: int = N_DRAFT_VOCAB) -> np.ndarray:
+    """Logits of a draft's vocabulary, scattered over the target's."""
+    chance = np.random.default_rng(3)
+    logits = np.full(N_VOCAB, -np.inf, dtype=np.float32)
+    places = chance.choice(N_VOCAB, n_candidates, replace=False)
+    logits[places] = chance.normal(0.0, spread, n_candidates)
+    return logits
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0, 50.0])
+@pytest.mark.parametrize("n_candidates", [3, 10, N_DRAFT_VOCAB])
+def test_the_likeliest_token_and_its_share_of_the_ten_likeliest(
+    spread: float, n_candidates: int
+) -> None:
+    logits = logits_of(spread, n_candidates)
+    top = np.sort(logits[np.isfinite(logits)])[-10:].astype(np.float64)
+    token, probability = Likeliest().of(logits)
+    assert logits[token] == logits.max()
+    assert probability == pytest.approx(1.0 / np.exp(top - top[-1]).sum(), rel=1e-6)
+
+
+def test_it_is_used_again_and_again() -> None:
+    likeliest = Likeliest()
+    logits = logits_of(3.0)
+    first = likeliest.of(logits)
+    token = int(np.flatnonzero(np.isfinite(logits))[0])
+    logits[token] = 99.0
+    assert likeliest.of(logits) == (token, pytest.approx(1.0))
+    assert first[0] != token
+
+
+def test_logits_without_a_finite_one_are_refused() -> None:
+    with pytest.raises(ProcessError, match="no finite logits"):
+        Likeliest().of(np.full(N_VOCAB, -np.inf, dtype=np.float32))

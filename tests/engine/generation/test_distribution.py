@@ -1,0 +1,120 @@
+"""Speculative and plain sampling draw from the same distribution, the target's own.
+
+The joint distribution of the first three tokens is computed exactly from the target's logits;
+thousands of replies, each with its own seed, are held against it with a G-test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from eaglechat.engine.generation.loop import Generator
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.wire.protocol import Sampling
+from eaglechat.wire.records import DraftToken
+from tests import tiny
+from tests.engine.rig import N_THREADS, Rig, decode, plainly
+
+PROMPT = (tiny.BOS, *(tiny.TOKENS.index(letter) for letter in "thecatsat"))
+TEMPERATURE = 0.8
+SAMPLING = Sampling(temperature=TEMPERATURE, top_k=0, top_p=1.0, min_p=0.0)
+N_TOKENS = 3
+N_REPLIES = 2500
+WORST_Z = 4.0
+"""A right sampler exceeds this once in 30,000 sets of seeds, a wrong one by far."""
+
+Outcome = tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def exact(tiny_models: tuple[Model, Model]) -> dict[Outcome, float]:
+    """The probability of each likely beginning of a reply to PROMPT."""
+    with (
+        Context(tiny_models[0], n_ctx=256, n_batch=64, n_threads=N_THREADS) as context,
+        Batch(context) as batch,
+    ):
+        return dict(_outcomes(context, batch, PROMPT, (), 1.0))
+
+
+def _outcomes(
+    context: Context, batch: Batch, prompt: Sequence[int], so_far: Outcome, probability: float
+) -> Iterator[tuple[Outcome, float]]:
+    ended = so_far[-1:] == (tiny.EOS,) or len(so_far) == N_TOKENS
+    # What is too rare to be expected even once goes into the pool of the rest.
+    if ended or probability * N_REPLIES < 1:
+        yield so_far, probability
+        return
+    tokens = [*prompt, *so_far]
+    context.forget(0, 0)
+    decode(context, batch, tokens, 0)
+    logits = np.array(context.logits(len(tokens) - 1), dtype=np.float64) / TEMPERATURE
+    shares = np.exp(logits - logits.max())
+    shares /= shares.sum()
+    for token, share in enumerate(shares):
+        yield from _outcomes(context, batch, prompt, (*so_far, token), probability * share)
+
+
+def sample(rig: Rig, *, speculative: bool) -> Counter[Outcome]:
+    """Beginnings of replies; the two ways use seeds of their own, so that they are independent."""
+    counts: Counter[Outcome] = Counter()
+    live = None if speculative else plainly(TEMPERATURE)
+    first_seed = 0 if speculative else 1_000_000
+    for seed in range(first_seed, first_seed + N_REPLIES):
+        # One token more than is compared: the last one is never drafted for.
+        reply = rig.reply(PROMPT, sampling=SAMPLING, live=live, seed=seed, max_tokens=N_TOKENS + 1)
+        counts[tuple(reply.tokens[:N_TOKENS])] += 1
+    return counts
+
+
+def g_test(counts: Counter[Outcome], exact: dict[Outcome, float]) -> float:
+    """How far off the counts are, in standard deviations (Wilson and Hilferty's approximation)."""
+    cells = {outcome: p * N_REPLIES for outcome, p in exact.items() if p * N_REPLIES >= 5}
+    observed = [counts[outcome] for outcome in cells]
+    expected = list(cells.values())
+    observed.append(N_REPLIES - sum(observed))
+    expected.append(N_REPLIES - sum(expected))
+    g = 2 * sum(o * np.log(o / e) for o, e in zip(observed, expected, strict=True) if o)
+    freedom = len(cells)
+    assert freedom > 40
+    spread = 2 / (9 * freedom)
+    return float(((g / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread))
+
+
+@pytest.mark.parametrize("speculative", [True, False], ids=["speculative", "plain"])
+def test_replies_are_drawn_from_the_target_s_distribution(
+    rig: Rig, exact: dict[Outcome, float], speculative: bool
+) -> None:
+    assert sum(exact.values()) == pytest.approx(1.0)
+
+    assert g_test(sample(rig, speculative=speculative), exact) < WORST_Z
+
+
+@pytest.mark.parametrize("rule", ["the draft is trusted", "the likeliest token is accepted"])
+def test_a_wrong_verification_would_be_noticed(
+    rig: Rig, exact: dict[Outcome, float], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two tempting mistakes: accept what was drafted, or accept it when it is the argmax."""
+    drafted: list[DraftToken] = []
+    draft, draw = Generator._draft, Sampler.sample
+
+    def remember(*args: object) -> list[DraftToken]:
+        drafted[:] = draft(*args)
+        return list(drafted)
+
+    def wrong(sampler: Sampler, context: Context, row: int) -> int:
+        token = draw(sampler, context, row)
+        if row >= len(drafted):
+            return token
+        trusted = rule == "the draft is trusted"
+        likeliest = int(context.logits(row).argmax()) == drafted[row].id
+        return drafted[row].id if trusted or likeliest else token
+
+    monkeypatch.setattr(Generator, "_draft", remember)
+    monkeypatch.setattr(Sampler, "sample", wrong)
+
+    assert g_test(sample(rig, speculative=True), exact) > 2 * WORST_Z

@@ -1,0 +1,335 @@
+"""Chats that outgrow the context: both KV caches hold what remains, whole turn for whole turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.generation.loop import ReplyEvent
+from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.generation.window import find_cut
+from eaglechat.engine.llama.objects import Context, Model
+from eaglechat.wire.errors import PromptError
+from eaglechat.wire.protocol import Message
+from eaglechat.wire.records import FinishReason, Round, Window
+from tests import tiny
+from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, open_rig, plainly
+
+SYSTEM = "the system prompt stays"
+N_CTX = 256
+TEMPLATE = (
+    "{% for m in messages %}{{ ('x' if m['role'] == 'assistant' else '') + m['content'] + ' ' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ 'x' }}{% endif %}"
+)
+"""Repeats of a prompt and its reply what they were, as templates of real models do."""
+
+# --- turns, as the template renders them ---
+
+
+def conversation(*texts: str, system: str | None = SYSTEM) -> list[Message]:
+    messages = [Message(role="system", content=system)] if system is not None else []
+    return messages + [
+        Message(role="assistant" if index % 2 else "user", content=text)
+        for index, text in enumerate(texts)
+    ]
+
+
+@pytest.fixture(scope="module")
+def models(
+    tmp_path_factory: pytest.TempPathFactory, tiny_models: tuple[Model, Model]
+) -> Iterator[tuple[Model, Model]]:
+    path = tmp_path_factory.mktemp("turns") / "target.gguf"
+    with Model(tiny.write_target(path, template=TEMPLATE)) as target:
+        yield target, tiny_models[1]
+
+
+@pytest.fixture
+def small(models: tuple[Model, Model]) -> Iterator[Rig]:
+    """A loop with a context of three turns or so."""
+    with open_rig(*models, n_ctx=N_CTX, n_batch=64) as rig:
+        yield rig
+
+
+def test_a_shorter_prompt_is_that_of_the_shorter_conversation(small: Rig) -> None:
+    texts = ("one two", "the reply", "three", "more of that", "four")
+    turns = small.prompter.turns(conversation(*texts))
+
+    assert turns.count == 3
+    assert turns.without(0) == small.prompter.prompt(conversation(*texts))
+    assert turns.without(1) == Prompter(small.target.model).prompt(conversation(*texts[2:]))
+    assert turns.without(2) == Prompter(small.target.model).prompt(conversation(*texts[4:]))
+
+
+def test_sampled_tokens_remain_as_they_were_sampled(small: Rig) -> None:
+    t, h = tiny.TOKENS.index("t"), tiny.TOKENS.index("h")
+    first = small.prompter.prompt(conversation("one"))
+    second = small.prompter.prompt(conversation("one", "two", "three"))
+    # Tokenising would make one token of what was sampled as two.
+    small.prompter.note_reply(second, [t, h])
+    turns = small.prompter.turns(conversation("one", "two", "three", "th", "four"))
+
+    assert len(first) < len(second) < len(turns.without(0))
+    assert turns.without(0)[: len(second) + 2] == (*second, t, h)
+    assert (t, h) == turns.without(1)[-len("four x") - 3 : -len("four x") - 1]
+
+
+def test_a_template_that_numbers_its_turns_is_rendered_anew(tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}{{ m['content'] + 'abcdefgh'[loop.index0] + ' ' }}{% endfor %}x"
+    )
+    with Model(tiny.write_target(tmp_path / "target.gguf", template=template)) as model:
+        prompter = Prompter(model)
+        turns = prompter.turns(conversation("one", "two", "three", system=None))
+        assert turns.without(1) == Prompter(model).prompt(conversation("three", system=None))
+        assert find_cut(turns.without(0), turns.without(1)) is None
+
+
+def test_a_conversation_without_a_question_has_no_turns(small: Rig) -> None:
+    assert small.prompter.turns(conversation()).count == 0
+
+
+# --- chats that outgrow the context ---
+
+
+@dataclass
+class LongChat:
+    """Asks question after question, whole conversation and all, as the app does."""
+
+    rig: Rig
+    messages: list[Message] = field(default_factory=conversation)
+    replies: list[Reply] = field(default_factory=list)
+
+    def ask(self, text: str, *, max_tokens: int | None = 60, **options: object) -> Reply:
+        self.messages.append(Message(role="user", content=text))
+        prompt = self.rig.prompter.prompt(self.messages)
+        turns = self.rig.prompter.turns(self.messages)
+        reply = self.rig.reply(prompt, turns=turns, max_tokens=max_tokens, **options)
+        self.rig.prompter.note_reply(prompt, reply.tokens)
+        self.messages.append(Message(role="assistant", content=reply.text))
+        self.replies.append(reply)
+        return reply
+
+    def in_context(self, first_turn: int) -> list[int]:
+        """What the cache must hold after a reply in a context that begins at a turn."""
+        answered = self.rig.prompter.turns(self.messages[:-1])
+        return [*answered.without(first_turn), *self.replies[-1].tokens]
+
+
+@pytest.fixture
+def reads_again(monkeypatch: pytest.MonkeyPatch, small: Rig) -> Iterator[Rig]:
+    """A pair whose memory does not shift."""
+    monkeypatch.setattr(Context, "can_shift", False)
+    with open_rig(small.target.model, small.draft.model, n_ctx=N_CTX, n_batch=64) as rig:
+        yield rig
+
+
+def check_cache(chat: LongChat) -> None:
+    """Both caches hold whole turns, the system prompt before them, and the reply."""
+    reply, rig = chat.replies[-1], chat.rig
+    held = list(rig.generator.cached)
+    wanted = chat.in_context(reply.windows[-1].first_turn if reply.windows else 0)
+    assert held == wanted[: len(held)]
+    assert len(wanted) - len(held) <= 1
+    assert rig.target.last_position(0) == len(held) - 1
+    assert rig.session.known_length(0) == len(held)
+    assert rig.draft.last_position(0) <= len(held)
+
+
+def test_twenty_turns_run_through_a_context_of_three(small: Rig) -> None:
+    chat = LongChat(small)
+    for index in range(20):
+        reply = chat.ask(f"question {'abcdefghij'[index % 10]}")
+        assert (reply.end.finish_reason, reply.offs) == (FinishReason.LENGTH, [])
+        assert reply.end.tokens == 60
+        check_cache(chat)
+        if reply.windows:
+            assert all(window.kv_kept for window in reply.windows)
+            # What was in the cache is not read again.
+            assert reply.end.timings.prefill_tokens < 30
+
+    first_turns = [reply.windows[-1].first_turn for reply in chat.replies if reply.windows]
+    assert first_turns == sorted(first_turns)
+    assert len(first_turns) >= 17
+    assert first_turns[-1] >= 16
+    system = small.prompter.prompt(conversation())
+    assert list(small.generator.cached[: len(system) - 1]) == list(system[:-1])
+
+
+def test_a_reply_goes_on_through_the_end_of_the_context(small: Rig) -> None:
+    chat = LongChat(small)
+    chat.ask("one")
+    chat.ask("two")
+    reply = chat.ask("three", max_tokens=120)
+
+    assert (reply.end.finish_reason, reply.end.tokens) == (FinishReason.LENGTH, 120)
+    (window,) = reply.windows
+    assert (window.first_turn, window.kv_kept) == (1, True)
+    rounds_before = [e for e in reply.events[: reply.events.index(window)] if isinstance(e, Round)]
+    assert 0 < len(rounds_before) < len(reply.rounds)
+    assert max(round_.n_past for round_ in reply.rounds) <= N_CTX
+    check_cache(chat)
+
+
+@pytest.mark.parametrize("n_draft_max", [0, 3, 16])
+def test_a_turn_that_fills_the_context_by_itself_ends_the_reply(
+    small: Rig, n_draft_max: int
+) -> None:
+    chat = LongChat(small)
+    chat.ask("one")
+    reply = chat.ask("two", max_tokens=None, n_draft_max=n_draft_max)
+
+    assert reply.end.finish_reason is FinishReason.CONTEXT
+    assert reply.windows[-1].first_turn == 1
+    assert len(reply.tokens) == N_CTX - len(small.prompter.turns(chat.messages[:-1]).without(1)) + 1
+    check_cache(chat)
+
+
+def test_a_message_that_is_too_long_by_itself_is_refused(small: Rig) -> None:
+    chat = LongChat(small)
+    chat.ask("one")
+    with pytest.raises(PromptError, match=r"has 3\d\d tokens, the context holds 256"):
+        chat.ask("a" * 300)
+
+
+def test_a_saved_chat_far_longer_than_the_context_opens_with_its_latest_turns(small: Rig) -> None:
+    chat = LongChat(small, conversation(*["said before"] * 60))
+    reply = chat.ask("and now", max_tokens=20)
+
+    (window,) = reply.windows
+    assert not window.kv_kept
+    assert 20 <= window.first_turn < 30
+    assert reply.end.timings.reused_tokens == 0
+    check_cache(chat)
+
+
+def test_a_new_chat_brings_its_own_window(small: Rig) -> None:
+    first = LongChat(small)
+    for _ in range(5):
+        first.ask("question")
+    second = LongChat(small)
+    assert second.ask("question").windows == []
+    check_cache(second)
+
+
+def test_where_the_memory_cannot_shift_the_rest_is_read_again(reads_again: Rig) -> None:
+    chat = LongChat(reads_again)
+    for index in range(6):
+        chat.ask(f"question {'abcdef'[index]}")
+        check_cache(chat)
+    moved = [reply for reply in chat.replies if any(not w.kv_kept for w in reply.windows)]
+    assert 2 <= len(moved) < 6
+
+    reply = chat.ask("and a long one", max_tokens=150)
+    assert (reply.end.finish_reason, reply.end.tokens) == (FinishReason.LENGTH, 150)
+    check_cache(chat)
+
+
+def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:
+    chat = LongChat(reads_again)
+    chat.ask("one")
+    chat.ask("two")
+    messages = [*chat.messages, Message(role="user", content="three")]
+    prompt, turns = reads_again.prompter.prompt(messages), reads_again.prompter.turns(messages)
+    events: list[ReplyEvent] = []
+
+    def moved_in_mid_reply() -> bool:
+        kinds = [type(event) for event in events]
+        return Round in kinds and Window in kinds[kinds.index(Round) :]
+
+    for event in reads_again.stream(
+        prompt, turns=turns, max_tokens=200, cancelled=moved_in_mid_reply
+    ):
+        events.append(event)
+    reply = Reply(tuple(events))
+
+    assert reply.end.finish_reason is FinishReason.CANCELLED
+    assert not reply.windows[-1].kv_kept
+    assert reply.tokens
+    assert chat.ask("four").end.finish_reason is FinishReason.LENGTH
+    check_cache(chat)
+
+
+def test_a_template_that_refuses_the_rest_ends_the_reply_and_keeps_it(tmp_path: Path) -> None:
+    template = (
+        "{% if messages[0]['content'] != 'one' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+    )
+    target, draft = tmp_path / "target.gguf", tmp_path / "draft.gguf"
+    with (
+        Model(tiny.write_target(target, template=template)) as target_model,
+        Model(tiny.write_draft(draft)) as draft_model,
+        open_rig(target_model, draft_model, n_ctx=N_CTX) as rig,
+    ):
+        chat = LongChat(rig, [])
+        chat.ask("one")
+        reply = chat.ask("two", max_tokens=None)
+        assert reply.end.finish_reason is FinishReason.CONTEXT
+        assert reply.end.tokens > 100
+
+
+# --- in step ---
+
+
+def test_speculation_off_and_on_again_over_a_window_that_moved(small: Rig) -> None:
+    chat = LongChat(small)
+    chat.ask("one")
+    chat.ask("two", live=plainly())
+    chat.ask("three", live=plainly(), max_tokens=100)
+    assert chat.replies[-1].windows
+    reply = chat.ask("four")
+    assert sum(round_.n_accepted for round_ in reply.rounds) > 0
+    check_cache(chat)
+
+
+def test_after_a_shift_the_draft_drafts_what_it_drafts_after_a_fresh_prefill(
+    tmp_path: Path, tiny_models: tuple[Model, Model]
+) -> None:
+    """The target does not look back here, so that the features of a token are the same whatever
+    stood before it: all that a shift can change is the draft's own KV cache."""
+    path = tiny.write_target(tmp_path / "target.gguf", looks_back=False)
+    with Model(path) as target, open_rig(target, tiny_models[1], n_ctx=N_CTX, n_batch=64) as rig:
+        chat = LongChat(rig)
+        for _ in range(4):
+            chat.ask("some question")
+        reply = chat.ask("the last", max_tokens=40)
+        (window,) = reply.windows
+        assert window.kv_kept
+        assert reply.end.timings.reused_tokens > 100
+        prompt = rig.prompter.turns(chat.messages[:-1]).without(window.first_turn)
+        check_bookkeeping(reply, prompt)
+
+        with open_rig(target, tiny_models[1], n_ctx=N_CTX, n_batch=64) as other:
+            fresh = other.reply(prompt, max_tokens=40)
+
+    assert reply.tokens == fresh.tokens
+    assert drafts_of(reply) == drafts_of(fresh)
+    for one, two in zip(reply.rounds, fresh.rounds, strict=True):
+        assert [t.probability for t in one.drafted] == pytest.approx(
+            [t.probability for t in two.drafted], abs=2e-3
+        )
+
+
+# --- the draft's own window ---
+
+
+@pytest.mark.parametrize("draft_window", [16, 100])
+def test_the_draft_keeps_the_last_positions_and_the_text_stays_the_same(
+    models: tuple[Model, Model], small: Rig, draft_window: int
+) -> None:
+    with open_rig(*models, n_ctx=N_CTX, n_batch=64, draft_window=draft_window) as rig:
+        chat, plain = LongChat(rig), LongChat(small)
+        for question in ("one", "two", "three", "four", "five"):
+            reply = chat.ask(question, max_tokens=50)
+            assert reply.tokens == plain.ask(question, max_tokens=50, live=plainly()).tokens
+            check_cache(chat)
+            kept = len(rig.generator.cached) - rig.draft.first_position(0)
+            assert min(draft_window, len(rig.generator.cached)) <= kept < draft_window + 64 + 64
+        assert any(reply.windows for reply in chat.replies)
+        assert sum(round_.n_accepted for reply in chat.replies for round_ in reply.rounds) > 0
+        # Further back than the draft looks: it begins again from there.
+        edited = [*rig.generator.cached[:20], *rig.generator.cached[30:60]]
+        again = rig.reply(edited)
+        assert again.offs == []
+        assert again.tokens == small.reply(edited, live=plainly()).tokens

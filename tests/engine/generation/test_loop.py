@@ -1,0 +1,342 @@
+"""The loop's paths, on the tiny pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.wire.errors import ProcessError, PromptError
+from eaglechat.wire.protocol import Sampling, Set
+from eaglechat.wire.records import (
+    FinishReason,
+    Origin,
+    Prefill,
+    ReplyEnd,
+    Round,
+)
+from eaglechat.wire.stats import stats_of
+from tests import tiny
+from tests.engine.rig import (
+    GREEDY,
+    Rig,
+    check_bookkeeping,
+    drafts_of,
+    fresh_reply,
+    open_rig,
+    plainly,
+)
+
+TEXT = "the cat sat on the mat"
+HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
+
+
+@pytest.fixture
+def prompt(rig: Rig) -> tuple[int, ...]:
+    return rig.prompt(TEXT)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the target sample a text of our choice, then x for ever."""
+
+    def script(text: str) -> None:
+        ids = [tiny.EOS if letter == "$" else tiny.TOKENS.index(letter) for letter in text]
+        left = iter(ids)
+        monkeypatch.setattr(
+            Sampler, "sample", lambda _self, _context, _row: next(left, tiny.TOKENS.index("x"))
+        )
+
+    return script
+
+
+# --- exactness ---
+
+
+@pytest.mark.parametrize("n_draft_max", [0, 1, 3, 16])
+@pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=["greedy", "temperature 0.8"])
+def test_speculation_samples_the_very_tokens_of_plain_decoding(
+    rig: Rig, prompt: tuple[int, ...], n_draft_max: int, sampling: Sampling
+) -> None:
+    """One draw of the seeded generator per token, whatever was drafted."""
+    longest = 0
+    for seed in range(4):
+        plain = rig.reply(
+            prompt, sampling=sampling, live=plainly(sampling.temperature), seed=seed, max_tokens=64
+        )
+        reply = rig.reply(
+            prompt, sampling=sampling, n_draft_max=n_draft_max, seed=seed, max_tokens=64
+        )
+        assert reply.tokens == plain.tokens
+        assert reply.text == plain.text
+        assert {token.origin for r in plain.rounds for token in r.tokens} == {Origin.PLAIN}
+        check_bookkeeping(reply, prompt)
+        longest = max(longest, len(reply.tokens))
+    assert longest == 64
+
+
+def test_the_tiny_pair_takes_every_path(rig: Rig, prompt: tuple[int, ...]) -> None:
+    """The tests here would show little on a draft that is always right or always wrong."""
+    rounds = [
+        round_
+        for n_draft_max in (1, 3)
+        for round_ in rig.reply(prompt, n_draft_max=n_draft_max, max_tokens=200).rounds[:-1]
+    ]
+
+    stats = stats_of(rounds)
+    assert stats.acceptance_rate is not None
+    assert 0.1 < stats.acceptance_rate < 0.9
+    assert len(stats.per_position) == 3
+    assert {token.origin for round_ in rounds for token in round_.tokens} == {
+        Origin.ACCEPTED,
+        Origin.CORRECTION,
+        Origin.BONUS,
+    }
+
+
+@pytest.mark.parametrize("repeat_penalty", [1.0, 1.8])
+def test_a_repeat_penalty_sees_the_prompt_and_what_was_sampled(
+    rig: Rig, prompt: tuple[int, ...], repeat_penalty: float
+) -> None:
+    sampling = Sampling(temperature=0.0, repeat_penalty=repeat_penalty)
+    plain = rig.reply(prompt, sampling=sampling, live=plainly(), max_tokens=60)
+    reply = rig.reply(prompt, sampling=sampling, max_tokens=60)
+
+    assert reply.tokens == plain.tokens
+    loops = any(plain.tokens[-2 * n : -n] == plain.tokens[-n:] for n in range(1, 12))
+    assert loops == (repeat_penalty == 1.0)
+
+
+def test_a_seed_gives_the_same_reply_and_another_seed_another(
+    rig: Rig, prompt: tuple[int, ...]
+) -> None:
+    replies = [rig.reply(prompt, sampling=HOT, seed=seed, max_tokens=40) for seed in (5, 5, 6)]
+
+    assert replies[0].tokens == replies[1].tokens != replies[2].tokens
+    assert [reply.end.seed for reply in replies] == [5, 5, 6]
+
+
+# --- how a reply ends ---
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 3, 7])
+def test_a_reply_is_exactly_as_long_as_allowed(
+    rig: Rig, prompt: tuple[int, ...], max_tokens: int
+) -> None:
+    reply = rig.reply(prompt, n_draft_max=16, max_tokens=max_tokens)
+
+    assert len(reply.tokens) == reply.end.tokens == max_tokens
+    assert reply.end.finish_reason is FinishReason.LENGTH
+    check_bookkeeping(reply, prompt)
+
+
+def test_an_end_token_ends_the_reply_and_writes_nothing(
+    rig: Rig, prompt: tuple[int, ...], scripted: Callable[[str], None]
+) -> None:
+    scripted("abc$abc")
+
+    reply = rig.reply(prompt)
+
+    assert (reply.text, reply.end.finish_reason) == ("abc", FinishReason.STOP)
+    assert reply.tokens[-1] == tiny.EOS
+    assert reply.rounds[-1].tokens[-1].text == ""
+
+
+@pytest.mark.parametrize("letter", [0, 1, 2, 3])
+def test_an_end_inside_an_accepted_draft_drops_what_follows(
+    rig: Rig,
+    prompt: tuple[int, ...],
+    letter: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target agrees with every drafted token; the reply ends at one of them."""
+    draft = rig.session.draft
+    drafts: list[list[int]] = []
+
+    def remember(*args: int) -> list[int]:
+        drafts.append(draft(*args))
+        return drafts[-1]
+
+    monkeypatch.setattr(rig.session, "draft", remember)
+    monkeypatch.setattr(
+        Sampler, "sample", lambda _self, _context, row: [*drafts[-1], tiny.EOS][row]
+    )
+    monkeypatch.setattr(Model, "is_end", lambda _self, id: id == [*drafts[-1], tiny.EOS][letter])
+
+    reply = rig.reply(prompt)
+
+    (round_,) = reply.rounds
+    first = drafts[-1].index(drafts[-1][letter]) if letter < 3 else 3
+    assert len(round_.tokens) == first + 1
+    assert (round_.n_tested, round_.n_accepted) == (min(first + 1, 3),) * 2
+    assert round_.rejected is None
+    assert len(rig.generator.cached) == round_.n_past == len(prompt) - 1 + 1 + round_.n_accepted
+    check_bookkeeping(reply, prompt)
+
+
+def test_a_stop_string_over_several_tokens_ends_the_reply_before_it(
+    rig: Rig, prompt: tuple[int, ...], scripted: Callable[[str], None]
+) -> None:
+    scripted("helloworld")
+
+    reply = rig.reply(prompt, stop=["low"])
+
+    assert (reply.text, reply.end.finish_reason) == ("hel", FinishReason.STOP)
+    assert reply.end.tail == ""
+
+
+def test_text_held_back_for_a_stop_string_comes_out_at_the_end(
+    rig: Rig, prompt: tuple[int, ...], scripted: Callable[[str], None]
+) -> None:
+    scripted("hellowo")
+
+    reply = rig.reply(prompt, stop=["world"], max_tokens=7)
+
+    assert (reply.text, reply.end.tail) == ("hellowo", "wo")
+    assert reply.end.finish_reason is FinishReason.LENGTH
+
+
+def test_a_character_of_two_tokens_is_one_piece_of_text(
+    rig: Rig, prompt: tuple[int, ...], scripted: Callable[[str], None]
+) -> None:
+    scripted("aÃ©b")
+
+    reply = rig.reply(prompt, n_draft_max=0, max_tokens=4)
+
+    assert [round_.text for round_ in reply.rounds] == ["a", "", "é", "b"]
+
+
+def test_a_full_context_ends_the_reply_at_its_last_position(
+    tiny_models: tuple[Model, Model],
+) -> None:
+    with open_rig(*tiny_models, n_ctx=256) as rig:
+        prompt = rig.prompt("the cat " * 20)
+        for n_draft_max in (0, 16):
+            reply = rig.reply(prompt, n_draft_max=n_draft_max, max_tokens=None)
+            assert reply.end.finish_reason is FinishReason.CONTEXT
+            assert len(prompt) + len(reply.tokens) == rig.target.n_ctx + 1
+            assert reply.rounds[-1].n_past <= rig.target.n_ctx
+            check_bookkeeping(reply, prompt)
+
+
+def test_a_prompt_must_leave_room_and_must_not_be_empty(tiny_models: tuple[Model, Model]) -> None:
+    with open_rig(*tiny_models, n_ctx=256) as rig:
+        with pytest.raises(PromptError, match="has 256 tokens, the context holds 256"):
+            rig.reply([0] * 256)
+        with pytest.raises(PromptError, match="empty"):
+            rig.reply([])
+
+        reply = rig.reply([0] * 255, max_tokens=None)
+        assert len(reply.tokens) == 2
+        assert reply.end.finish_reason is FinishReason.CONTEXT
+
+
+def test_a_prompt_of_one_token_is_enough(rig: Rig) -> None:
+    plain = rig.reply([3], live=plainly(), max_tokens=20)
+
+    reply = rig.reply([3], max_tokens=20)
+
+    assert reply.tokens == plain.tokens
+    assert stats_of(reply.rounds).drafted > 0
+
+
+# --- cancel ---
+
+
+def test_a_cancel_takes_effect_within_one_round(rig: Rig, prompt: tuple[int, ...]) -> None:
+    rounds: list[Round] = []
+    for event in rig.stream(prompt, max_tokens=None, cancelled=lambda: len(rounds) == 3):
+        if isinstance(event, Round):
+            rounds.append(event)
+    assert len(rounds) == 3
+    assert isinstance(event, ReplyEnd)
+    assert event.finish_reason is FinishReason.CANCELLED
+    assert event.tokens == sum(len(round_.tokens) for round_ in rounds)
+
+
+def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_read(
+    tiny_models: tuple[Model, Model],
+) -> None:
+    with open_rig(*tiny_models, n_batch=32) as rig:
+        prompt = rig.prompt("the quick brown fox " * 20)
+        seen: list[int] = []
+        for event in rig.stream(prompt, cancelled=lambda: seen[-1] >= 64):
+            if isinstance(event, Prefill):
+                seen.append(event.done)
+        assert isinstance(event, ReplyEnd)
+        assert (event.finish_reason, event.tokens) == (FinishReason.CANCELLED, 0)
+        assert seen == [0, 32, 64]
+
+        reply = rig.reply(prompt)
+        assert reply.end.timings.reused_tokens == 64
+        assert reply.end.timings.prefill_tokens == len(prompt) - 1 - 64
+        fresh = fresh_reply(tiny_models, prompt)
+        assert drafts_of(reply) == drafts_of(fresh)
+
+
+def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
+    tiny_models: tuple[Model, Model], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with open_rig(*tiny_models, n_batch=512) as rig:
+        prompt = rig.prompt("the quick brown fox " * 20)
+        asked = iter(range(1000))
+        reply = rig.reply(prompt, cancelled=lambda: next(asked) > 30)
+        assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
+        # Once before the chunk, then within it.
+        assert 30 < next(asked) < 40
+        assert rig.generator.cached == ()
+        assert capfd.readouterr().err == ""
+
+        again = rig.reply(prompt)
+        fresh = fresh_reply(tiny_models, prompt)
+        assert (again.tokens, drafts_of(again)) == (fresh.tokens, drafts_of(fresh))
+
+
+def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(
+    tiny_models: tuple[Model, Model],
+) -> None:
+    with open_rig(*tiny_models, n_batch=32) as rig:
+        prompt = rig.prompt("the quick brown fox " * 20)
+        live, state = plainly(), {"cancelled": False}
+        n_rounds = 0
+        for event in rig.stream(prompt, live=live, cancelled=lambda: state["cancelled"]):
+            if isinstance(event, Round):
+                n_rounds += 1
+                live.apply(Set(enabled=True))
+            elif isinstance(event, Prefill) and n_rounds:
+                state["cancelled"] = True
+        assert isinstance(event, ReplyEnd)
+        assert event.finish_reason is FinishReason.CANCELLED
+        assert event.tokens == n_rounds == 1
+
+
+# --- the draft and the prompt ---
+
+
+@pytest.mark.parametrize(("n_draft_max", "waits"), [(0, True), (1, False), (8, False)])
+def test_the_prompt_waits_for_a_draft_that_is_not_asked_for(
+    rig: Rig, prompt: tuple[int, ...], n_draft_max: int, waits: bool
+) -> None:
+    reply = rig.stream(prompt, n_draft_max=n_draft_max)
+    next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
+    assert rig.session.waiting(0) == (len(prompt) - 1 if waits else 1)
+
+
+def test_a_draft_that_fails_at_the_prompt_is_left_out_and_the_reply_goes_on(
+    tiny_models: tuple[Model, Model],
+    rig: Rig,
+    prompt: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = rig.reply(prompt, live=plainly())
+
+    def fail(_session: Eagle3Session, _seq_id: int) -> None:
+        raise ProcessError("no memory")
+
+    monkeypatch.setattr(Eagle3Session, "take_in", fail)
+    reply = fresh_reply(tiny_models, prompt)
+    assert [off.reason for off in reply.offs] == ["the draft failed: no memory"]
+    assert reply.tokens == plain.tokens

@@ -1,0 +1,286 @@
+"""Replies that are changed, continued or disturbed, on the tiny pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from eaglechat.engine.generation import loop as loop_module
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama.objects import Context, Model
+from eaglechat.wire.errors import DecodeError
+from eaglechat.wire.protocol import Set, Speculation
+from eaglechat.wire.records import FinishReason, Origin, Round
+from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, fresh_reply, plainly
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture
+def prompt(rig: Rig) -> tuple[int, ...]:
+    return rig.prompt(TEXT)
+
+
+# --- changes in mid-reply ---
+
+
+def changed_at(
+    rig: Rig, prompt: Sequence[int], changes: dict[int, Set], *, max_tokens: int = 60
+) -> Reply:
+    """A reply during which settings change after the rounds of these numbers."""
+    live = Live(Speculation(n_draft_max=3), 0.0)
+    events = []
+    for event in rig.stream(prompt, live=live, max_tokens=max_tokens):
+        events.append(event)
+        if isinstance(event, Round) and event.index in changes:
+            live.apply(changes[event.index])
+    return Reply(tuple(events))
+
+
+def test_n_draft_max_changes_from_the_next_round_on(rig: Rig, prompt: tuple[int, ...]) -> None:
+    plain = rig.reply(prompt, live=plainly(), max_tokens=60)
+
+    reply = changed_at(
+        rig, prompt, {2: Set(n_draft_max=8), 4: Set(n_draft_max=0), 6: Set(n_draft_max=1)}
+    )
+
+    assert [round_.n_draft_max for round_ in reply.rounds[:9]] == [3, 3, 3, 8, 8, 0, 0, 1, 1]
+    assert [len(draft) for draft in drafts_of(reply)[:9]] == [3, 3, 3, 8, 8, 0, 0, 1, 1]
+    assert reply.tokens == plain.tokens
+    check_bookkeeping(reply, prompt)
+
+
+def test_a_change_that_comes_during_a_round_waits_for_the_next(
+    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = Live(Speculation(n_draft_max=2), 0.0)
+    decode = rig.target.decode
+
+    def decode_and_change(batch: object) -> int:
+        live.apply(Set(n_draft_max=5))
+        return decode(batch)
+
+    stream = rig.stream(prompt, live=live, max_tokens=30)
+    next(stream)
+    next(stream)
+    monkeypatch.setattr(rig.target, "decode", decode_and_change)
+    rounds = [event for event in stream if isinstance(event, Round)]
+
+    assert (rounds[0].n_draft_max, len(rounds[0].drafted)) == (2, 2)
+    assert (rounds[1].n_draft_max, len(rounds[1].drafted)) == (5, 5)
+
+
+def test_p_min_and_temperature_change_in_mid_reply(rig: Rig, prompt: tuple[int, ...]) -> None:
+    reply = changed_at(rig, prompt, {2: Set(p_min=1.0), 5: Set(p_min=0.0)})
+    lengths = [len(draft) for draft in drafts_of(reply)[:8]]
+    assert lengths == [3, 3, 3, 0, 0, 0, 3, 3]
+
+    cold = rig.reply(prompt, max_tokens=60)
+    heated = changed_at(rig, prompt, {4: Set(temperature=5.0)})
+    again = changed_at(rig, prompt, {4: Set(temperature=5.0)})
+    until = sum(len(round_.tokens) for round_ in heated.rounds[:5])
+    assert heated.tokens[:until] == cold.tokens[:until]
+    assert heated.tokens != cold.tokens[: len(heated.tokens)]
+    assert heated.tokens == again.tokens
+
+
+@pytest.mark.parametrize("by", ["n_draft_max", "enabled"])
+def test_drafts_after_speculation_was_off_are_as_if_it_never_was(
+    rig: Rig, tiny_models: tuple[Model, Model], prompt: tuple[int, ...], by: str
+) -> None:
+    off = Set(n_draft_max=0) if by == "n_draft_max" else Set(enabled=False)
+    on = Set(n_draft_max=3) if by == "n_draft_max" else Set(enabled=True)
+
+    reply = changed_at(rig, prompt, {3: off, 8: on})
+
+    assert drafts_of(reply)[4:9] == [()] * 5
+    assert {r.n_draft_max for r in reply.rounds[4:9]} == {0}
+    assert {token.origin for r in reply.rounds[4:9] for token in r.tokens} == {Origin.PLAIN}
+    # A fresh pair that reads the same tokens as a prompt drafts the same from there on.
+    emitted = [token.id for round_ in reply.rounds[:9] for token in round_.tokens]
+    fresh = fresh_reply(tiny_models, [*prompt, *emitted], max_tokens=60)
+    assert drafts_of(reply)[9:20] == drafts_of(fresh)[:11]
+    assert all(drafts_of(fresh)[:11])
+
+
+def test_a_catch_up_in_mid_reply_is_not_the_prompt_s_prefill(
+    rig: Rig, prompt: tuple[int, ...]
+) -> None:
+    reply = changed_at(rig, prompt, {3: Set(enabled=False), 8: Set(enabled=True)})
+
+    assert reply.end.timings.prefill_tokens == len(prompt) - 1
+    assert reply.end.timings.reused_tokens == 0
+    assert [p for p in reply.prefills if p.total > len(prompt)]
+
+
+def test_the_parts_of_a_round_do_not_overlap(
+    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock that stands still but for process(), which takes a second."""
+    clock = {"now": 0.0}
+    process = rig.session.process
+
+    def slow_process(batch: object) -> None:
+        process(batch)
+        clock["now"] += 1.0
+        rig.session._counts.process_s += 1.0
+
+    monkeypatch.setattr(rig.session, "process", slow_process)
+    monkeypatch.setattr(loop_module.time, "perf_counter", lambda: clock["now"])
+
+    for round_ in rig.reply(prompt).rounds:
+        timings = round_.timings
+        assert timings.total_ms == timings.process_ms == 1000.0
+        assert (timings.draft_ms, timings.verify_ms, timings.sample_ms) == (0.0, 0.0, 0.0)
+
+
+# --- the next turn ---
+
+
+def conversation(rig: Rig, **options: object) -> tuple[Reply, tuple[int, ...]]:
+    """A first reply, and the prompt of the turn after it."""
+    first = rig.prompt("the cat sat on the mat and saw the bird in the tree")
+    reply = rig.reply(first, **options)
+    rig.prompter.note_reply(first, reply.tokens)
+    question = "the cat sat on the mat and saw the bird in the tree"
+    return reply, rig.prompt(question, "x" + reply.text, "and then")
+
+
+@pytest.mark.parametrize("n_draft_max", [0, 3])
+def test_a_second_turn_reads_only_what_is_new_in_both_caches(
+    rig: Rig, tiny_models: tuple[Model, Model], n_draft_max: int
+) -> None:
+    _, prompt = conversation(rig, n_draft_max=n_draft_max)
+
+    second = rig.reply(prompt, max_tokens=60)
+
+    timings = second.end.timings
+    assert timings.reused_tokens + timings.prefill_tokens == len(prompt) - 1
+    assert timings.prefill_tokens < 16
+    assert second.prefills[0].done == second.prefills[0].reused == timings.reused_tokens > 70
+    fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
+    assert second.tokens == fresh.tokens
+    assert drafts_of(second) == drafts_of(fresh)
+
+
+def test_a_turn_without_speculation_in_between_does_not_spoil_the_next(
+    rig: Rig, tiny_models: tuple[Model, Model]
+) -> None:
+    _, prompt = conversation(rig, live=plainly())
+
+    second = rig.reply(prompt, max_tokens=60)
+
+    assert drafts_of(second) == drafts_of(fresh_reply(tiny_models, prompt, max_tokens=60))
+
+
+def test_a_prompt_that_departs_early_keeps_only_what_is_common(
+    rig: Rig, tiny_models: tuple[Model, Model], prompt: tuple[int, ...]
+) -> None:
+    rig.reply(prompt, max_tokens=60)
+    other = rig.prompt("the cat ran")
+    common = next(i for i, (a, b) in enumerate(zip(prompt, other, strict=False)) if a != b)
+
+    reply = rig.reply(other, max_tokens=60)
+
+    assert reply.end.timings.reused_tokens == common - 1
+    fresh = fresh_reply(tiny_models, other, max_tokens=60)
+    assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
+
+
+def test_the_same_prompt_again_gives_the_same_reply(rig: Rig, prompt: tuple[int, ...]) -> None:
+    first, again = rig.reply(prompt, max_tokens=60), rig.reply(prompt, max_tokens=60)
+
+    assert (first.tokens, drafts_of(first)) == (again.tokens, drafts_of(again))
+    assert again.end.timings.prefill_tokens == 1
+
+
+def test_a_reply_abandoned_in_the_middle_leaves_a_usable_pair(
+    rig: Rig, tiny_models: tuple[Model, Model], prompt: tuple[int, ...]
+) -> None:
+    stream = rig.stream(prompt)
+    while not isinstance(next(stream), Round):
+        pass
+    stream.close()
+
+    reply = rig.reply(prompt, max_tokens=60)
+
+    fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
+    assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
+
+
+# --- failures ---
+
+
+def fail_after(
+    monkeypatch: pytest.MonkeyPatch, context: Context, name: str, *, calls: int, status: int = -3
+) -> None:
+    """The context's `name` returns `status` after so many calls."""
+    real, left = getattr(context, name), iter(range(calls))
+    monkeypatch.setattr(
+        context, name, lambda batch: real(batch) if next(left, None) is not None else status
+    )
+
+
+@pytest.mark.parametrize("part", ["decode", "encode"])
+def test_a_draft_that_fails_ends_speculation_with_a_reason_and_the_reply_goes_on(
+    rig: Rig,
+    tiny_models: tuple[Model, Model],
+    prompt: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    plain = rig.reply(prompt, live=plainly(), max_tokens=60)
+    with monkeypatch.context() as patch:
+        fail_after(patch, rig.draft, part, calls=12)
+        reply = rig.reply(prompt, max_tokens=60)
+
+    (off,) = reply.offs
+    assert "status -3" in off.reason
+    assert reply.tokens == plain.tokens
+    assert reply.end.finish_reason is FinishReason.LENGTH
+    before = reply.events.index(off)
+    assert any(r.drafted for r in reply.events[:before] if isinstance(r, Round))
+    after = [event for event in reply.events[before + 2 :] if isinstance(event, Round)]
+    assert after
+    assert not any(r.drafted or r.n_draft_max for r in after)
+
+    # The next reply drafts again, as well as a fresh pair.
+    again = rig.reply(prompt, max_tokens=60)
+    assert again.offs == []
+    assert drafts_of(again) == drafts_of(fresh_reply(tiny_models, prompt, max_tokens=60))
+
+
+def test_a_draft_without_output_ends_speculation_too(
+    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_output(_row: int) -> None:
+        raise DecodeError("llama.cpp returned no output")
+
+    plain = rig.reply(prompt, live=plainly())
+    monkeypatch.setattr(rig.draft, "state", no_output)
+
+    reply = rig.reply(prompt)
+
+    assert [off.reason for off in reply.offs] == ["the draft failed: llama.cpp returned no output"]
+    assert reply.tokens == plain.tokens
+
+
+@pytest.mark.parametrize("failure", [(1, "no room"), (-3, "status -3")])
+def test_a_target_that_fails_is_an_error_and_the_next_reply_works(
+    rig: Rig,
+    tiny_models: tuple[Model, Model],
+    prompt: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    failure: tuple[int, str],
+) -> None:
+    status, says = failure
+    with monkeypatch.context() as patch:
+        fail_after(patch, rig.target, "decode", calls=6, status=status)
+        with pytest.raises(DecodeError, match=says):
+            rig.reply(prompt, max_tokens=60)
+
+    reply = rig.reply(prompt, max_tokens=60)
+
+    fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
+    assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))

@@ -1,0 +1,106 @@
+"""Targets with a recurrent state: rejected tokens are taken back by its snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loading import pair
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.protocol import LoadOptions, Message, Sampling, Speculation
+from eaglechat.wire.records import FinishReason, Round
+from tests import tiny
+from tests.engine.rig import GREEDY, Rig, check_bookkeeping, open_rig, plainly
+
+WARM = Sampling(temperature=0.3, min_p=0.0)
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    with Model(tiny.write_hybrid_target(tmp_path_factory.mktemp("hybrid") / "t.gguf")) as model:
+        yield model
+
+
+@pytest.fixture
+def hybrid_rig(hybrid: Model, tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
+    with open_rig(hybrid, tiny_models[1], n_batch=64) as rig:
+        yield rig
+
+
+@pytest.mark.parametrize("n_draft_max", [1, 3, 8, 16])
+def test_a_reply_is_what_plain_decoding_writes(
+    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig, n_draft_max: int
+) -> None:
+    prompt = hybrid_rig.prompt("the quick brown fox")
+    reply = hybrid_rig.reply(
+        prompt,
+        sampling=WARM,
+        live=Live(Speculation(n_draft_max=n_draft_max), WARM.temperature),
+        max_tokens=150,
+    )
+    with open_rig(hybrid, tiny_models[1]) as other:
+        plain = other.reply(prompt, sampling=WARM, live=plainly(WARM.temperature), max_tokens=150)
+
+    assert reply.tokens == plain.tokens
+    check_bookkeeping(reply, prompt)
+    accepted = sum(round_.n_accepted for round_ in reply.rounds)
+    assert 0 < accepted < sum(len(round_.drafted) for round_ in reply.rounds)
+    assert max(len(round_.drafted) for round_ in reply.rounds) == min(n_draft_max, 8)
+
+
+def test_a_chat_goes_on_without_reading_again_and_an_edited_one_is_read_again(
+    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+) -> None:
+    first = hybrid_rig.prompt("the quick brown fox")
+    reply = hybrid_rig.reply(first, max_tokens=40)
+    held = list(hybrid_rig.generator.cached)
+    longer = [*held, *hybrid_rig.prompt("and then")[1:]]
+    second = hybrid_rig.reply(longer, max_tokens=40)
+    assert second.end.timings.reused_tokens == len(held)
+
+    edited = [*first[:-3], *hybrid_rig.prompt("and then")[1:]]
+    third = hybrid_rig.reply(edited, max_tokens=40)
+    assert third.end.timings.reused_tokens == 0
+
+    for prompt, given in ((first, reply), (longer, second), (edited, third)):
+        with open_rig(hybrid, tiny_models[1]) as fresh:
+            assert fresh.reply(prompt, max_tokens=40).tokens == given.tokens
+
+
+def test_a_cancelled_prefill_leaves_nothing_half_read(
+    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+) -> None:
+    prompt = hybrid_rig.prompt("the quick brown fox " * 20)
+    asked = iter(range(1000))
+    reply = hybrid_rig.reply(prompt, cancelled=lambda: next(asked) > 100)
+    assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
+    with open_rig(hybrid, tiny_models[1]) as fresh:
+        assert hybrid_rig.reply(prompt).tokens == fresh.reply(prompt).tokens
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_pair_with_such_a_target_speculates_where_there_are_snapshots(
+    tmp_path: Path,
+    tiny_files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    snapshots: bool,
+) -> None:
+    if not snapshots:
+        monkeypatch.setattr(pair, "N_ROLLBACK", 0)
+    headers = check_pair(tiny.write_hybrid_target(tmp_path / "target.gguf"), tiny_files[1])
+    loaded = pair.LoadedPair(headers, LoadOptions(n_ctx=256, n_threads=1))
+    try:
+        prompt = loaded.prompter.prompt([Message(role="user", content="one")])
+        live = Live(Speculation(n_draft_max=3), 0.0)
+        events = loaded.generator.reply(prompt, GREEDY, live, seed=1, max_tokens=20)
+        drafted = sum(len(event.drafted) for event in events if isinstance(event, Round))
+        off = loaded.info.speculation_off
+    finally:
+        loaded.close()
+
+    assert (drafted > 0) is snapshots
+    assert off is None if snapshots else "cannot take back rejected tokens" in str(off)

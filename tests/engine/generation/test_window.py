@@ -1,0 +1,94 @@
+"""A context that is full: which turns leave, as arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from eaglechat.engine.generation.window import ContextWindow, Cut, find_cut
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Turns of given lengths behind a system prompt of ten tokens."""
+
+    lengths: Sequence[int]
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    def without(self, n: int) -> list[int]:
+        return [0] * 10 + [
+            n + i for i, length in enumerate(self.lengths[n:]) for _ in range(length)
+        ]
+
+
+def window_of(*lengths: int, n_ctx: int = 400, can_shift: bool = True) -> ContextWindow:
+    turns = Lengths(lengths)
+    return ContextWindow(turns.without(0), turns, n_ctx, can_shift=can_shift)
+
+
+def test_as_few_turns_leave_as_free_a_quarter_of_the_context() -> None:
+    window = window_of(80, 80, 80, 80, 60)
+    assert not window.has_room(1000)
+
+    assert window.move()
+    assert (window.first_turn, window.tokens_left, len(window.tokens)) == (2, 160, 230)
+    assert window.has_room(1000)
+
+
+def test_more_leave_where_the_rest_has_to_be_read_again() -> None:
+    window = window_of(80, 80, 80, 80, 60, can_shift=False)
+    assert window.move()
+    assert len(window.tokens) <= 200
+
+
+def test_what_a_reply_has_written_counts() -> None:
+    window = window_of(80, 80, 80, 60)
+    assert window.move(n_written=80)
+    assert window.first_turn == 2
+
+
+def test_a_short_reply_needs_no_more_room_than_it_can_fill() -> None:
+    window = window_of(80, 80, 80, 80, 60)
+    assert window.has_room(10)
+    assert not window.has_room(11)
+
+
+def test_the_last_turn_never_leaves() -> None:
+    window = window_of(100, 390)
+    assert window.move()
+    assert (window.first_turn, len(window.tokens)) == (1, 400)
+    assert not window.move()
+    assert not ContextWindow([1] * 400, None, 400, can_shift=True).move()
+
+
+def test_turns_that_left_stay_away_as_long_as_the_cache_holds_their_conversation() -> None:
+    turns = Lengths((80, 80, 80, 60))
+    ours, others = [*turns.without(2), 9, 9], [*[0] * 10, *[7] * 150]
+    for cached, first_turn in ((ours, 2), (others, 0), ([], 0)):
+        window = ContextWindow(turns.without(0), turns, 300, can_shift=True)
+        window.begin_where_held(2, cached)
+        assert window.first_turn == first_turn
+
+
+def test_a_cut_turns_one_sequence_into_the_other_at_a_token_they_share() -> None:
+    draw = random.Random(5)
+    for _ in range(300):
+        head, removed, rest = (
+            [draw.choice("ab") for _ in range(draw.randrange(1, 9))] for _ in range(3)
+        )
+        before, after = head + removed + rest, head + rest
+        cut = find_cut([*map(ord, before)], [*map(ord, after)])
+        assert cut is not None
+        assert before[: cut.start] + before[cut.end :] == after
+    assert find_cut([1, 5, 2, 3, 5, 6, 7], [1, 5, 6, 7]) == Cut(1, 4)
+
+
+@pytest.mark.parametrize("after", [[1, 2, 9], [1, 2, 3, 4], [2, 4], [1, 2, 3, 4, 5]])
+def test_there_is_no_cut_where_more_than_one_stretch_differs(after: list[int]) -> None:
+    assert find_cut([1, 2, 3, 4], after) is None

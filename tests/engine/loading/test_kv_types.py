@@ -1,0 +1,52 @@
+"""Number formats of the KV caches, and combinations that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import LoadOptions
+from eaglechat.wire.stats import stats_of
+from tests.engine.rig import open_rig
+
+PROMPT = "Write a quicksort algorithm in Python. Write code only."
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_heads_of_a_width_that_q8_0_cannot_hold_are_named(
+    tiny_files: tuple[Path, Path], role: str
+) -> None:
+    option = "kv_type" if role == "target" else "draft_kv_type"
+    with pytest.raises(EngineError, match=rf"{role}\.gguf has attention heads 8 wide"):
+        LoadedPair(check_pair(*tiny_files), LoadOptions(**{option: "q8_0"}))
+
+
+@pytest.mark.real
+def test_q8_0_without_flash_attention_is_refused(real_files: tuple[Path, Path]) -> None:
+    options = LoadOptions(kv_type="q8_0", flash_attention="off")
+    with pytest.raises(EngineError, match="needs flash attention, which is switched off"):
+        LoadedPair(check_pair(*real_files), options)
+
+
+@pytest.mark.real
+def test_a_pair_says_what_its_caches_are(real_files: tuple[Path, Path]) -> None:
+    options = LoadOptions(n_ctx=256, kv_type="q8_0", draft_window=512)
+    pair = LoadedPair(check_pair(*real_files), options)
+    info = pair.info
+    pair.close()
+    assert (info.kv_type, info.draft_kv_type, info.draft_window) == ("q8_0", "f16", 512)
+
+
+@pytest.mark.real
+def test_a_target_cache_in_q8_0_is_drafted_for_as_well(real_models: tuple[Model, Model]) -> None:
+    accepted = []
+    for kv_type in ("f16", "q8_0"):
+        with open_rig(*real_models, kv_type=kv_type) as rig:
+            reply = rig.reply(rig.prompt(PROMPT), max_tokens=128)
+        accepted.append(stats_of(reply.rounds).accepted / reply.end.tokens)
+    assert accepted[1] == pytest.approx(accepted[0], rel=0.25)

@@ -1,0 +1,133 @@
+"""The default number of threads, on machines made of files."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from eaglechat.engine.loading import threads
+from eaglechat.engine.loading.control_groups import cpu_quota, memory_limit
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+class Machine:
+    """A root with the files of /proc and /sys that are read."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self._monkeypatch = monkeypatch
+
+    def write(self, file: str, text: str) -> None:
+        path = self.root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def cores(self, *siblings: str, capacities: Sequence[int] = ()) -> None:
+        """Processors by their siblings lists; all may be used."""
+        for processor, text in enumerate(siblings):
+            folder = f"sys/devices/system/cpu/cpu{processor}"
+            self.write(f"{folder}/topology/thread_siblings_list", text)
+            if capacities:
+                self.write(f"{folder}/cpu_capacity", str(capacities[processor]))
+        self.allow(range(len(siblings)))
+
+    def allow(self, processors: Sequence[int]) -> None:
+        self._monkeypatch.setattr(threads, "_allowed", lambda: set(processors))
+
+    def choose(self) -> threads.ThreadChoice:
+        return threads.choose(self.root)
+
+
+def test_two_processors_of_a_core_count_once(machine: Machine) -> None:
+    machine.cores("0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7")
+    assert machine.choose().count == 4
+    assert machine.choose().reason == "one for each core it may use (8 processors on 4 cores)"
+
+
+def test_only_processors_this_process_may_run_on_count(machine: Machine) -> None:
+    machine.cores("0,2", "1,3", "0,2", "1,3")
+    machine.allow([0, 2])
+    assert machine.choose().count == 1
+
+
+def test_slow_cores_hold_the_fast_ones_up_and_stay_out(machine: Machine) -> None:
+    machine.cores("0-1", "0-1", "2-3", "2-3", "4", "5", "6", "7")
+    machine.write("sys/devices/cpu_core/cpus", "0-3")
+    chosen = machine.choose()
+    assert chosen.count == 2
+    assert "fast core" in chosen.reason
+    machine.allow([5, 6, 7])
+    assert machine.choose().count == 3
+
+
+def test_cores_of_little_capacity_are_slow_and_favoured_ones_are_not_alone(
+    machine: Machine,
+) -> None:
+    machine.cores("0", "1", "2", "3", "4", "5", capacities=[1024, 1000, 970, 960, 420, 420])
+    assert machine.choose().count == 4
+
+
+@pytest.mark.parametrize(
+    ("group", "files"),
+    [
+        ("0::/app/chat", {"app/chat/cpu.max": "max 100000", "app/cpu.max": "250000 100000"}),
+        ("0::/", {"cpu.max": "250000 100000"}),
+        (
+            "4:cpu,cpuacct:/docker/0a1b",
+            {"cpu,cpuacct/cpu.cfs_quota_us": "25000", "cpu,cpuacct/cpu.cfs_period_us": "10000"},
+        ),
+    ],
+    ids=["a group above", "a container", "version 1, the host's path"],
+)
+def test_a_control_groups_quota_bounds_the_threads(
+    machine: Machine, group: str, files: dict[str, str]
+) -> None:
+    machine.cores("0", "1", "2", "3")
+    machine.write("proc/self/cgroup", group)
+    for name, text in files.items():
+        machine.write(f"sys/fs/cgroup/{name}", text)
+    assert machine.choose().count == 2
+    assert "grants 2.5 of them" in machine.choose().reason
+
+
+def test_less_than_one_processor_still_gets_a_thread(machine: Machine) -> None:
+    machine.cores("0", "1")
+    machine.write("proc/self/cgroup", "0::/")
+    machine.write("sys/fs/cgroup/cpu.max", "50000 100000")
+    assert machine.choose().count == 1
+
+
+def test_no_limit_is_none(machine: Machine) -> None:
+    machine.write("proc/self/cgroup", "0::/\n3:cpu:/\n2:memory:/")
+    machine.write("sys/fs/cgroup/cpu.max", "max 100000")
+    machine.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
+    machine.write("sys/fs/cgroup/memory.max", "max")
+    assert (cpu_quota(machine.root), memory_limit(machine.root)) == (None, None)
+    assert cpu_quota(machine.root / "not there") is None
+
+
+def test_the_tightest_memory_limit_holds(machine: Machine) -> None:
+    machine.write("proc/self/cgroup", "5:memory:/service\n0::/")
+    machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", str(8 << 30))
+    machine.write("sys/fs/cgroup/memory/service/memory.limit_in_bytes", str(3 << 30))
+    assert memory_limit(machine.root) == 3 << 30
+
+
+@pytest.mark.parametrize(("answer", "count"), [("4", 4), ("", 10)])
+def test_a_mac_is_asked_for_its_fast_cores(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, answer: str, count: int
+) -> None:
+    machine.allow(range(10))
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 10)
+    monkeypatch.setattr(threads, "sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: SimpleNamespace(stdout=answer))
+    assert machine.choose().count == count

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from eaglechat.gguf.header import (
+    GGUFError,
+    GGUFTruncatedError,
+    parse_beginning,
+    parse_header,
+    read_header,
+    shard_paths,
+)
+from tests import tiny
+
+
+def test_a_header_says_what_the_model_is(tiny_files: tuple[Path, Path]) -> None:
+    target, draft = (read_header(path) for path in tiny_files)
+
+    assert (target.architecture, target.name, target.quantization) == ("llama", "Tiny", "F32")
+    assert (target.n_embd, target.n_layers, target.n_vocab) == (32, 4, 32)
+    assert target.n_ctx_train == tiny.N_CTX
+    assert target.size_bytes == tiny_files[0].stat().st_size
+    assert draft.array("eagle3.target_layers") == tiny.TARGET_LAYERS
+    shapes = {tensor.name: (tensor.shape, tensor.type) for tensor in draft.tensors}
+    assert shapes["fc.weight"] == ((96, 32), "F32")
+    assert shapes["d2t"] == ((len(tiny.DRAFT_VOCABULARY),), "I64")
+
+
+@pytest.mark.real
+def test_the_built_in_pair_is_read_as_what_it_is(real_files: tuple[Path, Path]) -> None:
+    target, draft = (read_header(path) for path in real_files)
+
+    assert (target.architecture, target.quantization) == ("llama", "Q4_1")
+    assert (target.n_embd, target.n_layers, target.n_vocab) == (576, 30, 49152)
+    assert draft.architecture == "eagle3"
+    assert draft.array("eagle3.target_layers") == (2, 15, 27)
+
+
+def test_what_is_no_gguf_is_named(tmp_path: Path) -> None:
+    text = tmp_path / "text.gguf"
+    text.write_text("Once upon a time")
+    empty = tmp_path / "empty.gguf"
+    empty.touch()
+
+    with pytest.raises(GGUFError, match="is not a GGUF file: it begins with b'Once'"):
+        read_header(text)
+    with pytest.raises(GGUFError, match="is empty"):
+        read_header(empty)
+    with pytest.raises(GGUFError, match="is a directory"):
+        read_header(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_header(tmp_path / "missing.gguf")
+
+
+def test_a_version_nobody_knows_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "future.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 9, 0, 0))
+
+    with pytest.raises(GGUFError, match="version 9; this program reads 2 and 3"):
+        read_header(path)
+
+
+def test_a_cut_anywhere_is_found(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
+    data = tiny_files[0].read_bytes()
+    data_start = read_header(tiny_files[0]).data_start
+    path = tmp_path / "cut.gguf"
+
+    for length in (*range(5, data_start, 37), data_start, len(data) // 2, len(data) - 33):
+        path.write_bytes(data[:length])
+        with pytest.raises(GGUFTruncatedError, match="is cut short") as error:
+            read_header(path)
+        assert f"{length:,}" in str(error.value)
+
+
+def test_a_cut_in_the_weights_names_both_sizes(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    data = tiny_files[0].read_bytes()
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(data[:-4096])
+
+    with pytest.raises(GGUFTruncatedError) as error:
+        read_header(path)
+
+    assert f"promises {len(data):,} bytes, the file has {len(data) - 4096:,}" in str(error.value)
+
+
+def test_no_damage_to_a_header_escapes_as_another_error(tiny_files: tuple[Path, Path]) -> None:
+    """A file from anywhere: whatever its bytes, it is read or refused in a sentence."""
+    dice = random.Random(1)
+    path = tiny_files[1]
+    whole = path.read_bytes()
+    header = whole[: read_header(path).data_start]
+    refused = 0
+    for _ in range(3000):
+        damaged = bytearray(header)
+        for _ in range(dice.randint(1, 4)):
+            damaged[dice.randrange(4, len(damaged))] = dice.choice((0, 1, 9, 127, 255))
+        try:
+            read = parse_header(bytes(damaged), path, len(whole))
+            assert isinstance(read.n_embd + read.n_layers + read.n_vocab + read.n_ctx_train, int)
+            assert isinstance(read.name + read.architecture + read.quantization, str)
+        except GGUFError:
+            refused += 1
+    assert 0 < refused < 3000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        struct.pack("<IIQ", 9, 8, 2**40),  # an array of strings that never ends
+        struct.pack("<IIQ", 9, 8, 65) + struct.pack("<Q", 2**63) * 65,  # strings past the end
+        struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * 3000,  # arrays in arrays
+        struct.pack("<IQ", 8, 2**63),  # a string past the end
+        struct.pack("<IQ", 99, 0),  # a type nobody knows
+        struct.pack("<IQ", 8, 3) + b"abc",  # an alignment that is a text
+        struct.pack("<II", 4, 0),  # an alignment of nothing
+    ],
+    ids=[
+        "endless array", "strings past the end", "nested arrays", "string past the end",
+        "unknown type", "text for a number", "no alignment",
+    ],
+)  # fmt: skip
+def test_a_header_made_to_break_readers_is_refused(tmp_path: Path, value: bytes) -> None:
+    path = tmp_path / "hostile.gguf"
+    key = b"general.alignment"
+    content = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", len(key)) + key + value
+    path.write_bytes(content)
+
+    with pytest.raises(GGUFError):
+        read_header(path)
+
+
+def test_a_split_model_needs_all_its_files_whole(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    names = [f"model-{part:05d}-of-00003.gguf" for part in (1, 2, 3)]
+    first, second, third = (tmp_path / name for name in names)
+    shutil.copy(tiny_files[0], first)
+    shutil.copy(tiny_files[0], second)
+    assert [path.name for path in shard_paths(first)] == names
+    assert shard_paths(tiny_files[0]) == [tiny_files[0]]
+
+    with pytest.raises(GGUFError, match=f"in 3 files; missing: {names[2]}"):
+        read_header(first)
+
+    shutil.copy(tiny_files[0], third)
+    assert read_header(first).size_bytes == 3 * tiny_files[0].stat().st_size
+
+    with pytest.raises(GGUFError, match=f"not the first .* give {names[0]}"):
+        read_header(second)
+
+    third.write_bytes(tiny_files[0].read_bytes()[:-4096])
+    with pytest.raises(GGUFTruncatedError, match=f"{names[2]} is cut short"):
+        read_header(first)
+
+
+def test_the_beginning_of_a_header_tells_a_models_shape(real_files: tuple[Path, Path]) -> None:
+    for path in real_files:
+        data, size = path.read_bytes(), path.stat().st_size
+        whole = parse_header(data, path, size)
+        start, _ = whole.spans["tokenizer.ggml.tokens"]
+        beginning = parse_beginning(data[: start + 64], path, size)
+        assert beginning is not None
+        for figure in ("architecture", "n_layers", "n_embd", "n_vocab", "n_ctx_train"):
+            assert getattr(beginning, figure) == getattr(whole, figure)
+        assert parse_beginning(data[:start], path, size) is None
+    assert parse_beginning(b"not a GGUF at all", Path("x.gguf"), 17) is None

@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
+from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource, load, remember
+
+
+def user_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "catalogue.toml"
+    path.write_text(text)
+    return path
+
+
+OWN = """
+[[pair]]
+name = "mine"
+target = { repo = "me/target", quantization = "Q4_K_M" }
+draft = { checkpoint = "me/draft" }
+"""
+
+
+def test_the_shipped_catalogue_is_sound_and_starts_small(tmp_path: Path) -> None:
+    entries, problems = load(tmp_path / "none")
+    assert problems == []
+    assert [entry.name for entry in entries][:3] == ["qwen3-1.7b", "qwen3-4b", "qwen3-8b"]
+    assert all(entry.base_model and entry.licence and entry.title for entry in entries)
+    assert {entry.architecture for entry in entries} <= TARGET_ARCHITECTURES
+
+
+def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> None:
+    shipped, _ = load(tmp_path / "none")
+    override = OWN.replace("mine", "qwen3-4b").replace("me/target", "me/other")
+    entries, problems = load(user_file(tmp_path, OWN + override))
+    assert problems == []
+    assert [entry.name for entry in entries] == [*(entry.name for entry in shipped), "mine"]
+    assert entries[1].target.repo == "me/other"
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "reason"),
+    [
+        (('"me/target"', "7"), "pair mine: target.repo", "expected str, got int"),
+        (('"me/target"', '"target"'), "pair mine: target.repo", "matching regex"),
+        (('"me/draft"', '"me/draft", size = 0'), "pair mine: draft.size", ">= 1"),
+        (('checkpoint = "me/draft"', ""), "pair mine: draft", "needs either repo"),
+        (("[[pair]]", "[[pair]]\nlicense = 'mit'"), "pair mine", "unknown field license"),
+        (('name = "mine"', ""), "pair 1", "missing required field name"),
+        (("Q4_K_M", 'Q4_K_M", file = "a.gguf'), "pair mine: target", "leave one of them out"),
+    ],
+)
+def test_a_bad_entry_is_named_and_costs_no_other(
+    tmp_path: Path, change: tuple[str, str], key: str, reason: str
+) -> None:
+    good = OWN.replace("mine", "good")
+    path = user_file(tmp_path, OWN.replace(*change) + good)
+    entries, (problem,) = load(path)
+    assert entries[-1].name == "good"
+    assert (problem.file, problem.key) == (path, key)
+    assert reason in problem.reason
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    path = user_file(tmp_path, "[[pair]\n")
+    entries, (problem,) = load(path)
+    assert entries
+    assert str(path) in str(problem)
+    assert "cannot be read" in str(problem)
+
+
+def test_a_name_given_twice_is_said(tmp_path: Path) -> None:
+    _, (problem,) = load(user_file(tmp_path, OWN + OWN))
+    assert problem.reason == "is given twice"
+
+
+def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> None:
+    path = user_file(tmp_path, "# mine\n" + OWN)
+    found = Entry(
+        name="found",
+        title='Base "Q4" é\n\x7f',
+        target=GGUFSource(repo="a/b", file="x/y.gguf", size=7),
+        draft=DraftSource(checkpoint="c/d"),
+    )
+    remember(found, path)
+    remember(msgspec.structs.replace(found, name="second"), path)
+    entries, problems = load(path)
+    assert problems == []
+    assert [entry.name for entry in entries[-3:]] == ["mine", "found", "second"]
+    assert entries[-2] == found
+    assert path.read_text().startswith("# mine\n")
+    remember(found, tmp_path / "new" / "catalogue.toml")
+    assert load(tmp_path / "new" / "catalogue.toml")[0][-1] == found

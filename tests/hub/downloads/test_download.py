@@ -1,0 +1,393 @@
+"""One file from a Hub where anything can go wrong, with the real huggingface_hub client."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from huggingface_hub import hf_hub_download, scan_cache_dir
+
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.download import (
+    FileRequest,
+    Phase,
+    Progress,
+    RetryPolicy,
+    StoppedError,
+    StopSignal,
+    download,
+)
+from eaglechat.hub.errors import (
+    CorruptError,
+    DiskFullError,
+    GatedError,
+    HubError,
+    NotFoundError,
+    OfflineError,
+)
+from eaglechat.hub.local.cache import RepoCache, Unfinished
+from eaglechat.hub.local.integrity import matches_etag
+from tests.hub.fakehub import FakeHub, sha256
+
+REPO, FILE = "user/model", "model.gguf"
+DATA = random.Random(1).randbytes(300_000)
+REQUEST = FileRequest(REPO, FILE)
+QUICK = RetryPolicy(attempts=4, first_wait=0.01, longest_wait=0.02)
+
+
+@pytest.fixture(autouse=True)
+def model(fake: FakeHub) -> None:
+    fake.add(REPO, {FILE: DATA, "config.json": b'{"a": 1}'})
+
+
+def pull(hub: Hub, request: FileRequest = REQUEST, **options: object) -> Path:
+    return download(hub, request, policy=QUICK, **options)  # type: ignore[arg-type]
+
+
+def part_of(hub: Hub, data: bytes = DATA) -> Path:
+    return RepoCache(hub.cache_dir, REPO).part(sha256(data))
+
+
+def interrupt(hub: Hub, fake: FakeHub, at: int) -> None:
+    """Leave a download that was interrupted after `at` bytes."""
+    fake.fail(close_after=at)
+    with pytest.raises(HubError):
+        download(hub, REQUEST, policy=RetryPolicy(attempts=1))
+    assert part_of(hub).stat().st_size == at
+    fake.seen.clear()
+
+
+def ranges(fake: FakeHub) -> list[str | None]:
+    return [seen.range for seen in fake.requests("storage")]
+
+
+def test_other_tools_find_the_file_where_they_look_for_it(hub: Hub, fake: FakeHub) -> None:
+    path = pull(hub)
+    assert path.read_bytes() == DATA
+    theirs = hf_hub_download(REPO, FILE, cache_dir=hub.cache_dir, local_files_only=True)
+    assert Path(theirs) == path
+    info = scan_cache_dir(hub.cache_dir)
+    assert not info.warnings
+    (repo,) = info.repos
+    (revision,) = repo.revisions
+    assert (repo.repo_id, revision.refs) == (REPO, frozenset({"main"}))
+    assert [(f.file_name, f.blob_path.name) for f in revision.files] == [(FILE, sha256(DATA))]
+    assert list(path.resolve().parent.iterdir()) == [path.resolve()]
+
+
+def test_what_is_there_is_not_fetched_again(hub: Hub, fake: FakeHub) -> None:
+    assert pull(hub) == pull(hub)
+    assert len(fake.requests("storage")) == 1
+
+
+def test_what_another_tool_fetched_is_not_fetched_again(hub: Hub, fake: FakeHub) -> None:
+    theirs = hf_hub_download(REPO, FILE, cache_dir=hub.cache_dir, endpoint=fake.endpoint)
+    assert pull(hub) == Path(theirs)
+    assert len(fake.requests("storage")) == 1
+
+
+def test_small_files_are_checked_against_their_git_hash(hub: Hub, fake: FakeHub) -> None:
+    assert pull(hub, FileRequest(REPO, "config.json")).read_bytes() == b'{"a": 1}'
+
+
+@pytest.mark.parametrize("at", [1, 4096, 299_999])
+def test_goes_on_at_the_byte_where_it_was_cut(hub: Hub, fake: FakeHub, at: int) -> None:
+    interrupt(hub, fake, at)
+    assert not list(hub.cache_dir.rglob("snapshots/*/*"))
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == [f"bytes={at}-"]
+
+
+def test_a_blob_that_was_not_linked_yet_is_only_linked(hub: Hub, fake: FakeHub) -> None:
+    pull(hub).unlink()
+    assert pull(hub).read_bytes() == DATA
+    assert len(ranges(fake)) == 1
+
+
+def test_a_complete_part_is_only_checked(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 1000)
+    part_of(hub).write_bytes(DATA)
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == []
+
+
+def test_truncated_bodies_are_continued_within_one_call(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(close_after=100_000, times=2)
+    progress: list[Progress] = []
+    assert pull(hub, on_progress=progress.append).read_bytes() == DATA
+    assert ranges(fake) == [None, "bytes=100000-", "bytes=200000-"]
+    # What this call received itself is not read again from the disk.
+    assert Phase.CHECKING not in {p.phase for p in progress}
+
+
+def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(close_after=30_000, times=8)
+    assert pull(hub).read_bytes() == DATA
+    assert len(ranges(fake)) == 9
+
+
+@pytest.mark.parametrize("server", ["hub", "storage"])
+def test_server_errors_are_waited_out(hub: Hub, fake: FakeHub, server: str) -> None:
+    fake.fail(status=503, server=server, method="HEAD" if server == "hub" else "GET", times=3)
+    notes: list[Progress] = []
+    assert pull(hub, on_progress=notes.append).read_bytes() == DATA
+    waits = [p.note for p in notes if p.phase is Phase.RETRYING]
+    assert len(waits) == 3
+    assert "HTTP 503" in waits[0]
+    assert "attempt 2 of 4" in waits[0]
+
+
+def test_server_errors_end_after_a_bounded_number_of_attempts(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(status=500, times=99)
+    with pytest.raises(HubError, match="HTTP 500"):
+        pull(hub)
+    assert len(ranges(fake)) == QUICK.attempts
+
+
+def test_rate_limit_waits_as_long_as_the_hub_asks(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(status=429, headers={"Retry-After": "7"}, server="hub", method="HEAD")
+    stop, notes = StopSignal(), []
+    slept: list[float] = []
+    stop.sleep = slept.append  # type: ignore[method-assign]
+
+    assert pull(hub, stop=stop, on_progress=notes.append).read_bytes() == DATA
+    assert slept == [7.0]
+    assert any("fewer requests" in note.note for note in notes)
+
+
+def test_a_stall_is_noticed_and_the_download_goes_on(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(stall_after=123_456)
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == [None, "bytes=123456-"]
+
+
+def test_wrong_bytes_of_the_right_length_are_fetched_again(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(flip_byte=200_000)
+    notes: list[Progress] = []
+    assert pull(hub, on_progress=notes.append).read_bytes() == DATA
+    assert any("arrived damaged" in note.note for note in notes)
+    assert ranges(fake) == [None, None]
+
+
+def test_a_part_damaged_on_disk_is_found_and_fetched_again(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 100_000)
+    with part_of(hub).open("r+b") as file:
+        file.write(b"XXXX")
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == ["bytes=100000-", None]
+
+
+def test_bytes_that_stay_wrong_are_named_and_never_become_a_model(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(flip_byte=5, times=99)
+    with pytest.raises(CorruptError, match=rf"{REPO}/{FILE} arrived damaged .*{sha256(DATA)[:12]}"):
+        pull(hub)
+    assert len(ranges(fake)) == 2
+    assert not list(hub.cache_dir.rglob("snapshots/*/*"))
+    assert not part_of(hub).exists()
+
+
+def test_a_body_longer_than_promised_is_not_taken(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(extra=bytes(50_000_000))
+    assert pull(hub).read_bytes() == DATA
+    # What does not end by itself must not fill the disk.
+    assert fake.requests("storage")[0].sent < 25_000_000
+
+
+def test_a_server_that_ignores_range_costs_a_fresh_start(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    fake.fail(ignore_range=True)
+    assert pull(hub).read_bytes() == DATA
+    assert len(ranges(fake)) == 1
+
+
+def test_another_range_than_asked_for_is_not_appended(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    fake.fail(shift_range=7)
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == ["bytes=50000-", None]
+
+
+def test_416_is_asked_again(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    fake.fail(status=416)
+    assert pull(hub).read_bytes() == DATA
+
+
+def test_a_part_longer_than_the_file_starts_over(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    part_of(hub).write_bytes(DATA + b"tail")
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == [None]
+
+
+def test_a_new_version_is_fetched_whole_and_the_old_part_dropped(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    fake.repos[REPO].files[FILE] = new = DATA[::-1]
+    assert pull(hub).read_bytes() == new
+    assert ranges(fake) == [None]
+    assert list(RepoCache(hub.cache_dir, REPO).unfinished()) == []
+    assert not part_of(hub).exists()
+
+
+def test_what_came_of_another_revision_stays(hub: Hub, fake: FakeHub) -> None:
+    interrupt(hub, fake, 50_000)
+    fake.repos[REPO].files[FILE] = DATA[::-1]
+    pull(hub, FileRequest(REPO, FILE, revision=fake.repos[REPO].commit))
+    assert part_of(hub).stat().st_size == 50_000
+
+
+def test_a_version_that_changes_between_two_attempts_is_not_mixed(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(close_after=100_000)
+    new = DATA[::-1]
+
+    def change(progress: Progress) -> None:
+        if progress.phase is Phase.RETRYING:
+            fake.repos[REPO].files[FILE] = new
+
+    assert pull(hub, on_progress=change).read_bytes() == new
+
+
+def test_a_signed_address_that_ran_out_is_asked_for_again(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(status=403)
+    assert pull(hub).read_bytes() == DATA
+    assert len(fake.requests("hub", "HEAD")) == 2
+
+
+def test_the_token_goes_to_the_hub_and_nowhere_else(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    fake.repos[REPO].gated = True
+    with FakeHub() as elsewhere:
+        elsewhere.add("x/y", {"m.gguf": DATA})
+        fake.fail(redirect=f"{elsewhere.storage}/blobs/{sha256(DATA)}")
+        assert pull(hub).read_bytes() == DATA
+        assert {seen.token for seen in fake.requests("hub", "HEAD")} == {"hf_good"}
+        assert [seen.token for seen in fake.requests("storage")] == [None]
+        assert [seen.token for seen in elsewhere.requests("storage")] == [None]
+    written = [p for p in tmp_path.rglob("*") if p.is_file() and b"hf_good" in p.read_bytes()]
+    assert written == []
+
+
+def test_gated_says_which_licence_and_how_to_log_in(hub: Hub, fake: FakeHub) -> None:
+    fake.repos[REPO].gated = True
+    with pytest.raises(GatedError) as caught:
+        pull(hub)
+    assert f"{fake.endpoint}/{REPO}" in str(caught.value)
+    assert "hf auth login" in str(caught.value)
+    assert len(fake.requests("hub", "HEAD")) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (FileRequest(REPO, "other.gguf"), "not in its repository"),
+        (FileRequest("user/none", FILE), "not on the Hub"),
+        (FileRequest(REPO, FILE, revision="v9"), "no such revision"),
+    ],
+)
+def test_what_is_missing_is_said_at_once(hub: Hub, request_: FileRequest, reason: str) -> None:
+    with pytest.raises(NotFoundError, match=reason):
+        pull(hub, request_)
+
+
+@pytest.mark.parametrize("path", ["../evil.gguf", "/evil.gguf", "a/../../evil.gguf", "..\\evil"])
+def test_a_name_that_leads_out_of_the_cache_is_refused(hub: Hub, path: str) -> None:
+    with pytest.raises(NotFoundError, match="leads out of its folder"):
+        RepoCache(hub.cache_dir, REPO).pointer("0" * 40, path)
+
+
+def test_a_pinned_hash_that_is_not_the_hubs_downloads_nothing(hub: Hub, fake: FakeHub) -> None:
+    with pytest.raises(CorruptError, match="not the file the catalogue means"):
+        pull(hub, FileRequest(REPO, FILE, sha256="0" * 64))
+    assert ranges(fake) == []
+    assert pull(hub, FileRequest(REPO, FILE, sha256=sha256(DATA))).exists()
+
+
+def test_free_disk_is_checked_first_and_the_shortfall_said(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eaglechat.hub.downloads.download.free_bytes", lambda folder: 100_000)
+    with pytest.raises(DiskFullError, match="200 kB more are needed"):
+        pull(hub)
+    assert ranges(fake) == []
+    part_of(hub).write_bytes(DATA[:200_000])
+    assert pull(hub).read_bytes() == DATA
+
+
+def test_a_file_here_that_is_too_short_is_fetched_again(hub: Hub, fake: FakeHub) -> None:
+    path = pull(hub)
+    path.resolve().write_bytes(DATA[:10])
+    assert pull(hub).read_bytes() == DATA
+
+
+def test_a_changed_file_here_is_told_by_its_hash(hub: Hub) -> None:
+    path = pull(hub)
+    assert matches_etag(path)
+    path.resolve().write_bytes(DATA[:-1] + b"!")
+    assert not matches_etag(path)
+
+
+def test_offline_what_is_here_works_and_the_rest_says_why(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pull(hub)
+    fake.seen.clear()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert pull(hub) == path
+    with pytest.raises(OfflineError, match="HF_HUB_OFFLINE"):
+        pull(hub, FileRequest(REPO, "config.json"))
+    assert fake.seen == []
+
+
+def test_without_a_network_what_is_here_works(tmp_path: Path, hub: Hub) -> None:
+    path = pull(hub)
+    nowhere = Hub("http://127.0.0.1:9", hub.cache_dir)
+    assert pull(nowhere) == path
+    with pytest.raises(OfflineError, match="cannot be reached"):
+        pull(nowhere, FileRequest(REPO, "config.json"))
+
+
+def test_stopping_interrupts_a_stalled_connection_and_keeps_what_came(
+    fake: FakeHub, tmp_path: Path
+) -> None:
+    hub = Hub(fake.endpoint, tmp_path / "cache")  # would wait 20 s for the next byte
+    fake.fail(stall_after=64_000)
+    stop, arrived = StopSignal(), threading.Event()
+
+    def watch(progress: Progress) -> None:
+        if progress.bytes_done == 64_000:
+            arrived.set()
+
+    outcome: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            pull(hub, stop=stop, on_progress=watch)
+        except StoppedError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert arrived.wait(10)
+    stop.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(outcome) == 1
+    (left,) = RepoCache(hub.cache_dir, REPO).unfinished()
+    assert left == Unfinished(REPO, FILE, "main", part_of(hub), 64_000, len(DATA))
+
+
+def test_without_symbolic_links_the_file_is_moved_not_doubled(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_SYMLINKS", True)
+    path = pull(hub)
+    assert not path.is_symlink()
+    assert path.read_bytes() == DATA
+    assert pull(hub) == path
+    assert len(ranges(fake)) == 1
+    total = sum(p.stat().st_size for p in hub.cache_dir.rglob("*") if p.is_file())
+    assert total < 2 * len(DATA)

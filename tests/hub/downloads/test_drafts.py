@@ -1,0 +1,214 @@
+"""Drafts for a target, found on the Hub and judged by their headers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eaglechat.gguf.header import GGUFError
+from eaglechat.hub.catalogue.entries import load
+from eaglechat.hub.catalogue.references import HubReference, choose
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.drafts import Candidate, describe_target, find_drafts
+from eaglechat.hub.errors import GatedError, HubError, NotFoundError
+from tests.hub import ggufs
+from tests.hub.fakehub import FakeHub, git_hash, sha256
+
+CONFIG = {"architectures": ["Eagle3LlamaForCausalLM"], "hidden_size": 8, "vocab_size": 32}
+
+
+def candidates(hub: Hub, repo: str = "org/Base-GGUF") -> dict[str, Candidate]:
+    listing = hub.repo(repo)
+    target = describe_target(hub, listing, choose(HubReference(repo), listing.paths))
+    return {f"{c.repo}/{c.files[0]}": c for c in find_drafts(hub, target)}
+
+
+@pytest.fixture
+def target(fake: FakeHub) -> None:
+    fake.add(
+        "org/Base-GGUF",
+        {"Base-Q4_K_M.gguf": ggufs.target(), "eagle3-Base-Q8_0.gguf": ggufs.draft()},
+        base_models=("org/Base",),
+    )
+
+
+def test_listings_carry_sizes_hashes_and_the_card(hub: Hub, fake: FakeHub, target: None) -> None:
+    fake.repos["org/Base-GGUF"].files["README.md"] = b"hello"
+    listing = hub.repo("org/Base-GGUF")
+    data = ggufs.target()
+    file = listing.file("Base-Q4_K_M.gguf")
+    assert (file.size, file.sha256) == (len(data), sha256(data))
+    assert listing.file("README.md").sha256 is None
+    assert (listing.licence, listing.base_models) == ("apache-2.0", ("org/Base",))
+    assert listing.commit == fake.repos["org/Base-GGUF"].commit
+    with pytest.raises(NotFoundError, match="has no file x"):
+        listing.file("x")
+
+
+def test_search_finds_gguf_repositories_most_downloaded_first(hub: Hub, fake: FakeHub) -> None:
+    fake.add("a/base-GGUF", {"m.gguf": b""}, downloads=5)
+    fake.add("b/base-GGUF", {"m.gguf": b""}, downloads=50, gated=True, licence=None)
+    fake.add("c/base", {"m.safetensors": b""}, downloads=500)
+    fake.add("d/other-GGUF", {"m.gguf": b""})
+    hits = hub.search("base", tags=("gguf",))
+    assert [hit.repo for hit in hits] == ["b/base-GGUF", "a/base-GGUF"]
+    assert [(hit.gated, hit.licence) for hit in hits] == [(True, None), (False, "apache-2.0")]
+    assert all(hit.has_gguf for hit in hits)
+
+
+def test_a_header_is_read_with_a_few_ranges_not_the_file(hub: Hub, fake: FakeHub) -> None:
+    big = ggufs.gguf(
+        {"general.architecture": "qwen3"},
+        n_vocab=120_000,
+        tensors=[("w", (1_000_000,))],
+    )
+    fake.add("org/big", {"big.gguf": big})
+    header = hub.peek(hub.repo("org/big").file("big.gguf"))
+    assert (header.architecture, header.n_vocab, header.size_bytes) == ("qwen3", 120_000, len(big))
+    sent = [seen.range for seen in fake.requests("storage")]
+    assert sent == ["bytes=0-1048575", "bytes=1048576-3145727"]
+
+
+def test_a_header_is_read_where_ranges_are_ignored(hub: Hub, fake: FakeHub, target: None) -> None:
+    fake.fail(ignore_range=True)
+    assert hub.peek(hub.repo("org/Base-GGUF").file("Base-Q4_K_M.gguf")).architecture == "qwen3"
+
+
+def test_a_file_that_is_no_gguf_is_said(hub: Hub, fake: FakeHub) -> None:
+    fake.add("org/x", {"x.gguf": b"nothing", "empty.gguf": b""})
+    for path in ("x.gguf", "empty.gguf"):
+        with pytest.raises(GGUFError):
+            hub.peek(hub.repo("org/x").file(path))
+
+
+def test_the_draft_beside_the_target_comes_first(hub: Hub, target: None) -> None:
+    (first, *_) = candidates(hub).values()
+    assert (first.files, first.found_by) == (("eagle3-Base-Q8_0.gguf",), "beside the target")
+    assert (first.fits, first.problem, first.warning) == (True, None, None)
+
+
+def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, target: None) -> None:
+    checkpoint = {
+        "config.json": json.dumps(CONFIG).encode(),
+        "model.safetensors": b"x" * 10,
+        "optimizer.bin": b"y",
+    }
+    fake.add("lab/its-eagle3", checkpoint, base_models=("org/Base",))
+    fake.add("lab/Base_eagle3", checkpoint)
+    fake.add("lab/quantised", {"m.gguf": ggufs.target()}, base_models=("org/Base",))
+    found = candidates(hub)
+    by_base = found["lab/its-eagle3/config.json"]
+    assert by_base.found_by == "for the same base model"
+    assert by_base.files == ("config.json", "model.safetensors")
+    assert (by_base.is_checkpoint, by_base.fits) == (True, True)
+    assert found["lab/Base_eagle3/config.json"].found_by == "by its name"
+    assert "lab/quantised/m.gguf" not in found
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (ggufs.target(), "architecture qwen3, not an EAGLE-3 draft"),
+        (ggufs.draft(hidden=16), "hidden size 16"),
+        (ggufs.draft(n_vocab=40), "vocabulary of 40 tokens"),
+        (ggufs.draft(layers=(1, 3, 9)), "layer 9"),
+    ],
+)
+def test_the_header_judges_whatever_the_name(
+    hub: Hub, fake: FakeHub, target: None, data: bytes, problem: str
+) -> None:
+    fake.repos["org/Base-GGUF"].files["eagle3-Base-Q8_0.gguf"] = data
+    found = candidates(hub)["org/Base-GGUF/eagle3-Base-Q8_0.gguf"]
+    assert found.fits is False
+    assert problem in (found.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"hidden_size": 16}, "hidden size of 16"),
+        ({"vocab_size": 50_000}, "50000 tokens"),
+        ({"num_hidden_layers": 2}, "2 layers"),
+        ({"transformer_layer_config": {"hidden_size": 64}}, "hidden size of 64"),
+    ],
+)
+def test_a_checkpoint_is_judged_by_its_configuration(
+    hub: Hub, fake: FakeHub, target: None, change: dict[str, object], problem: str
+) -> None:
+    config = json.dumps({**CONFIG, **change}).encode()
+    fake.add("lab/Base_eagle3", {"config.json": config, "model.safetensors": b"x"})
+    found = candidates(hub)["lab/Base_eagle3/config.json"]
+    assert found.fits is False
+    assert problem in (found.problem or "")
+
+
+def test_a_draft_of_another_fine_tune_is_warned_of(hub: Hub, fake: FakeHub, target: None) -> None:
+    fake.add("lab/Base-eagle3", {"d.gguf": ggufs.draft()}, base_models=("other/Base-Tuned",))
+    found = candidates(hub)["lab/Base-eagle3/d.gguf"]
+    assert found.fits is True
+    assert "trained for other/Base-Tuned, the target is org/Base" in (found.warning or "")
+    assert list(candidates(hub))[-1] == "lab/Base-eagle3/d.gguf"
+
+
+def test_the_catalogue_is_asked_too(hub: Hub, fake: FakeHub) -> None:
+    entries, _ = load(Path("none"))
+    entry = entries[0]
+    file = entry.target.file
+    assert file
+    fake.add(entry.target.repo, {file: ggufs.target()}, base_models=("Qwen/Qwen3-1.7B",))
+    listing = hub.repo(entry.target.repo)
+    target = describe_target(hub, listing, choose(entry.target.reference, listing.paths))
+    (missing,) = find_drafts(hub, target, entries)
+    assert missing.repo == entry.draft.checkpoint
+    assert "not on the Hub" in (missing.problem or "")
+
+
+def test_a_repository_that_is_missing_or_gated_is_said(hub: Hub, fake: FakeHub) -> None:
+    with pytest.raises(NotFoundError, match="not on the Hub"):
+        hub.repo("no/such")
+    with pytest.raises(NotFoundError, match="not a name the Hub allows"):
+        hub.repo("no/such/thing")
+    fake.add("org/gated", {"config.json": b"{}"}, gated=True)
+    listing = hub.repo("org/gated")
+    assert listing.gated
+    with pytest.raises(GatedError, match="accept its licence at"):
+        hub.read_small(listing.file("config.json"))
+
+
+def test_what_is_not_a_hub_is_said(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(status=200, server="hub")
+    with pytest.raises(HubError, match="is not a Hugging Face Hub"):
+        hub.repo("org/x")
+
+
+def test_git_files_are_read_whole(hub: Hub, fake: FakeHub) -> None:
+    fake.add("org/x", {"config.json": b'{"a": 1}'})
+    file = hub.repo("org/x").file("config.json")
+    assert hub.read_small(file) == b'{"a": 1}'
+    assert git_hash(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+
+
+def test_a_question_that_meets_a_passing_fault_is_asked_again(
+    hub: Hub, fake: FakeHub, target: None
+) -> None:
+    fake.fail(status=502, server="hub", times=2)
+    listing = hub.repo("org/Base-GGUF")
+    fake.fail(status=500, server="hub", times=2)
+    assert hub.search("base")
+    fake.fail(close_after=10, times=2)
+    assert hub.peek(listing.file("Base-Q4_K_M.gguf")).architecture == "qwen3"
+
+
+def test_a_question_that_keeps_failing_is_given_up(hub: Hub, fake: FakeHub, target: None) -> None:
+    fake.fail(status=503, server="hub", times=99)
+    with pytest.raises(HubError, match="HTTP 503"):
+        hub.repo("org/Base-GGUF")
+    assert len(fake.requests("hub")) == 3
+    fake.faults.clear()
+    fake.fail(status=429, server="hub", headers={"Retry-After": "60"}, times=99)
+    with pytest.raises(HubError, match="fewer requests") as caught:
+        hub.repo("org/Base-GGUF")
+    assert caught.value.retry_after == 60
+    assert len(fake.requests("hub")) == 4

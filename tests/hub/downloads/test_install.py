@@ -1,0 +1,121 @@
+"""What installing a pair takes, and what is here of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
+from eaglechat.hub.catalogue.fit import kv_bytes
+from eaglechat.hub.catalogue.references import HubReference, choose
+from eaglechat.hub.downloads import install
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.download import RetryPolicy
+from eaglechat.hub.downloads.drafts import as_entry, describe_target, find_drafts
+from eaglechat.hub.downloads.queue import Queue
+from eaglechat.hub.errors import DiskFullError
+from eaglechat.hub.local.installed import State, status
+from tests.hub import ggufs
+from tests.hub.fakehub import FakeHub
+
+TARGET, DRAFT = ggufs.target(), ggufs.draft()
+SHARDS = {f"q4/m-Q4_K_M-0000{i}-of-00002.gguf": TARGET + bytes(i) for i in (1, 2)}
+ENTRY = Entry(
+    name="pair",
+    target=GGUFSource(repo="org/model", quantization="Q4_K_M"),
+    draft=DraftSource(repo="lab/draft"),
+)
+
+
+@pytest.fixture(autouse=True)
+def served(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+    fake.add("org/model", dict(SHARDS), licence="llama3.1")
+    fake.add("lab/draft", {"d-Q8_0.gguf": DRAFT}, gated=True, licence=None)
+
+
+@pytest.fixture
+def queue(hub: Hub) -> Queue:
+    return Queue(hub, policy=RetryPolicy(attempts=1))
+
+
+def test_a_plan_says_what_will_come_from_where(hub: Hub) -> None:
+    plan = install.plan(hub, ENTRY)
+    assert [file.path for file in plan.files] == [*SHARDS, "d-Q8_0.gguf"]
+    assert plan.bytes_total == plan.bytes_missing == 2 * len(TARGET) + 3 + len(DRAFT)
+    assert plan.gated == ("lab/draft",)
+    assert plan.licences == (("org/model", "llama3.1"),)
+    assert not plan.converts
+
+
+def test_a_pair_goes_from_available_over_partly_to_installed(
+    hub: Hub, fake: FakeHub, queue: Queue
+) -> None:
+    assert status(ENTRY, hub.cache_dir).state is State.AVAILABLE
+    jobs = install.start(queue, install.plan(hub, ENTRY))
+    assert queue.wait(jobs, timeout=20)
+    # The gated draft was refused: only the target is here.
+    assert status(ENTRY, hub.cache_dir).state is State.PARTLY
+    plan = install.plan(hub, ENTRY)
+    assert plan.bytes_missing == len(DRAFT)
+    fake.repos["lab/draft"].gated = False
+    queue.resume(jobs[-1])
+    assert queue.wait(jobs, timeout=20)
+    here = status(ENTRY, hub.cache_dir)
+    assert here.state is State.INSTALLED
+    assert here.pair == install.finish(plan, hub.cache_dir)
+    assert here.pair.target.name == "m-Q4_K_M-00001-of-00002.gguf"
+
+
+def test_half_a_split_target_is_not_installed(hub: Hub, queue: Queue) -> None:
+    first = install.plan(hub, ENTRY).target[:1]
+    assert queue.wait(install.enqueue(queue, first), timeout=20)
+    assert status(ENTRY, hub.cache_dir).target is None
+
+
+def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(
+    hub: Hub, fake: FakeHub, queue: Queue
+) -> None:
+    fake.repos["lab/draft"].gated = False
+    assert queue.wait(install.start(queue, install.plan(hub, ENTRY)), timeout=20)
+    fake.repos["org/model"].files["README.md"] = b"new"
+    assert status(ENTRY, hub.cache_dir).state is State.INSTALLED
+    assert install.plan(hub, ENTRY).bytes_missing == 0
+
+
+def test_the_disk_is_checked_for_the_whole_pair(
+    hub: Hub, queue: Queue, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = install.plan(hub, ENTRY)
+    monkeypatch.setattr(install, "free_bytes", lambda folder: plan.bytes_missing - 2000)
+    with pytest.raises(DiskFullError, match="2 kB more are needed"):
+        install.start(queue, plan)
+    assert queue.snapshot().files == ()
+
+
+def test_memory_is_known_before_anything_is_downloaded(hub: Hub, fake: FakeHub) -> None:
+    fake.repos["lab/draft"].gated = False
+    plan = install.plan(hub, ENTRY)
+    need = install.memory_of(hub, plan, 2048)
+    assert need.target_weights == 2 * len(TARGET) + 3
+    assert need.draft_weights == len(DRAFT)
+    target = hub.peek(plan.target[0])
+    assert need.target_kv == kv_bytes(target, 2048)
+    asked = len(fake.seen)
+    install.memory_of(hub, plan, 4096)
+    assert len(fake.seen) == asked
+
+
+def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(
+    hub: Hub, fake: FakeHub, queue: Queue
+) -> None:
+    fake.add("org/Base-GGUF", {"Base-Q4_K_M.gguf": TARGET, "eagle3-Base.gguf": DRAFT})
+    listing = hub.repo("org/Base-GGUF")
+    model = choose(HubReference(listing.repo), listing.paths)
+    target = describe_target(hub, listing, model)
+    (candidate,) = find_drafts(hub, target)
+    entry = as_entry(target, model, candidate)
+    assert entry.name == "base-q4_k_m-org"
+    assert queue.wait(install.start(queue, install.plan(hub, entry)), timeout=20)
+    assert status(entry, hub.cache_dir).state is State.INSTALLED

@@ -1,0 +1,171 @@
+"""What is on this machine, told by headers, and taken off it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub import scan_cache_dir
+
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.download import FileRequest, RetryPolicy, download
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.local import removal
+from eaglechat.hub.local.cache import RepoCache
+from eaglechat.hub.local.library import Kind, Model, Source, find, scan
+from tests.hub import ggufs
+from tests.hub.fakehub import FakeHub
+
+TARGET, DRAFT = ggufs.target(), ggufs.draft()
+SPLIT = [f"q8/m-Q8_0-0000{i}-of-00002.gguf" for i in (1, 2)]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+    monkeypatch.delenv("LLAMA_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    return tmp_path / "home"
+
+
+def put(path: Path, data: bytes = TARGET) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def pull(hub: Hub, repo: str, path: str) -> Path:
+    return download(hub, FileRequest(repo, path), policy=RetryPolicy(attempts=1))
+
+
+def by_name(models: list[Model]) -> dict[str, Model]:
+    return {model.name: model for model in models}
+
+
+def test_every_place_is_searched(hub: Hub, fake: FakeHub, home: Path, tmp_path: Path) -> None:
+    fake.add("user/model", {"m.gguf": TARGET})
+    pull(hub, "user/model", "m.gguf")
+    put(home / ".lmstudio" / "models" / "lm" / "repo" / "l.gguf")
+    put(home / ".cache" / "llama.cpp" / "user_repo_c.gguf")
+    put(tmp_path / "eaglechat" / "data" / "drafts" / "eagle3-mine-Q8_0.gguf", DRAFT)
+    put(tmp_path / "own" / "o.gguf")
+    found = scan([tmp_path / "own", tmp_path / "nowhere"], hub.cache_dir)
+    assert {(model.name, model.source, model.kind) for model in found} == {
+        ("user/model/m.gguf", Source.HUGGING_FACE, Kind.TARGET),
+        ("lm/repo/l.gguf", Source.LM_STUDIO, Kind.TARGET),
+        ("user_repo_c", Source.LLAMA_CPP, Kind.TARGET),
+        ("eagle3-mine-Q8_0", Source.CONVERTED, Kind.DRAFT),
+        ("o", Source.FOLDER, Kind.TARGET),
+    }
+    assert all(model.size_bytes == len(model.path.read_bytes()) for model in found)
+
+
+def test_the_header_counts_not_the_name(tmp_path: Path, hub: Hub) -> None:
+    own = tmp_path / "own"
+    put(own / "eagle3-looks-like-a-draft.gguf", TARGET)
+    put(own / "looks-like-a-target.gguf", DRAFT)
+    put(own / "projector.gguf", ggufs.target("clip"))
+    put(own / "gemma3.gguf", ggufs.target("gemma3"))
+    put(own / "cut.gguf", TARGET[:-40])
+    put(own / "text.gguf", b"hello")
+    kinds = {model.name: model.kind for model in scan([own], hub.cache_dir)}
+    assert kinds == {
+        "eagle3-looks-like-a-draft": Kind.TARGET,
+        "looks-like-a-target": Kind.DRAFT,
+        "projector": Kind.OTHER,
+        "gemma3": Kind.PLAIN,
+        "cut": Kind.BROKEN,
+        "text": Kind.BROKEN,
+    }
+    models = by_name(scan([own], hub.cache_dir))
+    assert "cut short" in (models["cut"].problem or "")
+    assert "gemma3 cannot be read by a draft" in (models["gemma3"].problem or "")
+
+
+def test_a_split_model_is_one_and_says_which_part_is_missing(tmp_path: Path, hub: Hub) -> None:
+    own = tmp_path / "own"
+    for shard in SPLIT:
+        put(own / shard)
+    (model,) = scan([own], hub.cache_dir)
+    assert (model.name, model.size_bytes) == (SPLIT[0], 2 * len(TARGET))
+    (own / SPLIT[1]).unlink()
+    (model,) = scan([own], hub.cache_dir)
+    assert model.kind is Kind.BROKEN
+    assert "missing: m-Q8_0-00002-of-00002.gguf" in (model.problem or "")
+
+
+def test_a_link_into_the_cache_is_not_a_second_model(
+    hub: Hub, fake: FakeHub, tmp_path: Path
+) -> None:
+    fake.add("user/model", {"m.gguf": TARGET})
+    path = pull(hub, "user/model", "m.gguf")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "linked.gguf").symlink_to(path)
+    (tmp_path / "own" / "circle").symlink_to(tmp_path / "own")
+    assert [model.name for model in scan([tmp_path / "own"], hub.cache_dir)] == [
+        "user/model/m.gguf"
+    ]
+
+
+def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub) -> None:
+    files = {"config.json": b'{"architectures": ["Eagle3LlamaForCausalLM"]}'}
+    fake.add("user/eagle", {**files, "model.safetensors": b"x" * 1000})
+    for path in ("config.json", "model.safetensors"):
+        pull(hub, "user/eagle", path)
+    fake.add("user/big", {"big.gguf": TARGET})
+    fake.fail(close_after=100)
+    with pytest.raises(HubError):
+        pull(hub, "user/big", "big.gguf")
+    models = by_name(scan([], hub.cache_dir))
+    assert models["user/eagle"].kind is Kind.CHECKPOINT
+    assert models["user/eagle"].size_bytes == 1000 + len(files["config.json"])
+    left = models["user/big/big.gguf"]
+    assert (left.kind, left.size_bytes) == (Kind.UNFINISHED, 100)
+    freed = removal.plan([left])
+    removal.execute(freed)
+    assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["user/model/m-Q4_K_M.gguf", "user/model:q4_k_m", "m-Q4_K_M", "m-Q4_K_M.gguf", "PATH"],
+)
+def test_a_model_is_found_by_what_people_call_it(hub: Hub, fake: FakeHub, text: str) -> None:
+    fake.add("user/model", {"m-Q4_K_M.gguf": TARGET, "m-Q8_0.gguf": TARGET + b"0"})
+    wanted = pull(hub, "user/model", "m-Q4_K_M.gguf")
+    pull(hub, "user/model", "m-Q8_0.gguf")
+    models = scan([], hub.cache_dir)
+    (found,) = find(models, text.replace("PATH", str(wanted)))
+    assert found.path == wanted
+    assert len(find(models, "user/model")) == 2
+    assert find(models, "user/other") == []
+
+
+def test_removing_one_of_two_frees_what_was_said_and_keeps_the_other(
+    hub: Hub, fake: FakeHub
+) -> None:
+    fake.add("user/model", {"a.gguf": TARGET, "b.gguf": DRAFT})
+    for path in ("a.gguf", "b.gguf"):
+        pull(hub, "user/model", path)
+    before = used(hub.cache_dir)
+    planned = removal.plan(find(scan([], hub.cache_dir), "user/model/a.gguf"))
+    removal.execute(planned)
+    assert planned.freed_bytes == len(TARGET) == before - used(hub.cache_dir)
+    assert [model.name for model in scan([], hub.cache_dir)] == ["user/model/b.gguf"]
+    assert not scan_cache_dir(hub.cache_dir).warnings
+
+
+def test_removing_the_last_model_leaves_nothing_of_the_repository(hub: Hub, fake: FakeHub) -> None:
+    repo = fake.add("user/model", {"q8/m.gguf": TARGET})
+    pull(hub, "user/model", "q8/m.gguf")
+    repo.files["README.md"] = b"a new commit, the same blob"
+    pull(hub, "user/model", "q8/m.gguf")
+    (model,) = scan([], hub.cache_dir)
+    removal.execute(removal.plan([model]))
+    assert not RepoCache(hub.cache_dir, "user/model").folder.exists()
+
+
+def used(folder: Path) -> int:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files if "blobs" in path.parts)

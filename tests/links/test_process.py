@@ -1,0 +1,375 @@
+"""The engine behind real pipes: its own process, on the tiny pair."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from eaglechat.links.process import Died, EngineProcess, EngineStartError
+from eaglechat.wire import protocol as p
+from eaglechat.wire.records import FinishReason
+from eaglechat.wire.stats import stats_of
+from tests import tiny
+
+ROOT = Path(__file__).parent.parent.parent
+ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
+PATIENCE_S = 60
+USER = p.Message(role="user", content="the cat sat on the mat")
+GREEDY = p.Sampling(temperature=0.0)
+
+Event = p.AnyEvent | Died
+
+
+@dataclass
+class Client:
+    """Collects an engine's events and waits for the one that matters."""
+
+    engine: EngineProcess
+    log: Path
+
+    def until(self, kind: type | tuple[type, ...]) -> list[Event]:
+        """All events up to the first of this kind."""
+        events: list[Event] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while not (events and isinstance(events[-1], kind)):
+            batch = self.engine.drain()
+            for index, event in enumerate(batch):
+                events.append(event)
+                if isinstance(event, kind):
+                    self.engine._events.extendleft(reversed(batch[index + 1 :]))
+                    break
+            if any(isinstance(event, Died) for event in events) and kind is not Died:
+                pytest.fail(f"the engine died: {events[-1]}")
+            assert time.monotonic() < deadline, f"no {kind} among {events[-5:]}"
+            time.sleep(0.002)
+        return events
+
+    def load(self, files: tuple[Path, Path | None], **options: int) -> list[Event]:
+        target, draft = files
+        self.engine.send(
+            p.Load(
+                id=1,
+                target=str(target),
+                draft=None if draft is None else str(draft),
+                options=p.LoadOptions(n_threads=1, **options),
+            )
+        )
+        return self.until((p.Loaded, p.Error))
+
+    def chat(self, **options: object) -> None:
+        defaults = {"id": 7, "messages": (USER,), "sampling": GREEDY, "max_tokens": 40}
+        assert self.engine.send(p.Chat(**{**defaults, **options}))
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
+    """Starts engines, anywhere but in the repository, and ends them."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    started: list[EngineProcess] = []
+
+    def start_engine(command: list[str] = ENGINE) -> Client:
+        log = tmp_path / "log" / "engine.log"
+        engine = EngineProcess(command, log)
+        started.append(engine)
+        engine.start()
+        return Client(engine, log)
+
+    yield start_engine
+    for engine in started:
+        engine.close()
+
+
+def of(events: list[Event], kind: type) -> list:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def process_of(client: Client) -> subprocess.Popen[bytes]:
+    assert client.engine._process is not None
+    return client.engine._process
+
+
+def test_a_session_from_hello_to_shutdown(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    (hello,) = client.until(p.Hello)
+    assert hello.protocol == p.PROTOCOL_VERSION
+    assert "llama-cpp-python" in hello.llama_cpp
+
+    events = client.load(tiny_files, n_ctx=512)
+    fractions = [event.fraction for event in of(events, p.Loading)]
+    assert of(events, p.Loading)[0].stage == "target"
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    pair = events[-1].pair
+    assert (pair.n_ctx, pair.n_threads, pair.speculation_off) == (512, 1, None)
+    assert (pair.target.path, pair.draft.path) == tuple(map(str, tiny_files))
+    assert pair.target_layers == tiny.TARGET_LAYERS
+
+    client.chat(speculation=p.Speculation(n_draft_max=2))
+    events = client.until(p.Done)
+    rounds = [event.round for event in of(events, p.RoundDone)]
+    done = events[-1]
+    assert {event.id for event in events} == {7}
+    assert isinstance(events[0], p.PrefillProgress)
+    assert sum(len(round_.tokens) for round_ in rounds) == done.end.tokens == 40
+    assert done.end.finish_reason is FinishReason.LENGTH
+    assert done.stats == stats_of(rounds)
+    assert done.stats.accepted > 0
+
+    reply = "".join(round_.text for round_ in rounds) + done.end.tail
+    answer = p.Message(role="assistant", content="x" + reply)
+    client.chat(messages=(USER, answer, p.Message(role="user", content="and")))
+    timings = client.until(p.Done)[-1].end.timings
+    assert timings.reused_tokens > 40
+    assert timings.prefill_tokens < 12
+
+    client.engine.send(p.Unload())
+    client.until(p.Unloaded)
+    client.chat()
+    error = client.until(p.Error)[-1]
+    assert (error.id, error.code) == (7, "no_pair")
+
+    process = process_of(client)
+    client.engine.send(p.Shutdown())
+    died = client.until(Died)[-1]
+    assert died.exit_status == process.returncode == 0
+
+
+def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.load(tiny_files, n_ctx=256)
+    messages = tuple(
+        p.Message(role="assistant" if index % 2 else "user", content="the quick brown fox")
+        for index in range(41)
+    )
+    client.chat(messages=messages)
+    events = client.until(p.Done)
+
+    assert isinstance(events[0], p.WindowMoved)
+    assert (events[0].id, events[0].window.kv_kept) == (7, False)
+    assert 10 < events[0].window.first_turn < 20
+    assert events[-1].end.finish_reason is FinishReason.LENGTH
+
+
+def test_changes_and_cancel_reach_a_running_reply(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.load(tiny_files)
+    client.chat(max_tokens=None, speculation=p.Speculation(n_draft_max=3))
+    client.until(p.RoundDone)
+
+    client.engine.send(p.Set(n_draft_max=5))
+    deadline = time.monotonic() + PATIENCE_S
+    while client.until(p.RoundDone)[-1].round.n_draft_max != 5:
+        assert time.monotonic() < deadline
+    client.engine.send(p.Cancel())
+    events = client.until(p.Done)
+
+    assert {event.round.n_draft_max for event in of(events, p.RoundDone)} <= {5}
+    assert events[-1].end.finish_reason is FinishReason.CANCELLED
+    # The cancel was for that reply only.
+    client.chat()
+    assert client.until(p.Done)[-1].end.finish_reason is FinishReason.LENGTH
+
+
+def test_bad_requests_are_answered_in_a_sentence_and_the_engine_lives_on(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    client = start()
+    process = process_of(client)
+    assert process.stdin is not None
+    text = tmp_path / "text.gguf"
+    text.write_text("Once upon a time")
+
+    process.stdin.write(b'not json\n\n{"type": "set", "n_draft_max": 17}\n\xff\n')
+    process.stdin.flush()
+    errors = [client.until(p.Error)[-1] for _ in range(3)]
+    assert {(error.id, error.code) for error in errors} == {(None, "protocol")}
+    assert "n_draft_max" in errors[1].message
+
+    missing = client.load((tmp_path / "missing.gguf", None))[-1]
+    assert (missing.id, missing.code) == (1, "preflight")
+    assert "does not exist" in missing.message
+    assert "not a GGUF" in client.load((text, None))[-1].message
+    assert "swapped" in client.load((tiny_files[1], tiny_files[0]))[-1].message
+
+    client.load(tiny_files, n_ctx=256)
+    client.chat(messages=(p.Message(role="user", content="long " * 400),))
+    too_long = client.until(p.Error)[-1]
+    assert (too_long.code, "the context holds 256" in too_long.message) == ("prompt", True)
+    client.chat()
+    client.until(p.Done)
+    assert process.poll() is None
+
+
+def test_a_load_can_be_cancelled(
+    start: Callable[..., Client], real_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.until(p.Hello)
+    target, draft = map(str, real_files)
+    client.engine.send(p.Load(id=3, target=target, draft=draft))
+    client.engine.send(p.Cancel())
+
+    error = client.until((p.Error, p.Loaded))[-1]
+
+    assert (error.id, error.code) == (3, "cancelled")
+
+
+def test_a_killed_engine_is_reported_with_the_end_of_its_log_and_starts_again(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.load(tiny_files)
+    client.chat(max_tokens=None)
+    client.until(p.RoundDone)
+
+    process_of(client).send_signal(signal.SIGKILL)
+    died = client.until(Died)[-1]
+
+    assert died.exit_status == -signal.SIGKILL
+    assert died.log_tail
+    assert died.log_tail == client.engine.log_tail()
+    assert not client.engine.send(p.Cancel())
+
+    client.engine.start()
+    client.load(tiny_files)
+    client.chat()
+    client.until(p.Done)
+
+
+def test_an_engine_closed_in_mid_reply_is_no_news_to_the_one_after_it(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.load(tiny_files)
+    client.chat(max_tokens=None)
+    client.until(p.RoundDone)
+    first = process_of(client)
+
+    client.engine.close()
+    assert first.returncode is not None
+    client.engine.start()
+
+    assert [type(event) for event in client.until(p.Hello)] == [p.Hello]
+
+
+def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
+    """In the middle of a reply too: the end of its input is the end of its client."""
+    load = p.Load(id=1, target=str(tiny_files[0]), draft=str(tiny_files[1]))
+    chat = p.Chat(id=2, messages=(USER,), sampling=GREEDY)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(
+            ENGINE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(p.encode(load) + p.encode(chat))
+        process.stdin.flush()
+        while not isinstance(p.decode_event(process.stdout.readline()), p.RoundDone):
+            pass
+
+        rest, _ = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 0
+    # Nothing but events on its standard output, whatever llama.cpp says.
+    *_, last = [p.decode_event(line) for line in rest.splitlines()]
+    assert isinstance(last, p.Done)
+    assert last.end.finish_reason is FinishReason.CANCELLED
+    assert "llama" in (tmp_path / "log").read_text()
+
+
+def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
+    """More is sent than a pipe holds to a process that sleeps."""
+    client = start(["sleep", "3600"])
+    process = process_of(client)
+    long_chat = p.Chat(id=1, messages=(p.Message(role="user", content="x" * 2_000_000),))
+    done: list[bool] = []
+
+    def send_and_close() -> None:
+        done.append(client.engine.send(long_chat))
+        client.engine.close(patience_s=0.1)
+        done.append(process.poll() is not None)
+
+    thread = threading.Thread(target=send_and_close, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+
+    assert done == [True, True]
+
+
+def test_native_output_does_not_reach_the_pipe(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    """Printed by C and by Python, before and after the events' pipe is made."""
+    noisy = (
+        "import ctypes, sys; from eaglechat.engine import server, bindings;"
+        "start = bindings.start_backend;"
+        "libc = ctypes.CDLL(None);"
+        "say = lambda level: (start(level), libc.puts(b'native noise'), libc.fflush(None),"
+        " print('python noise', flush=True));"
+        "bindings.start_backend = say;"
+        "sys.exit(server.main())"
+    )
+    client = start([sys.executable, "-c", noisy])
+
+    assert [type(event) for event in client.until(p.Hello)] == [p.Hello]
+    client.load(tiny_files)
+
+    log = client.log.read_text()
+    assert "native noise" in log
+    assert "python noise" in log
+    assert "not an engine message" not in log
+
+
+def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    greeting = 'echo "Welcome to gpu-box"; echo "{}"; echo before >&2; exec "$@"'
+    client = start(["sh", "-c", greeting, "sh", *ENGINE])
+
+    assert [type(event) for event in client.until(p.Hello)] == [p.Hello]
+    client.load(tiny_files)
+
+    log = client.log.read_text()
+    assert "not an engine message: Welcome to gpu-box\n" in log
+    assert "before\n" in log
+    assert "llama_model_loader" in log
+
+
+def test_a_command_that_does_not_exist_says_so(start: Callable[..., Client]) -> None:
+    with pytest.raises(EngineStartError, match="cannot start the engine with “no-such-program x”"):
+        start(["no-such-program", "x"])
+
+
+def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file where a folder should be")
+
+    with pytest.raises(EngineStartError, match="log"):
+        EngineProcess(ENGINE, tmp_path / "log" / "engine.log").start()
+
+
+def test_a_command_that_ends_at_once_dies_with_what_it_said(start: Callable[..., Client]) -> None:
+    client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
+
+    assert client.until(Died) == [Died(127, ("no eaglechat here",))]

@@ -1,0 +1,87 @@
+"""Measures the engine's memory over a long chat: python -m tests.measure.measure_chat_memory"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from eaglechat.hub.local.pairs import builtin_pair
+from eaglechat.links.process import Died, EngineProcess
+from eaglechat.wire.protocol import (
+    Chat,
+    Done,
+    Error,
+    Load,
+    Loaded,
+    LoadOptions,
+    Message,
+    RoundDone,
+    WindowMoved,
+)
+from tests.measure.measure_long_chats import QUESTIONS
+
+
+def measure_memory(n_turns: int, n_ctx: int) -> None:
+    """Resident memory of an engine process over a chat of many turns."""
+    pair = builtin_pair()
+    assert pair.draft is not None
+    with TemporaryDirectory() as folder:
+        engine = EngineProcess([sys.executable, "-m", "eaglechat", "engine"], Path(folder, "log"))
+        engine.start()
+        try:
+            load = Load(
+                id=0,
+                target=str(pair.target),
+                draft=str(pair.draft),
+                options=LoadOptions(n_ctx=n_ctx),
+            )
+            engine.send(load)
+            wait_for(engine, Loaded)
+            print("| Turn | First turn in the context | Resident memory, MB |\n| --- | --- | --- |")
+            messages, first_turn = [], 0
+            for turn in range(n_turns):
+                text = f"{QUESTIONS[turn % len(QUESTIONS)]} ({turn})"
+                messages.append(Message(role="user", content=text))
+                engine.send(Chat(id=turn + 1, messages=tuple(messages), max_tokens=100))
+                events = wait_for(engine, Done)
+                reply = "".join(e.round.text for e in events if isinstance(e, RoundDone))
+                messages.append(Message(role="assistant", content=reply))
+                for event in events:
+                    if isinstance(event, WindowMoved):
+                        first_turn = event.window.first_turn
+                if turn % 5 == 4 or turn == 0:
+                    print(f"| {turn + 1} | {first_turn} | {resident() / 1e6:.1f} |", flush=True)
+        finally:
+            engine.close()
+
+
+def wait_for(engine: EngineProcess, last: type) -> list[object]:
+    events: list[object] = []
+    while not events or not isinstance(events[-1], last):
+        new = engine.drain()
+        assert not any(isinstance(event, (Died, Error)) for event in new), new
+        events += new
+        time.sleep(0.01)
+    return events
+
+
+def resident() -> int:
+    (process,) = psutil.Process().children()
+    return int(process.memory_info().rss)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--ctx", type=int, default=768)
+    args = parser.parse_args()
+    measure_memory(args.turns, args.ctx)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The bench screen, on a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import DataTable, Input, SelectionList
+
+from eaglechat.hub.local import pairs
+from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.settings import load
+from eaglechat.tui.screens.bench import BenchScreen
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.wire import protocol
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+async def open_bench(user: Driver) -> None:
+    await user.open_chat()
+    await user.press("f11")
+    await user.on(BenchScreen)
+
+
+async def measure_quickly(user: Driver, runs: int | None = None) -> None:
+    """Start a quick bench; let it finish, or stop the script after some runs."""
+    user.engine.budget = runs
+    await user.press("f6")
+
+
+def request_of(user: Driver) -> protocol.Bench:
+    request = user.engine.requests(protocol.Bench)[-1]
+    assert isinstance(request, protocol.Bench)
+    return request
+
+
+async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) -> None:
+    async with drive(size=(120, 36)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.type("not yet sent")
+        await user.press("f11")
+        await user.on(BenchScreen)
+        screen = user.app.screen
+        await user.sees("Replies to write: 192")
+        screen.query_one("#prompts", SelectionList).deselect_all()
+        await user.sees("Choose at least one prompt.")
+        screen.query_one("#prompts", SelectionList).select(2)
+        screen.query_one("#lengths", Input).value = "0, 3, 17"
+        await user.sees("A draft length is 0 to 16 or auto, not 17.")
+        screen.query_one("#lengths", Input).value = "0, 3, auto"
+        screen.query_one("#repeats", Input).value = "2"
+        await user.sees("Replies to write: 8,")
+        user.engine.budget = 3
+        await user.press("f5")
+        await user.sees("Reply 4 of 8: mathematics, n = auto")
+        await user.sees("left")
+        assert screen.query_one(DataTable).row_count == 1
+
+        user.engine.budget = None
+        await user.sees("Fastest draft length: 3 (108.5 tok/s, 1.30x plain decoding")
+        request = request_of(user)
+        assert [prompt.name for prompt in request.prompts] == ["mathematics"]
+        assert (request.n, request.repeats, request.max_tokens) == ((0, 3, "auto"), 2, 128)
+        await user.sees("108.5 ±0.5")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.sees("smollm2-135m starts with n_draft_max 3 from now on.")
+        assert user.chat.controls.n_draft_max == 3
+        assert user.prompt.text == "not yet sent"
+        assert len(user.chat.conversation.messages) == 2
+        await user.press("enter")
+        await user.idle()
+        assert len(user.chat.conversation.messages) == 4
+    assert PairLibrary(tmp_path / "state").kept_length(pairs.builtin_pair()) == 3
+
+
+async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) -> None:
+    async with drive(size=(120, 36)) as user:
+        user.app.pairs.keep_length(pairs.builtin_pair(), 7)
+        await open_bench(user)
+        await user.sees("This pair keeps n_draft_max 7.")
+        assert user.chat.controls.n_draft_max == 7
+        await measure_quickly(user)
+        await user.sees("Fastest draft length: 3")
+        await user.click("#keep-all")
+        await user.on(ChatScreen)
+        assert user.chat.controls.n_draft_max == 3
+        assert user.app.pairs.kept_length(pairs.builtin_pair()) is None
+    assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == 3
+
+
+async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
+    async with drive(size=(120, 36)) as user:
+        user.app.pairs.keep_length(pairs.builtin_pair(), 0)
+        await open_bench(user)
+        await user.sees("This pair keeps n_draft_max 0.")
+        await user.click("#forget")
+        await user.until(lambda: "This pair keeps" not in user.text, "nothing kept")
+        assert user.app.pairs.kept_length(pairs.builtin_pair()) is None
+
+
+async def test_escape_stops_at_once_and_then_leaves(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await open_bench(user)
+        await measure_quickly(user, runs=7)
+        await user.sees("Reply 8 of 12")
+        await user.press("escape")
+        await user.sees("Stopped. The tables hold what was measured until then.")
+        assert len(user.engine.requests(protocol.Cancel)) == 1
+        await user.sees("Fastest draft length: 3")
+        await user.press("escape")
+        await user.on(ChatScreen)
+
+
+async def test_stopped_before_anything_was_measured_there_is_nothing_to_keep(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await open_bench(user)
+        await measure_quickly(user, runs=0)
+        await user.press("escape")
+        await user.sees("Stopped.")
+        assert "Keep for" not in user.text
+        await user.press("enter")
+        await user.sees("Replies to write: 12,")
+
+
+async def test_no_bench_while_a_reply_is_written_and_none_without_a_draft(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await user.press("f11")
+        await user.sees("A reply is still being written")
+        assert isinstance(user.app.screen, ChatScreen)
+    async with drive() as user:
+        user.engine.speculation_off = "the target cannot take back tokens"
+        await user.open_chat()
+        await user.press("f11")
+        await user.sees("There is nothing to compare")
+        assert not user.engine.requests(protocol.Bench)
+
+
+async def test_the_engine_dies_during_a_bench(drive: Drive) -> None:
+    async with drive(size=(120, 36)) as user:
+        await open_bench(user)
+        await measure_quickly(user, runs=7)
+        await user.sees("Reply 8 of 12")
+        user.engine.die("GGML_ASSERT(false) failed")
+        await user.sees("The engine stopped by itself (signal 6)")
+        await user.press("escape")
+        await user.on(ChatScreen)
+        await user.sees("engine stopped: Ctrl+L")
+        await user.press("f11")
+        await user.sees("The engine is not running.")
+        await user.press("ctrl+l")
+        await user.sees("The models are loaded again")
+        await user.press("f11")
+        await user.on(BenchScreen)
+
+
+async def test_another_pair_instead_stops_the_bench_before_it_loads(drive: Drive) -> None:
+    async with drive(size=(120, 36)) as user:
+        await open_bench(user)
+        await measure_quickly(user, runs=3)
+        await user.sees("Reply 4 of 12")
+        user.app.load_instead(pairs.builtin_pair())
+        await user.on(ChatScreen)
+        kinds = [type(request) for request in user.engine.sent]
+        cancel, load = (
+            kinds.index(protocol.Cancel),
+            len(kinds) - 1 - kinds[::-1].index(protocol.Load),
+        )
+        assert cancel < load
+
+
+async def test_quitting_during_a_bench(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await open_bench(user)
+        await measure_quickly(user, runs=3)
+        await user.sees("Reply 4 of 12")
+        await user.press("ctrl+q")
+    await user.until_closed()
+
+
+@pytest.mark.parametrize("size", [(44, 12), (80, 24), (200, 50)])
+async def test_a_bench_at_every_size_and_through_a_resize(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
+        await open_bench(user)
+        await measure_quickly(user, runs=7)
+        await user.sees("Reply 8 of 12")
+        await user.pilot.resize_terminal(20, 5)
+        await user.sees("too small")
+        user.engine.budget = None
+        await user.pilot.resize_terminal(*size)
+        await user.sees("Fastest draft length: 3")
+        chart = user.app.screen.query_one("#chart")
+        lines = str(chart.render()).splitlines()
+        assert max(map(len, lines)) <= chart.size.width
+        assert user.inside(user.app.screen.query_one("#keep-here").region)
+        await user.press("escape")
+        await user.on(ChatScreen)
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)

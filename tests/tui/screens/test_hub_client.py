@@ -1,0 +1,206 @@
+"""The screens on the real client against the loopback Hub: search, install, library, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+from textual.widgets import Input, OptionList
+
+from eaglechat.hub.catalogue import entries as catalogue
+from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.downloads.client import Hub, Timeouts
+from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.library import LibraryScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.hub.search import SearchScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.wire import protocol
+from tests.hub import ggufs
+from tests.hub.fakehub import FakeHub, slowly
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+CATALOGUE = """
+[[pair]]
+name = "small"
+target = { repo = "org/small-GGUF", file = "small-Q8_0.gguf" }
+draft = { repo = "lab/small-eagle3-GGUF", file = "small-eagle3.gguf" }
+"""
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    with FakeHub() as server:
+        card = {"base_models": ("org/small",), "downloads": 1234}
+        server.add("org/small-GGUF", {"small-Q8_0.gguf": big(ggufs.target())}, **card)
+        server.add("lab/small-eagle3-GGUF", {"small-eagle3.gguf": ggufs.draft()})
+        yield server
+
+
+def big(header: bytes) -> bytes:
+    """As large as a download that can be watched."""
+    return header + bytes(2_000_000)
+
+
+@pytest.fixture
+def desk(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDesk:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    # The shipped pairs are not on this Hub.
+    monkeypatch.setattr(catalogue, "_SHIPPED", tmp_path / "nothing-shipped.toml")
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "catalogue.toml").write_text(CATALOGUE)
+    return HubDesk(lambda: Hub(fake.endpoint, cache, Timeouts(2.0, 5.0), (0.01,)))
+
+
+async def install_small(user: Driver) -> None:
+    await user.sees("small  available")
+    await user.sees("download 2.0 MB")
+    await user.press("down", "enter")
+    await user.on(PlanScreen)
+    await user.sees("Memory:")
+    await user.press("enter")
+    await user.on(DownloadsScreen)
+
+
+async def test_a_pair_is_installed_paused_gone_on_with_and_loaded(
+    drive: Drive, desk: HubDesk, fake: FakeHub, tmp_path: Path
+) -> None:
+    library = PairLibrary(tmp_path / "state")
+    with pytest.raises(NotInstalledError, match="eaglechat pull small"):
+        library.find("small")
+    fake.pace = slowly(400_000)
+    async with drive(size=(80, 24), desk=desk, pairs=library) as user:
+        await install_small(user)
+        await user.until(lambda: "kB/s" in user.text, "a speed")
+        await user.press("space")
+        await user.sees("paused · Space goes on")
+        fake.pace = lambda seen, offset: None
+        await user.press("space")
+        await user.sees("small  installed · Enter loads it")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        found = library.find("small")
+        assert found is not None
+        assert (load.target, load.draft) == (str(found.target), str(found.draft))
+        await user.press("ctrl+o")
+        await user.sees("● small  installed")
+        assert [pair.name for pair in library.pairs()] == ["smollm2-135m", "small"]
+
+
+async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
+    drive: Drive, desk: HubDesk, fake: FakeHub
+) -> None:
+    fake.add("lab/other-eagle3-GGUF", {"other.gguf": ggufs.draft(hidden=16)})
+    fake.repos["lab/other-eagle3-GGUF"].base_models = ("org/small",)
+    fake.add("lab/tuned-eagle3-GGUF", {"tuned-eagle3.gguf": ggufs.draft()})
+    fake.repos["lab/tuned-eagle3-GGUF"].base_models = ("org/small", "org/small-chat")
+    async with drive(size=(120, 40), desk=desk) as user:
+        await user.on(MenuScreen)
+        await user.press("ctrl+f")
+        await user.on(SearchScreen)
+        await user.type("small")
+        await user.sees("org/small-GGUF  1,234 downloads")
+        await user.press("enter")
+        await user.sees("small-Q8_0  2.0 MB")
+        await user.press("enter")
+        await user.sees("● lab/small-eagle3-GGUF")
+        await user.sees("✗ lab/other-eagle3-GGUF")
+        rows = user.app.screen.query_one("#found", OptionList)
+        await user.press("down", "down")
+        await user.press("enter")
+        await user.sees("does not fit")
+        assert isinstance(user.app.screen, SearchScreen)
+        await user.press(*["up"] * rows.option_count)
+        await user.type("tuned")
+        await user.press("enter")
+        await user.on(PlanScreen)
+        await user.sees("Memory:")
+        await user.press("enter")
+        await user.sees("installed · Enter loads it")
+        names = [entry.name for entry, _ in desk.catalogue()[0]]
+        assert names == ["small", "small-q8_0-lab"]
+
+
+async def test_a_search_that_finds_nothing_or_fails_says_so(
+    drive: Drive, desk: HubDesk, fake: FakeHub
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download 2.0 MB")
+        await user.press("ctrl+f")
+        await user.type("nothing-like-it")
+        await user.sees("The Hub knows no GGUF by this name.")
+        user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
+        await user.press("enter")
+        await user.sees("Which quantisation of org/small-GGUF?")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        await user.press("ctrl+f")
+        await user.on(SearchScreen)
+        fake.fail(status=403, server="hub", times=99)
+        user.app.screen.query_one("#words", Input).value = "small"
+        await user.sees("The Hub refuses")
+        await user.press("escape", "escape")
+        await user.on(MenuScreen)
+
+
+async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
+    drive: Drive, desk: HubDesk, tmp_path: Path
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await install_small(user)
+        await user.sees("small  installed · Enter loads it")
+        await user.press("escape", "ctrl+l")
+        await user.on(LibraryScreen)
+        await user.sees("org/small-GGUF/small-Q8_0.gguf")
+        await user.type("target")
+        await user.press("enter")
+        await user.sees("With which draft? These fit small-Q8_0.gguf.")
+        await user.sees("without a draft")
+        await user.press("escape")
+        await user.sees("2 models")
+        await user.type("small-q8")
+        await user.press("ctrl+d")
+        await user.on(ConfirmDialog)
+        await user.sees("This frees 2.0 MB.")
+        await user.sees("Pairs that need it: small.")
+        await user.press("enter")
+        await user.on(LibraryScreen)
+        assert list((tmp_path / "cache").rglob("small-Q8_0.gguf"))
+        await user.press("ctrl+d")
+        await user.on(ConfirmDialog)
+        await user.click("#agree")
+        await user.sees("2.0 MB freed")
+        assert not list((tmp_path / "cache").rglob("small-Q8_0.gguf"))
+        await user.press("escape", "escape")
+        await user.sees("small  partly")
+
+
+async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
+    drive: Drive, desk: HubDesk, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.repos["org/small-GGUF"].gated = True
+    async with drive(size=(120, 40), desk=desk) as user:
+        await user.sees("· gated")
+        await user.press("down", "enter")
+        await user.sees("org/small-GGUF is gated")
+        await user.press("enter")
+        await user.sees("failed · Enter tries again")
+        await user.sees(f"accept its licence at {fake.endpoint}/org/small-GGUF")
+        monkeypatch.setenv("HF_TOKEN", "hf_good")
+        await user.press("enter")
+        await user.sees("small  installed · Enter loads it")

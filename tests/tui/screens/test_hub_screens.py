@@ -1,0 +1,254 @@
+"""The terminal half of the Hub on a scripted desk: what is shown, and what each key does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList
+
+from eaglechat.hub.downloads.client import RemoteFile
+from eaglechat.hub.downloads.install import Plan
+from eaglechat.hub.downloads.installs import Stage
+from eaglechat.hub.downloads.queue import State as JobState
+from eaglechat.hub.errors import GatedError
+from eaglechat.hub.local.installed import State, Status
+from eaglechat.hub.local.pair import Pair
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.wire import protocol
+from tests.tui.driving import Driver
+from tests.tui.scripted_desk import MB, ScriptedDesk, entry, facts, on_its_way
+
+Drive = Callable[..., Driver]
+
+
+@pytest.fixture
+def desk() -> ScriptedDesk:
+    return ScriptedDesk()
+
+
+def a_plan(name: str, *, missing: int = 3000, gated: tuple[str, ...] = ()) -> Plan:
+    pair = entry(name, converts=True)
+    target = RemoteFile(pair.target.repo, f"{name}-Q4_K_M.gguf", "c" * 40, 2500 * MB, "a" * 64)
+    draft = RemoteFile(f"lab/{name}_eagle3", "model.safetensors", "d" * 40, 500 * MB, "b" * 64)
+    return Plan(pair, (target,), (draft,), gated, (), 3000 * MB, missing * MB)
+
+
+async def test_each_pair_says_what_it_takes_and_why_it_cannot_run(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    desk.offer(entry("fits-the-gpu"), known=facts(3000, need_mb=4000))
+    desk.offer(entry("needs-ram", converts=True), known=facts(9000, need_mb=12_000))
+    desk.offer(entry("too-large"), known=facts(40_000, need_mb=45_000))
+    desk.offer(entry("behind-a-gate"), known=facts(1000, gated=("org/behind-a-gate-GGUF",)))
+    async with drive(size=(120, 40), desk=desk) as user:
+        await user.sees("download 3.0 GB · 4.0 GB of 8.0 GB GPU")
+        await user.sees("download + convert 9.0 GB · 12.0 GB of 32.0 GB RAM")
+        await user.sees("cannot run: needs 45.0 GB, 13.0 GB more than this")
+        await user.sees("· gated")
+        await user.type("needs-ram")
+        await user.sees("too large for")
+
+
+async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
+    drive: Drive, desk: ScriptedDesk, models: Path
+) -> None:
+    pair = Pair("here", models / "target.gguf", models / "draft.gguf", "catalogue")
+    desk.offer(entry("elsewhere"))
+    desk.offer(entry("here"), Status(State.INSTALLED, pair, pair.target, pair.draft, None))
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("size unknown: no way to the Hub")
+        await user.type("here")
+        await user.sees("● here  installed")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert load.target == str(pair.target)
+
+
+async def test_a_plan_is_shown_before_anything_is_downloaded(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    desk.offer(entry("small", converts=True), known=facts(3000))
+    desk.plans["small"] = a_plan("small", missing=1900, gated=("org/small-GGUF",))
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download + convert 3.0 GB")
+        await user.press("down", "enter")
+        await user.on(PlanScreen)
+        await user.sees("small-Q4_K_M.gguf  2.5 GB")
+        await user.sees("Download: 1.9 GB, 1.1 GB of 3.0 GB are here already")
+        await user.sees("converted to a GGUF")
+        # At this height the rest is a page further down.
+        await user.pilot.resize_terminal(80, 40)
+        await user.sees("org/small-GGUF is gated")
+        await user.sees("hf auth login")
+        assert desk.started == []
+        await user.press("escape")
+        await user.on(MenuScreen)
+        await user.press("enter")
+        await user.sees("Go on")
+        await user.press("enter")
+        await user.on(DownloadsScreen)
+        assert desk.started == ["small"]
+
+
+async def test_a_plan_that_fails_says_what_to_do_and_can_be_tried_again(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    desk.offer(entry("small"), known=facts(3000))
+    desk.plans["small"] = GatedError("org/small is gated: accept its licence, then log in.")
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download 3.0 GB")
+        await user.press("down", "enter")
+        await user.sees("org/small is gated: accept its licence, then log in.")
+        desk.plans["small"] = a_plan("small")
+        await user.press("enter")
+        await user.sees("small-Q4_K_M.gguf")
+
+
+class Halting:
+    """Stands where `Installs` does; keeps what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def __getattr__(self, action: str) -> Callable[[str], None]:
+        return lambda name: self.asked.append((action, name))
+
+
+async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    pair = entry("qwen3-4b", converts=True)
+    desk.offer(pair)
+    desk.moving = [on_its_way(pair)]
+    desk._installs = halting = Halting()  # type: ignore[assignment]
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("downloading 49% · Ctrl+G shows it")
+        await user.press("down", "enter")
+        await user.sees("25.0 MB/s    1:00 left")
+        await user.sees("45%     1.1 GB of 2.5 GB")
+        await user.press("space")
+        desk.moving = [replace(desk.moving[0], stage=Stage.PAUSED, speed=None, eta=None)]
+        await user.sees("paused · Space goes on")
+        await user.click("#pause")
+        await user.click("#cancel")
+        desk.moving = []
+        await user.sees("Nothing is on its way")
+        assert halting.asked == [("pause", pair.name), ("resume", pair.name), ("cancel", pair.name)]
+
+
+async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
+    drive: Drive, desk: ScriptedDesk, models: Path
+) -> None:
+    new = entry("qwen3-4b", converts=True)
+    desk.offer(new)
+    desk.moving = [moving] = [on_its_way(new)]
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await user.press("ctrl+g")
+        await user.on(DownloadsScreen)
+        await user.more_rounds(3)
+        desk.moving = [replace(moving, stage=Stage.CONVERTING, step="converting", bytes_done=200)]
+        await user.sees("converting the draft")
+        await user.press("escape")
+        await user.on(ChatScreen)
+
+        pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
+        desk.install("qwen3-4b", pair)
+        desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
+        await user.sees("qwen3-4b is installed. F10 loads it.")
+        await user.press("f10")
+        await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert (load.target, load.draft) == (str(pair.target), None)
+
+
+async def test_a_failed_download_says_why_and_enter_tries_again(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    moving = on_its_way(entry("qwen3-4b"))
+    sentence = "The disk is full: free some space and try again."
+    files = (replace(moving.files[0], state=JobState.FAILED, error=sentence), *moving.files[1:])
+    desk.moving = [replace(moving, files=files, stage=Stage.FAILED, error=sentence)]
+    desk._installs = halting = Halting()  # type: ignore[assignment]
+    async with drive(size=(120, 40), desk=desk) as user:
+        await user.sees(sentence)
+        await user.press("ctrl+g")
+        await user.sees("failed · Enter tries again")
+        await user.press("enter")
+        assert halting.asked == [("resume", "qwen3-4b")]
+
+
+async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: ScriptedDesk) -> None:
+    left = Status(State.PARTLY, None, None, None, None, bytes_here=1100 * MB)
+    desk.offer(entry("small", converts=True), left, facts(3000))
+    desk.left = ["small"]
+    desk.plans["small"] = a_plan("small", missing=1900)
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("Unfinished: small. Ctrl+G goes on.")
+        await user.sees("download + convert 3.0 GB, 1.1 GB here")
+        await user.press("ctrl+g")
+        await user.sees("unfinished, 1.1 GB here")
+        await user.press("enter")
+        await user.sees("Go on")
+        await user.press("enter")
+        await user.until(lambda: desk.started == ["small"], "the download")
+
+
+async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
+    drive: Drive, desk: ScriptedDesk, models: Path
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("of 8.0 GB GPU")
+        small = protocol.Memory(ram=1, ram_available=1)
+        assert user.app.hello is not None
+        user.app.hello = protocol.Hello(
+            protocol=1, eaglechat="0", llama_cpp="", devices=(), memory=small
+        )
+        await user.press("enter")
+        await user.on(ConfirmDialog)
+        await user.sees("more than this machine's 1 B")
+        await user.press("enter")
+        await user.on(MenuScreen)
+        assert not user.engine.requests(protocol.Load)
+        assert user.app.screen.query_one(OptionList).highlighted == 0
+
+
+async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    for number in range(30):
+        name = f"pair-{number:02d}"
+        desk.offer(entry(name), known=facts(3000))
+        desk.plans[name] = a_plan(name)
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("pair-00")
+        await user.press(*["down"] * 30)
+        await user.sees("pair-29")
+        await user.press("enter")
+        await user.sees("pair-29-Q4_K_M.gguf")
+        await user.press("escape")
+        await user.on(MenuScreen)
+
+        offers = user.app.screen.query_one(OptionList)
+        offers.scroll_home(animate=False)
+        await user.sees("pair-03")
+        row = next(y for y, line in enumerate(user.text.splitlines()) if "pair-03" in line)
+        await user.pilot.click(offset=(10, row))
+        await user.sees("pair-03-Q4_K_M.gguf")
+        await user.click("#back")
+        await user.on(MenuScreen)
+
+        await user.type("17")
+        await user.press("enter")
+        await user.sees("pair-17-Q4_K_M.gguf")

@@ -1,0 +1,164 @@
+"""Settings, files, palette, notices, and what the terminal cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.command import CommandPalette
+from textual.filter import Monochrome, NoColor
+from textual.widgets import Input, Select, Static
+
+from eaglechat import paths
+from eaglechat.settings import InterfaceSettings, Settings, load
+from eaglechat.tui.app import EagleApp
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.screens.settings import SettingField
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("# mine\n[generation]\ntop_k = 20  # few\n")
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        await user.press("0", ".", "2", "enter")
+        await user.press("escape")
+        await user.on(ChatScreen)
+        assert user.chat.controls.temperature == pytest.approx(0.2)
+    text = config.read_text()
+    assert "temperature = 0.2" in text
+    assert "# mine" in text
+    assert "top_k = 20  # few" in text
+
+
+async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        await user.press("9", "enter")
+        await user.sees("does not fit")
+        await user.press("a", "enter")
+        await user.sees("not a number")
+        await user.press("escape")
+        await user.on(MenuScreen)
+    assert not (tmp_path / "config.toml").exists()
+    assert user.app.settings == Settings()
+
+
+async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Path) -> None:
+    async with drive() as user:
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        fields = {
+            str(field.query_one(".setting-name", Static).content): field
+            for field in user.app.screen.query(SettingField)
+        }
+        fields["split_mode"].query_one(Select).focus()
+        await user.press("enter", "up", "enter")
+        fields["tensor_split"].query_one(Input).focus()
+        await user.type("[3, 1]")
+        await user.press("enter")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        assert user.app.settings.engine.split_mode == "none"
+    loaded, problems = load(tmp_path / "config.toml")
+    assert problems == []
+    assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
+
+
+async def test_files_of_your_own(drive: Drive, models: Path) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.press("ctrl+o")
+        await user.sees("Open GGUF files")
+        await user.type(str(models / "draft.gguf"))
+        await user.sees("an EAGLE-3 draft")
+        await user.press("ctrl+u")
+        await user.type(str(models / "target.gguf"))
+        await user.sees("Can run here: llama Q4_K_M")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        await user.sees("recent")
+
+
+async def test_the_palette_turns_controls_and_changes_the_theme(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.type("n_draft_max 12")
+        await user.sees("From the next round on")
+        await user.press("down", "enter")
+        await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
+        await user.on(ChatScreen)
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.type("theme")
+        await user.sees("Choose a theme")
+        await user.press("down", "enter")
+        await user.sees("eagle-light")
+        await user.type("eagle-light")
+        await user.until(lambda: "textual-dark" not in user.text, "the search for the theme")
+        await user.press("down", "enter")
+        await user.until(lambda: user.app.theme == "eagle-light", "the theme")
+    assert 'theme = "eagle-light"' in (tmp_path / "config.toml").read_text()
+
+
+async def test_bad_configuration_and_themes_are_told_in_one_notice(
+    drive: Drive, tmp_path: Path
+) -> None:
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "mine.toml").write_text('name = "mine"\nprimary = "no colour"\n')
+    config = tmp_path / "config.toml"
+    config.write_text("[generation]\ntop_k = -3\n")
+    settings, problems = load(config)
+    dirs = [paths.builtin_themes_dir(), tmp_path / "themes"]
+    async with drive(settings=settings, problems=problems, theme_dirs=dirs) as user:
+        await user.sees("Not everything could be used")
+        assert len(user.app.screen.query("Toast")) == 1
+        await user.sees("mine.toml")
+        await user.sees("generation.top_k")
+
+
+async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.type("copy me")
+        await user.press("ctrl+c")
+        await user.sees("ctrl+q")
+        await user.press("shift+home", "ctrl+c")
+        await user.until(lambda: user.app.clipboard == "copy me", "the copy")
+        assert isinstance(user.app.screen, ChatScreen)
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
+    make_app: Callable[..., EagleApp],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ansi: bool,
+) -> None:
+    shipped = (paths.builtin_themes_dir() / "eagle-dark.toml").read_text()
+    own = shipped.replace('"eagle-dark"', '"mine"').replace(
+        "ansi = false", f"ansi = {ansi}".lower()
+    )
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "mine.toml").write_text(own)
+    monkeypatch.setenv("NO_COLOR", "1")
+    settings = Settings(interface=InterfaceSettings(theme="mine"))
+    app = make_app(settings=settings, theme_dirs=[tmp_path / "themes"])
+    assert app.theme == "mine"
+    kinds = {type(line_filter) for line_filter in app.get_line_filters()}
+    assert (NoColor in kinds, Monochrome in kinds) == (ansi, not ansi)

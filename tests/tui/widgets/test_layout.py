@@ -1,0 +1,198 @@
+"""The screens in terminals of different sizes: nothing is cut off, nothing crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.command import CommandPalette
+from textual.widgets import OptionList
+
+from eaglechat.hub.errors import NotFoundError
+from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
+from eaglechat.tui.screens.base import TooSmall
+from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
+from eaglechat.tui.screens.help import HelpScreen
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.library import LibraryScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.hub.search import SearchScreen
+from eaglechat.tui.screens.loading import LoadingScreen
+from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+from eaglechat.tui.screens.menu.screen import DOORS, MenuScreen
+from eaglechat.tui.screens.settings import SettingsScreen
+from eaglechat.tui.widgets.panel.panel import SpeculationPanel
+from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.status_line import StatusLine
+from tests.tiny_gguf import write_target
+from tests.tui.driving import Driver
+from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+
+Drive = Callable[..., Driver]
+
+
+async def test_the_panel_stands_whole_beside_the_chat_where_there_is_room(drive: Drive) -> None:
+    async with drive(size=PANEL_FROM) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        panel = user.chat.query_one(SpeculationPanel)
+        assert user.inside(panel.region)
+        assert panel.max_scroll_y == 0
+        assert not user.chat.query_one(StatusLine).display
+        await user.press("f2")
+        assert not panel.display
+        assert user.chat.query_one(StatusLine).display
+
+
+async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        assert not user.chat.query_one(SpeculationPanel).display
+        status = user.chat.query_one(StatusLine)
+        assert user.inside(status.region)
+        line = status.render().plain
+        assert len(line) <= 78
+        for part in ("accepted", "75%", "137.0 tok/s", "length 2.86", "draft ≤3", "80/8,192"):
+            assert part in line
+        assert user.inside(user.prompt.region)
+
+
+async def test_the_folded_panel_opens_over_the_chat_with_every_control_in_sight(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.press("f2")
+        await user.sees("Acceptance by draft position")
+        sliders = list(user.chat.query(Slider))
+        assert len(sliders) == 3
+        assert all(user.inside(slider.region) for slider in sliders)
+        assert user.inside(user.prompt.region)
+        await user.type("still typing")
+        assert user.prompt.text == "still typing"
+        await user.press("f2")
+        assert not user.chat.query_one(SpeculationPanel).display
+
+
+@pytest.mark.parametrize("width", [44, 60, 80])
+async def test_the_status_line_leaves_out_what_does_not_fit(drive: Drive, width: int) -> None:
+    async with drive(size=(width, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        line = user.chat.query_one(StatusLine).render().plain
+        assert len(line) <= width - 2
+        assert line.split("  ")[-1] in {"137.0 tok/s", "length 2.86", "context 80/8,192"}
+
+
+async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await user.type("kept")
+        await user.pilot.resize_terminal(20, 5)
+        await user.sees("too small")
+        await user.more_rounds(3)
+        await user.pilot.resize_terminal(80, 24)
+        await user.until(lambda: "too small" not in user.text, "the chat again")
+        assert user.prompt.text == "kept"
+        await user.type("!")
+        assert user.prompt.text == "kept!"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (),
+        ("ctrl+o",),
+        ("ctrl+t",),
+        ("f1",),
+        ("f9",),
+        ("enter",),
+        ("ctrl+f",),
+        ("ctrl+g",),
+        ("ctrl+l",),
+    ],
+)
+async def test_every_screen_opens_in_a_terminal_of_20x5(
+    drive: Drive, keys: tuple[str, ...]
+) -> None:
+    async with drive(size=(20, 5)) as user:
+        await user.press(*keys)
+        await user.sees("too small")
+        assert user.app.screen.query_one(TooSmall).display
+
+
+async def test_the_palette_survives_a_terminal_of_20x5(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.press("ctrl+p")
+        await user.on(CommandPalette)
+        await user.pilot.resize_terminal(20, 5)
+        await user.type("help")
+        await user.press("escape")
+        await user.on(MenuScreen)
+
+
+async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
+    drive: Drive, tmp_path: Path
+) -> None:
+    library = PairLibrary(tmp_path / "many")
+    library.remember(pair_of_files(write_target(tmp_path / "mine.gguf"), None))
+    desk = ScriptedDesk()
+    for number in range(28):
+        desk.offer(entry(f"pair-{number:02}"), known=facts(1000 + number))
+    async with drive(size=(80, 24), pairs=library, desk=desk) as user:
+        options = user.app.screen.query_one(OptionList)
+        await user.until(lambda: options.option_count == 30 + len(DOORS), "the whole list")
+        await user.press(*["down"] * 29)
+        await user.sees("pair-27")
+        assert options.highlighted_option is not None
+        assert options.highlighted_option.id == "entry:pair-27"
+        await user.press("f2")
+        await user.sees("lab/pair-27-eagle3-GGUF:Q8_0")
+        assert user.inside(user.app.screen.query_one("#details-scroll").region)
+        await user.press("up")
+        await user.sees("lab/pair-26-eagle3-GGUF:Q8_0")
+        await user.press("f2", "down", "down", "down")
+        assert options.highlighted_option.id == "library"
+
+        await user.type("07")
+        await user.sees("1.0 GB")
+        assert options.option_count == 1 + len(DOORS)
+        await user.press("escape")
+        await user.until(lambda: options.option_count == 30 + len(DOORS), "the whole list again")
+        desk.plans["pair-00"] = NotFoundError("org/pair-00-GGUF is not on the Hub.")
+        options.scroll_home(animate=False)
+        await user.pilot.pause()
+        await user.pilot.click(OptionList, offset=(5, 4))
+        await user.on(PlanScreen)
+        await user.sees("org/pair-00-GGUF is not on the Hub.")
+        await user.click("#back")
+        await user.on(MenuScreen)
+        await user.pilot.click(OptionList, offset=(5, 2))
+        await user.on(ChatScreen)
+
+
+async def test_dialogs_fit_80x24(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        user.engine.hold_load = True
+        for key, kind in (
+            ("f1", HelpScreen),
+            ("f9", SettingsScreen),
+            ("ctrl+o", OpenFilesScreen),
+            ("ctrl+f", SearchScreen),
+            ("ctrl+g", DownloadsScreen),
+            ("ctrl+l", LibraryScreen),
+        ):
+            await user.on(MenuScreen)
+            await user.press(key)
+            await user.on(kind)
+            assert user.inside(user.app.screen.query_one(".dialog").region)
+            await user.press("escape")
+        await user.on(MenuScreen)
+        await user.sees("Q4_K_M")
+        await user.press("enter")
+        await user.on(LoadingScreen)
+        assert user.inside(user.app.screen.query_one(".dialog").region)

@@ -1,0 +1,418 @@
+"""The transcript: what the records say is what is seen; what is copied is only what was said."""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+
+import pytest
+from rich.style import Style
+from textual.color import Color
+from textual.events import MouseScrollUp
+from textual.filter import Monochrome
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from eaglechat.tui.themes import TOKEN_KINDS
+from eaglechat.tui.widgets.transcript.reply import Reply
+from eaglechat.tui.widgets.transcript.token_styles import Legend
+from eaglechat.tui.widgets.transcript.transcript import UserEntry
+from eaglechat.wire.records import FinishReason
+from tests.tui.widgets.transcript_app import (
+    THEMES,
+    TranscriptApp,
+    drawn_rows,
+    drawn_segments,
+    make_end,
+    make_round,
+    on_screen,
+    random_rounds,
+    segment_of,
+    shown_reply,
+    until,
+)
+
+ROUNDS = [
+    make_round(["one", " two"], " three", rejected=" tree"),
+    make_round([" four", " five"], " six"),
+    make_round([], " seven"),
+]
+SAMPLE = {"accepted": "one two", "correction": " three", "bonus": " six", "plain": " seven"}
+FLAGS = ("bold", "dim", "italic", "overline", "reverse", "strike", "underline")
+
+
+def flags(style: Style | None) -> set[str]:
+    assert style is not None
+    return {flag for flag in FLAGS if getattr(style, flag)}
+
+
+async def drag(pilot: Pilot[None], start: tuple[Widget, int, int], end: tuple[Widget, int, int]):
+    """Select with the mouse, from cell (x, y) of one widget to a cell of another."""
+    await pilot.mouse_down(start[0], offset=start[1:])
+    await pilot.hover(end[0], offset=end[1:])
+    await pilot.mouse_up(end[0], offset=end[1:])
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        app.theme = theme
+        reply = await shown_reply(app, pilot, ROUNDS)
+        await until(pilot, lambda: segment_of(reply, " seven").style.color)
+        for kind, text in {**SAMPLE, "rejected": " tree"}.items():
+            token = getattr(THEMES[theme].tokens, kind)
+            segments = [segment for segment in drawn_segments(reply) if segment.text.strip()]
+            if kind == "rejected":
+                segments = [segment for segment in segments if segment.style.strike]
+                assert "".join(segment.text for segment in segments) == text.strip()
+                style = segments[0].style
+            else:
+                style = segment_of(reply, text).style
+            assert flags(style) == set(token.style)
+            assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
+
+
+async def test_the_rejected_token_stands_before_its_correction_and_can_be_hidden() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, ROUNDS)
+        assert drawn_rows(reply) == ["• one two tree three four five six seven"]
+        app.transcript.show_rejected = False
+        assert drawn_rows(reply) == ["• one two three four five six seven"]
+        reply.add_rounds([make_round([" eight"], " nine", rejected=" mine")])
+        assert drawn_rows(reply) == ["• one two three four five six seven eight nine"]
+        app.transcript.show_rejected = True
+        expected = "• one two tree three four five six seven eight mine nine"
+        assert drawn_rows(reply) == [expected]
+        assert reply.text == "one two three four five six seven eight nine"
+
+
+async def test_a_rejected_token_without_a_correction_after_it_is_still_shown() -> None:
+    ended_by_the_limit = make_round(["a", " b"], "", rejected=" c")
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, [ended_by_the_limit])
+        assert drawn_rows(reply) == ["• a b c"]
+
+
+async def test_colours_of_tokens_can_be_switched_off_and_on() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, ROUNDS)
+        with_colours = drawn_segments(reply)
+        app.transcript.token_colours = False
+        looks = {
+            (segment.style.color, frozenset(flags(segment.style)))
+            for segment in drawn_segments(reply)[3:]
+            if segment.text.strip() and not segment.style.strike
+        }
+        assert len(looks) == 1
+        app.transcript.token_colours = True
+        assert drawn_segments(reply) == with_colours
+
+
+async def test_without_colour_the_kinds_still_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = TranscriptApp()
+    assert any(isinstance(each, Monochrome) for each in app.get_line_filters())
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, ROUNDS)
+        looks = {frozenset(flags(segment_of(reply, text).style)) for text in SAMPLE.values()}
+        looks |= {
+            frozenset(flags(segment.style))
+            for segment in drawn_segments(reply)
+            if segment.style.strike
+        }
+        assert len(looks) == len(TOKEN_KINDS)
+
+
+async def test_the_legend_shows_every_kind_as_it_looks() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(80, 24)):
+        legend = app.query_one(Legend)
+        assert drawn_rows(legend) == ["accepted · correction · bonus · plain · rejected"]
+        for kind in TOKEN_KINDS:
+            token = getattr(THEMES["eagle-dark"].tokens, kind)
+            style = segment_of(legend, kind).style
+            assert flags(style) == set(token.style)
+            assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None:
+    rng = random.Random(seed)
+    rounds = list(random_rounds(seed, 120))
+    app = TranscriptApp()
+    async with app.run_test(size=(rng.randint(12, 60), 400)) as pilot:
+        streamed = await shown_reply(app, pilot)
+        left = list(rounds)
+        while left:
+            size = rng.randint(1, 9)
+            streamed.add_rounds(left[:size])
+            del left[:size]
+            if rng.random() < 0.5:
+                await pilot.pause()
+                assert on_screen(streamed) == drawn_rows(streamed)
+        whole = await shown_reply(app, pilot, rounds)
+        await until(pilot, lambda: streamed.size.height == whole.size.height > 1)
+        assert drawn_rows(streamed) == drawn_rows(whole)
+        assert streamed.text == "".join(round.text for round in rounds)
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "shown"),
+    [
+        (FinishReason.STOP, "", ["• one two three"]),
+        (FinishReason.CANCELLED, "", ["• one two three", "  stopped"]),
+        (FinishReason.CONTEXT, "", ["• one two three", "  context full"]),
+        (FinishReason.LENGTH, "", ["• one two three", "  token limit reached"]),
+        (FinishReason.STOP, "no draft", ["• one two three", "  no draft"]),
+        (None, "the engine died", ["• one two", "  the engine died"]),
+    ],
+)
+async def test_how_a_reply_ended_is_said_but_not_copied(
+    reason: FinishReason | None, note: str, shown: list[str]
+) -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, [make_round(["one"], " two")])
+        reply.finish(make_end(reason, tail=" three") if reason else None, note)
+        await until(pilot, lambda: reply.size.height == len(shown))
+        assert drawn_rows(reply) == shown
+        assert reply.text == "one two three" if reason else "one two"
+        await drag(pilot, (reply, 0, 0), (reply, 60, len(shown) - 1))
+        assert app.screen.get_selected_text() == reply.text
+
+
+async def test_selection_by_mouse_gives_text_without_rejected_tokens() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(30, 24)) as pilot:
+        rounds = [
+            make_round(["def", " sort"], "(items):\n", rejected=" quick"),
+            make_round([], "\treturn"),
+            make_round([" the", " sorted", " list", " of", " items"], ".", rejected="\nand"),
+        ]
+        reply = await shown_reply(app, pilot, rounds)
+        assert drawn_rows(reply) == [
+            "• def sort quick(items):",
+            "      return the sorted",
+            "  list of items↵and.",
+        ]
+        await drag(pilot, (reply, 6, 0), (reply, 8, 2))
+        assert app.screen.get_selected_text() == "sort(items):\n\treturn the sorted list of"
+        await drag(pilot, (reply, 2, 0), (reply, 4, 0))
+        assert app.screen.get_selected_text() == "def"
+        await drag(pilot, (reply, 28, 2), (reply, 0, 0))
+        everything = "def sort(items):\n\treturn the sorted list of items."
+        assert app.screen.get_selected_text() == everything
+        assert reply.text == everything
+
+
+async def test_selected_text_is_highlighted_and_rejected_tokens_in_it_are_not() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, ROUNDS)
+        ground = segment_of(reply, " seven").style.bgcolor
+        await drag(pilot, (reply, 6, 0), (reply, 19, 0))
+        selected = "".join(
+            segment.text for segment in drawn_segments(reply) if segment.style.bgcolor != ground
+        )
+        assert selected == app.screen.get_selected_text() == "two three"
+        assert flags(segment_of(reply, "three").style) == {"underline"}
+        assert all(
+            segment.style.color != segment.style.bgcolor for segment in drawn_segments(reply)
+        )
+        await pilot.click(reply, offset=(4, 0))
+        await until(pilot, lambda: not app.screen.selections)
+        assert {segment.style.bgcolor for segment in drawn_segments(reply)} == {ground}
+
+
+async def test_a_selection_outlives_a_resize_and_what_streams_in() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        reply = await shown_reply(app, pilot, ROUNDS)
+        await drag(pilot, (reply, 6, 0), (reply, 18, 0))
+        selected = app.screen.get_selected_text()
+        assert selected == "two three"[: len(selected)]
+        reply.add_rounds(ROUNDS)
+        await pilot.resize_terminal(14, 24)
+        await until(pilot, lambda: reply.size.height > 3)
+        app.transcript.show_rejected = False
+        assert app.screen.get_selected_text() == selected
+
+
+async def test_a_selection_over_several_entries_is_their_texts() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        app.transcript.add_user("first line\nsecond line")
+        reply = await shown_reply(app, pilot, ROUNDS)
+        user = app.query_one(UserEntry)
+        await drag(pilot, (user, 2, 1), (reply, 60, 0))
+        assert app.screen.get_selected_text() == f"second line\n{reply.text}"
+
+
+async def test_the_last_reply_is_copied_clean() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        await pilot.press("c")
+        assert app.clipboard == ""
+        app.transcript.add_reply("an older one")
+        await shown_reply(app, pilot, ROUNDS, [make_round([], "\n\x1b[31mred")])
+        await pilot.press("c")
+        assert app.clipboard == "one two three four five six seven\n␛[31mred"
+
+
+async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
+    evil = "a\x1b[2J\x1b]52;c;aGk=\x07b\x9b0m\r\u202ec\x00"
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        app.transcript.add_user(evil)
+        app.transcript.add_notice(evil, "error")
+        app.transcript.add_reply(evil)
+        reply = await shown_reply(app, pilot, [make_round([evil], evil, rejected=evil)])
+        reply.finish(None, evil)
+        app.transcript.reading = True
+        await until(pilot, lambda: reply.reading_shown)
+        drawn = [text for entry in app.transcript.children for text in drawn_rows(entry)]
+        assert sum("␛" in text for text in drawn) >= 5
+        unsafe = {"Cc", "Cs"}
+        assert not [char for char in "".join(drawn) if unicodedata.category(char) in unsafe]
+        assert "\u202e" not in "".join(drawn)
+        assert reply.text == evil * 2
+
+
+async def test_the_transcript_follows_until_the_reader_scrolls_up() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(40, 12)) as pilot:
+        transcript = app.transcript
+        line = make_round([" some", " words"], "\n")
+        reply = await shown_reply(app, pilot, [line] * 30)
+        await until(pilot, lambda: transcript.max_scroll_y > 15)
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+        async def stream() -> None:
+            height = reply.size.height
+            reply.add_rounds([line] * 5)
+            await until(pilot, lambda: reply.size.height == height + 5)
+
+        await stream()
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+        await pilot.press("pageup")
+        await until(pilot, lambda: transcript.scroll_y < transcript.max_scroll_y - 5)
+        place = transcript.scroll_y
+        await stream()
+        assert transcript.scroll_y == place
+
+        await pilot.press("end")
+        await until(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y)
+        await stream()
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+        await pilot._post_mouse_events([MouseScrollUp], transcript, offset=(5, 5))
+        await until(pilot, lambda: transcript.scroll_y < transcript.max_scroll_y)
+        place = transcript.scroll_y
+        await stream()
+        assert transcript.scroll_y == place
+
+        transcript.add_user("and now?")
+        await until(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y > place)
+
+
+MARKDOWN = "# Sorting\n\nA **fast** `sort` of List<int>:\n\n- one\n- two\n"
+
+
+async def test_reading_shows_a_finished_reply_as_markdown() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        words = re.findall(r"\S+|\s+", MARKDOWN)
+        reply = await shown_reply(app, pilot, [make_round([], word) for word in words])
+        tokens = drawn_rows(reply)
+        app.transcript.reading = True
+        await pilot.pause()
+        assert drawn_rows(reply) == tokens, "a reply that still streams stays in tokens"
+
+        reply.finish(make_end(FinishReason.CANCELLED))
+        await until(pilot, lambda: reply.reading_shown)
+        await until(pilot, lambda: "stopped" in drawn_rows(reply)[-1])
+        shown = "\n".join(drawn_rows(reply))
+        assert "#" not in shown
+        assert "**" not in shown
+        assert "A fast sort of List<int>:" in shown
+        assert segment_of(reply, "fast").style.bold
+
+        await drag(pilot, (reply, 2, 2), (reply, 50, 2))
+        assert app.screen.get_selected_text() == "A fast sort of List<int>:"
+
+        app.transcript.reading = False
+        assert app.screen.selections == {}
+        await until(pilot, lambda: reply.size.height == len(tokens) + 1)
+        assert drawn_rows(reply)[:-1] == tokens
+
+
+async def test_reading_follows_the_width_and_the_theme() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.reading = True
+        app.transcript.add_reply("some **bold words** " * 6)
+        reply = app.query_one(Reply)
+        await until(pilot, lambda: reply.size.height == 2)
+        dark = drawn_segments(reply)[3].style.color
+        await pilot.resize_terminal(30, 24)
+        await until(pilot, lambda: reply.size.height > 2 and "**" not in "".join(drawn_rows(reply)))
+        app.theme = "eagle-light"
+        foreground = Color.parse(THEMES["eagle-light"].theme.foreground).rich_color
+        await until(
+            pilot, lambda: drawn_segments(reply)[3].style.color.triplet == foreground.triplet
+        )
+        assert dark != foreground
+
+
+async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("nested too deep")
+
+    monkeypatch.setattr("eaglechat.tui.widgets.transcript.reply.render", fail)
+    app = TranscriptApp()
+    async with app.run_test(notifications=True) as pilot:
+        app.transcript.add_reply("**bold**")
+        app.transcript.reading = True
+        await until(pilot, lambda: app._notifications)
+        [notification] = app._notifications
+        assert "nested too deep" in notification.message
+        assert drawn_rows(app.query_one(Reply)) == ["• **bold**"]
+
+
+async def test_users_and_notices_are_told_apart_by_their_markers() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(40, 24)) as pilot:
+        app.transcript.add_user("[b]not markup[/b]\n  indented\ttab")
+        app.transcript.add_notice("Loading.")
+        app.transcript.add_notice("No draft.", "warning")
+        app.transcript.add_notice("It died.", "error")
+        app.transcript.add_reply("Hello.")
+        await until(pilot, lambda: app.query_one(Reply).size.height)
+        rows = [row for entry in app.transcript.children for row in drawn_rows(entry)]
+        assert rows == [
+            "> [b]not markup[/b]",
+            "    indented  tab",
+            "i Loading.",
+            "! No draft.",
+            "x It died.",
+            "• Hello.",
+        ]
+
+
+async def test_clear_leaves_nothing() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        app.transcript.add_user("hello")
+        app.transcript.add_notice("note")
+        await shown_reply(app, pilot, ROUNDS)
+        await app.transcript.clear()
+        assert list(app.transcript.children) == []
+        assert app.transcript.last_reply is None

@@ -1,0 +1,132 @@
+"""A bare app around a transcript, and scripted rounds to feed it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from rich.segment import Segment
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from eaglechat.paths import builtin_themes_dir
+from eaglechat.tui.themes import load_themes, token_variable_defaults
+from eaglechat.tui.widgets.transcript.reply import Reply
+from eaglechat.tui.widgets.transcript.token_styles import Legend
+from eaglechat.tui.widgets.transcript.transcript import Transcript
+from eaglechat.wire.records import (
+    DraftToken,
+    FinishReason,
+    Origin,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    Token,
+)
+
+THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir())[0]}
+
+
+class TranscriptApp(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        for loaded in THEMES.values():
+            self.register_theme(loaded.theme)
+        self.theme = "eagle-dark"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return token_variable_defaults(THEMES.values(), self.current_theme.dark)
+
+    def compose(self) -> ComposeResult:
+        yield Transcript()
+        yield Legend()
+
+    def on_mount(self) -> None:
+        self.transcript.focus()
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one(Transcript)
+
+
+def drafted(*texts: str) -> tuple[DraftToken, ...]:
+    return tuple(DraftToken(id=1, text=text, probability=0.5) for text in texts)
+
+
+def make_round(accepted: list[str], last: str, rejected: str | None = None, n: int = 3) -> Round:
+    """A round that accepted some tokens and ended with a correction (if one was rejected), a
+    bonus, or a plain token (if nothing was drafted)."""
+    if rejected is not None:
+        origin = Origin.CORRECTION
+    else:
+        origin = Origin.BONUS if accepted else Origin.PLAIN
+    draft = [*accepted, *([rejected, " never"] if rejected is not None else [])]
+    return Round(
+        index=0,
+        n_draft_max=n,
+        drafted=drafted(*draft),
+        n_tested=len(accepted) + (rejected is not None),
+        n_accepted=len(accepted),
+        tokens=(
+            *(Token(1, text, Origin.ACCEPTED) for text in accepted),
+            Token(1, last, origin),
+        ),
+        n_past=0,
+        timings=RoundTimings(1.0, 1.0, 1.0, 1.0, 4.0),
+    )
+
+
+def random_rounds(seed: int, count: int) -> Iterator[Round]:
+    rng = random.Random(seed)
+    words = [" the", " fox", "es", " ", "\n", "\t", " 漢字", "、", " extraordinarily", ".", "é"]
+    for _ in range(count):
+        accepted = rng.choices(words, k=rng.randint(0, 3))
+        rejected = rng.choice([None, *words])
+        yield make_round(accepted, rng.choice(words), rejected)
+
+
+def make_end(reason: FinishReason = FinishReason.STOP, tail: str = "") -> ReplyEnd:
+    timings = ReplyTimings(1.0, 1, 0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    return ReplyEnd(reason, seed=1, tokens=1, tail=tail, timings=timings)
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
+    """Let the app work until something holds."""
+    for _ in range(500):
+        if holds():
+            return
+        await pilot.pause()
+    raise AssertionError("it never came to hold")
+
+
+async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Reply:
+    """A reply that was given these batches of rounds, once it is laid out."""
+    reply = app.transcript.begin_reply()
+    for batch in batches:
+        reply.add_rounds(batch)
+    await until(pilot, lambda: reply.size.height)
+    return reply
+
+
+def drawn_rows(widget: Widget) -> list[str]:
+    return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
+
+
+def on_screen(widget: Widget) -> list[str]:
+    """The rows of a widget as the terminal has them, caches of the screen included."""
+    strips = widget.screen._compositor.render_strips(widget.screen.size)
+    region = widget.region
+    rows = strips[region.y : region.bottom]
+    return [row.crop(region.x, region.right).text.rstrip() for row in rows]
+
+
+def drawn_segments(widget: Widget) -> list[Segment]:
+    return [segment for y in range(widget.size.height) for segment in widget.render_line(y)]
+
+
+def segment_of(widget: Widget, text: str) -> Segment:
+    """The one drawn segment that contains a text."""
+    [segment] = [segment for segment in drawn_segments(widget) if text in segment.text]
+    return segment

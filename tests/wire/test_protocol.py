@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eaglechat.wire import protocol as p
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.records import (
+    DraftToken,
+    FinishReason,
+    Origin,
+    Prefill,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    SpeculationOff,
+    Token,
+    Window,
+)
+from eaglechat.wire.stats import stats_of
+
+ROUND = Round(
+    index=3,
+    n_draft_max=2,
+    drafted=(DraftToken(5, "é", 0.25), DraftToken(6, "\n", 0.5)),
+    n_tested=2,
+    n_accepted=1,
+    tokens=(Token(5, "é", Origin.ACCEPTED), Token(9, "", Origin.CORRECTION)),
+    n_past=40,
+    timings=RoundTimings(0.1, 0.2, 0.3, 0.4, 1.5),
+)
+MODEL = p.ModelInfo(
+    path="/models/“x”.gguf", name="x", architecture="llama", quantization="Q4_1",
+    size_bytes=2**40, n_layers=4, n_embd=32, n_vocab=32, n_ctx_train=4096,
+)  # fmt: skip
+PAIR = p.PairInfo(
+    target=MODEL, draft=None, target_layers=(1, 2, 3), n_ctx=512, n_threads=2,
+    devices=("CPU",), load_ms=1.5, speculation_off="no draft is loaded",
+)  # fmt: skip
+END = ReplyEnd(
+    FinishReason.LENGTH, 2**32 - 2, 7, "tail", ReplyTimings(1.0, 2, 3, 4.0, 5.0, 6.0, 7.0, 8.0)
+)
+BENCH_RUN = BenchRun(
+    prompt="chat", setting="2", repeat=1, tokens=9, generation_ms=61.5, n_drafted=4, n_tested=3,
+    n_accepted=2, mean_accepted_length=1.5, verify_ms={1: 5.5, 3: 9.25},
+)  # fmt: skip
+REQUESTS = [
+    p.Load(id=1, target="t.gguf", draft="d.gguf", options=p.LoadOptions(n_ctx=512, n_threads=3)),
+    p.Chat(
+        id=2,
+        messages=(p.Message(role="user", content="hé\n🦅"),),
+        sampling=p.Sampling(temperature=0.0, seed=0),
+        speculation=p.Speculation(enabled=False, n_draft_max=16, n_min=1, p_min=1.0),
+        max_tokens=5,
+        stop=("\n\n",),
+    ),
+    p.Bench(id=3, prompts=(BenchPrompt("chat", "Hé?\n"),), n=(0, "auto"), repeats=2, max_tokens=9),
+    p.Set(n_draft_max=0, temperature=5.0),
+    p.Cancel(),
+    p.Unload(),
+    p.Shutdown(),
+]
+EVENTS = [
+    p.Hello(protocol=1, eaglechat="0", llama_cpp="b1", devices=("CPU",)),
+    p.Loading(id=1, stage="target", fraction=0.5),
+    p.Loaded(id=1, pair=PAIR),
+    p.Unloaded(),
+    p.PrefillProgress(id=2, prefill=Prefill(1, 2, 0)),
+    p.RoundDone(id=2, round=ROUND),
+    p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),
+    p.SpeculationStopped(id=2, off=SpeculationOff("why")),
+    p.Done(id=2, end=END, stats=stats_of([ROUND])),
+    p.BenchProgress(id=3, done=1, total=4, prompt="chat", setting="plain", tokens=5),
+    p.BenchRunDone(id=3, run=BENCH_RUN),
+    p.BenchDone(id=3, cancelled=True),
+    p.Error(id=None, code="protocol", message="why"),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: type(r).__name__)
+def test_every_request_survives_its_line(request_: p.AnyRequest) -> None:
+    line = p.encode(request_)
+
+    assert line.count(b"\n") == 1
+    assert p.decode_request(line) == request_
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_every_event_survives_its_line(event: p.AnyEvent) -> None:
+    line = p.encode(event)
+
+    assert line.count(b"\n") == 1
+    assert p.decode_event(line) == event
+
+
+def test_every_message_of_the_protocol_is_tried_here() -> None:
+    assert {type(r) for r in REQUESTS} == set(p.AnyRequest.__args__)
+    assert {type(e) for e in EVENTS} == set(p.AnyEvent.__args__)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"speculation": {"n_draft_max": 17}}, "n_draft_max"),
+        ({"speculation": {"n_draft_max": -1}}, "n_draft_max"),
+        ({"speculation": {"p_min": 1.5}}, "p_min"),
+        ({"sampling": {"temperature": -0.1}}, "temperature"),
+        ({"sampling": {"seed": 2**32 - 1}}, "seed"),
+        ({"sampling": {"repeat_penalty": 0.0}}, "repeat_penalty"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"messages": "hi"}, "messages"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_field(change: dict, field: str) -> None:
+    chat = {"type": "chat", "id": 1, "messages": [], **change}
+
+    with pytest.raises(p.ProtocolError, match=field):
+        p.decode_request(json.dumps(chat).encode())
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{}", b"[]", b"hello", b'{"type": "dance"}', b'{"type": "set"', b"\xff\xfe"]
+)
+def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(p.ProtocolError):
+        p.decode_request(line)
+    with pytest.raises(p.ProtocolError):
+        p.decode_event(line)
