@@ -1,0 +1,125 @@
+"""What the engine reported of one request: the rounds as they came, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import msgspec
+
+from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.records import Prefill, ReplyEnd, Round
+from eaglechat.wire.stats import RollingStats, SpeculationStats, StatsFold
+
+PartKind = Literal["text"]
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a turn, as it is sent."""
+
+    text: str
+    kind: PartKind = "text"
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a reply was asked with, beside the messages."""
+
+    pair: str = ""
+    target: str = ""
+    draft: str | None = None
+    system_prompt: str = ""
+    sampling: Sampling = Sampling()
+    speculation: Speculation = Speculation()
+    max_tokens: int | None = None
+
+
+class Kept(Protocol):
+    """Rounds on disk that nobody has looked at yet."""
+
+    @property
+    def text(self) -> str: ...
+    def rounds(self) -> list[Round]:
+        """The rounds; none where only the text was kept."""
+
+
+@dataclass(frozen=True)
+class TextOnly:
+    """A reply of which only the text is known."""
+
+    text: str
+
+    def rounds(self) -> list[Round]:
+        return []
+
+
+class Recording:
+    """One request from its sending to its end. Rounds read from disk are decoded when looked at."""
+
+    def __init__(self, terms: Terms, kept: Kept | None = None) -> None:
+        self.terms = terms
+        self.prefill: Prefill | None = None
+        self.changed: set[str] = set()
+        """Controls that were turned while it ran."""
+        self.speculation_stopped: str | None = None
+        """Why speculation stopped by itself, if it did."""
+        self.end: ReplyEnd | None = None
+        """How it ended; None while it runs, and where it was cut off."""
+        self._kept = kept
+        self._rounds: list[Round] = []
+        self._fold = StatsFold()
+        self._stats: SpeculationStats | None = None
+        self._speed = RollingStats()
+
+    def add(self, round_: Round) -> None:
+        """The next round."""
+        self._rounds.append(round_)
+        self._fold.add(round_)
+        self._speed.add(round_)
+
+    def finish(self, end: ReplyEnd, stats: SpeculationStats) -> None:
+        """It ended, with these statistics of all its rounds."""
+        self.end, self._stats = end, stats
+
+    @property
+    def rounds(self) -> Sequence[Round]:
+        """Every round so far."""
+        if self._kept is not None and (rounds := self._kept.rounds()):
+            self._kept = None
+            for round_ in rounds:
+                self.add(round_)
+        return self._rounds
+
+    @property
+    def text(self) -> str:
+        """What was generated, without rejected tokens."""
+        written = self._kept.text if self._kept else "".join(r.text for r in self._rounds)
+        return written + (self.end.tail if self.end else "")
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was generated."""
+        return not self._rounds and not self.text
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part(self.text),)
+
+    @property
+    def stats(self) -> SpeculationStats:
+        """Those the engine reported at the end; until then, of the rounds so far."""
+        if self._stats is not None or not self.rounds:
+            return self._stats or SpeculationStats()
+        return self._fold.stats()
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of all of it when it has ended, of its latest rounds while it runs."""
+        if self.end is not None:
+            return self.end.tokens_per_second or None
+        return self._speed.tokens_per_second if self.rounds else None
+
+    @property
+    def speculated(self) -> bool:
+        """A draft was verified at least once."""
+        return self.stats.verify_steps > 0

@@ -1,0 +1,271 @@
+"""A chat as a tree of turns: questions, their replies, and comparisons beside replies.
+
+A question can stand in several wordings and be answered several times: siblings, of which one is
+chosen. What is chosen from the root down is the path: what is seen, and what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from eaglechat.chat.recording import Part, Recording
+from eaglechat.wire.protocol import Message
+
+TurnId = int
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the user asked. `parent` is the reply it follows, or None for the first."""
+
+    id: TurnId
+    parent: TurnId | None
+    parts: tuple[Part, ...]
+
+    role: Literal["user"] = "user"
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the target answered to the question `parent`."""
+
+    id: TurnId
+    parent: TurnId
+    recording: Recording
+
+    role: Literal["assistant"] = "assistant"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.recording.parts
+
+    @property
+    def text(self) -> str:
+        return self.recording.text
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The reply `of` once more without speculation. It is no reply: nobody sends or answers it."""
+
+    id: TurnId
+    of: TurnId
+    recording: Recording
+
+
+Turn = Question | Reply
+AnyTurn = Question | Reply | Comparison
+Kind = TypeVar("Kind", Question, Reply, Comparison)
+NewTurn = TypeVar("NewTurn", Question, Reply)
+
+
+class TurnError(ValueError):
+    """An operation that the tree does not allow; the text is a sentence for people."""
+
+
+class Turns:
+    """The tree, and which of its siblings are chosen. Ids are never used twice."""
+
+    def __init__(self) -> None:
+        self._turns: dict[TurnId, Turn] = {}
+        self._comparisons: dict[TurnId, Comparison] = {}
+        self._beside: dict[TurnId, list[TurnId]] = {}
+        """The comparisons beside each reply that has some."""
+        self._children: dict[TurnId | None, list[TurnId]] = {}
+        self._chosen: dict[TurnId | None, TurnId] = {}
+        self._next_id: TurnId = 1
+        self._path: list[Turn] | None = []
+        self.version = 0
+        """Grows whenever turns come, go, or another sibling is chosen."""
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._turns or id in self._comparisons
+
+    def __iter__(self) -> Iterator[Turn]:
+        """Every turn, parents before their children."""
+        return iter(self._turns.values())
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @property
+    def path(self) -> tuple[Turn, ...]:
+        """The chosen turns, from the first question to the last turn."""
+        return tuple(self._walked())
+
+    @property
+    def last(self) -> Turn | None:
+        path = self._walked()
+        return path[-1] if path else None
+
+    @property
+    def last_reply(self) -> Reply | None:
+        """The last reply on the path, finished or not."""
+        return next((turn for turn in reversed(self._walked()) if isinstance(turn, Reply)), None)
+
+    def question(self, id: TurnId) -> Question:
+        return self._get(id, Question)
+
+    def reply(self, id: TurnId) -> Reply:
+        return self._get(id, Reply)
+
+    def comparison(self, id: TurnId) -> Comparison:
+        return self._get(id, Comparison)
+
+    def recording(self, id: TurnId) -> Recording | None:
+        """What was recorded under this id: a reply's, or a comparison's."""
+        found: AnyTurn | None = self._turns.get(id) or self._comparisons.get(id)
+        return found.recording if isinstance(found, Reply | Comparison) else None
+
+    def siblings(self, id: TurnId) -> tuple[TurnId, ...]:
+        """The turns with the same parent, this one among them, oldest first."""
+        return tuple(self._children[self._turn(id).parent])
+
+    def comparisons(self, reply: TurnId) -> tuple[Comparison, ...]:
+        """The comparisons of a reply, oldest first."""
+        return tuple(self._comparisons[id] for id in self._beside.get(reply, ()))
+
+    def path_to(self, id: TurnId) -> tuple[Turn, ...]:
+        """From the first question to this turn, chosen or not."""
+        turns = [self._turn(id)]
+        while (parent := turns[-1].parent) is not None:
+            turns.append(self._turns[parent])
+        return tuple(reversed(turns))
+
+    def messages_to(self, id: TurnId) -> tuple[Message, ...]:
+        """What is sent for a reply to this question."""
+        return tuple(Message(role=turn.role, content=turn.text) for turn in self.path_to(id))
+
+    # Growing
+
+    def ask(self, parts: Sequence[Part], id: TurnId | None = None) -> Question:
+        """Add a question at the end of the path. Raises TurnError where one waits for a reply."""
+        last = self.last
+        if isinstance(last, Question):
+            raise TurnError("The last question has no answer yet.")
+        return self.add_question(parts, last.id if last else None, id)
+
+    def edit(self, id: TurnId, parts: Sequence[Part]) -> Question:
+        """Add another wording of a question beside it."""
+        return self.add_question(parts, self.question(id).parent)
+
+    def add_question(
+        self, parts: Sequence[Part], parent: TurnId | None, id: TurnId | None = None
+    ) -> Question:
+        """Add a question after a reply, or a first one, and choose it."""
+        if parent is not None:
+            self.reply(parent)
+        return self._add(Question(self._new_id(id), parent, tuple(parts)))
+
+    def answer(self, question: TurnId, recording: Recording, id: TurnId | None = None) -> Reply:
+        """Add a reply to a question, beside those that it has, and choose it."""
+        self.question(question)
+        return self._add(Reply(self._new_id(id), question, recording))
+
+    def compare(self, reply: TurnId, recording: Recording, id: TurnId | None = None) -> Comparison:
+        """Put a comparison beside a reply."""
+        self.reply(reply)
+        comparison = Comparison(self._new_id(id), reply, recording)
+        self._comparisons[comparison.id] = comparison
+        self._beside.setdefault(reply, []).append(comparison.id)
+        self._changed()
+        return comparison
+
+    # Choosing and deleting
+
+    def choose(self, id: TurnId) -> None:
+        """Have the path go through this turn."""
+        for turn in self.path_to(id):
+            self._chosen[turn.parent] = turn.id
+        self._changed()
+
+    def step(self, id: TurnId, by: int) -> TurnId:
+        """Choose the sibling so many places on, as far as there are some; the one chosen now."""
+        siblings = self.siblings(id)
+        place = min(max(siblings.index(id) + by, 0), len(siblings) - 1)
+        self.choose(siblings[place])
+        return siblings[place]
+
+    def delete(self, id: TurnId) -> Turn:
+        """Delete a turn with all that follows it; the turn at which the branch began.
+
+        The only reply to a question takes the question with it: two questions in a row break most
+        chat templates.
+        """
+        turn = self._turn(id)
+        if isinstance(turn, Reply) and len(self.siblings(id)) == 1:
+            turn = self._turns[turn.parent]
+        siblings = self._children[turn.parent]
+        place = siblings.index(turn.id)
+        self._remove(turn)
+        siblings.remove(turn.id)
+        if self._chosen.get(turn.parent) == turn.id:
+            del self._chosen[turn.parent]
+            if siblings:
+                self._chosen[turn.parent] = siblings[max(place - 1, 0)]
+        self._changed()
+        return turn
+
+    def delete_comparison(self, id: TurnId) -> None:
+        self._beside[self.comparison(id).of].remove(id)
+        del self._comparisons[id]
+        self._changed()
+
+    def _remove(self, branch: Turn) -> None:
+        waiting = [branch.id]
+        while waiting:
+            id = waiting.pop()
+            waiting += self._children.pop(id, [])
+            self._chosen.pop(id, None)
+            del self._turns[id]
+            for comparison in self._beside.pop(id, ()):
+                del self._comparisons[comparison]
+
+    def _add(self, turn: NewTurn) -> NewTurn:
+        last, path = self.last, self._walked()
+        self._turns[turn.id] = turn
+        self._children.setdefault(turn.parent, []).append(turn.id)
+        if turn.parent == (last.id if last else None):
+            self._chosen[turn.parent] = turn.id
+            path.append(turn)
+            self.version += 1
+        else:
+            self.choose(turn.id)
+        return turn
+
+    def _new_id(self, wanted: TurnId | None) -> TurnId:
+        id = self._next_id if wanted is None else wanted
+        if id in self:
+            raise TurnError(f"Turn {id} is there already.")
+        self._next_id = max(self._next_id, id + 1)
+        return id
+
+    def _turn(self, id: TurnId) -> Turn:
+        if id not in self._turns:
+            raise TurnError(f"There is no turn {id}.")
+        return self._turns[id]
+
+    def _get(self, id: TurnId, kind: type[Kind]) -> Kind:
+        found: AnyTurn | None = self._turns.get(id) or self._comparisons.get(id)
+        if not isinstance(found, kind):
+            raise TurnError(f"Turn {id} is no {kind.__name__.lower()}.")
+        return found
+
+    def _walked(self) -> list[Turn]:
+        if self._path is None:
+            self._path = []
+            id = self._chosen.get(None)
+            while id is not None:
+                self._path.append(self._turns[id])
+                id = self._chosen.get(id)
+        return self._path
+
+    def _changed(self) -> None:
+        self._path = None
+        self.version += 1

@@ -1,0 +1,214 @@
+"""The tree of turns, without a screen, a file or an engine."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from eaglechat.chat.recording import Part, Recording, Terms, TextOnly
+from eaglechat.chat.turns import Comparison, Question, Reply, TurnError, Turns
+from eaglechat.wire.protocol import Message
+
+
+def said(text: str) -> list[Part]:
+    return [Part(text)]
+
+
+def answer(text: str) -> Recording:
+    return Recording(Terms(), TextOnly(text))
+
+
+def texts(turns: Turns) -> list[str]:
+    return [turn.text for turn in turns.path]
+
+
+def chat(*said_in_turn: str) -> Turns:
+    """A chat in one line: question, reply, question, reply ..."""
+    turns = Turns()
+    for question, reply in zip(said_in_turn[::2], said_in_turn[1::2], strict=True):
+        turns.answer(turns.ask(said(question)).id, answer(reply))
+    return turns
+
+
+def test_what_is_sent_is_the_path_to_the_question() -> None:
+    turns = chat("one", "1", "two", "2")
+    third = turns.ask(said("three"))
+    assert turns.messages_to(third.id) == (
+        Message(role="user", content="one"),
+        Message(role="assistant", content="1"),
+        Message(role="user", content="two"),
+        Message(role="assistant", content="2"),
+        Message(role="user", content="three"),
+    )
+    assert turns.last == third
+    with pytest.raises(TurnError, match="no answer yet"):
+        turns.ask(said("four"))
+
+
+def test_another_answer_stands_beside_the_first_and_nothing_is_lost() -> None:
+    turns = chat("one", "1", "two", "2")
+    question, reply, *_ = turns.path
+    again = turns.answer(question.id, answer("uno"))
+    assert texts(turns) == ["one", "uno"]
+    assert turns.siblings(again.id) == (reply.id, again.id)
+    assert turns.step(again.id, -1) == reply.id
+    assert texts(turns) == ["one", "1", "two", "2"]
+    assert turns.step(reply.id, -1) == reply.id
+    turns.step(reply.id, 5)
+    assert texts(turns) == ["one", "uno"]
+
+
+def test_an_edited_question_begins_a_branch_that_remembers_its_own_choices() -> None:
+    turns = chat("one", "1", "two", "2")
+    second = turns.path[2]
+    edited = turns.edit(second.id, said("zwei"))
+    turns.answer(edited.id, answer("II"))
+    turns.answer(edited.id, answer("ii"))
+    assert texts(turns) == ["one", "1", "zwei", "ii"]
+    turns.step(edited.id, -1)
+    assert texts(turns) == ["one", "1", "two", "2"]
+    turns.step(second.id, 1)
+    assert texts(turns) == ["one", "1", "zwei", "ii"]
+    first = turns.path[0]
+    turns.answer(turns.edit(first.id, said("eins")).id, answer("I"))
+    assert texts(turns) == ["eins", "I"]
+
+
+def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
+    turns = chat("one", "1", "two", "2")
+    edited = turns.edit(turns.path[2].id, said("zwei"))
+    turns.answer(edited.id, answer("II"))
+    turns.compare(turns.path[3].id, answer("II"))
+    assert turns.delete(edited.id) == edited
+    assert texts(turns) == ["one", "1", "two", "2"]
+    assert len(turns) == 4
+    assert edited.id not in turns
+
+
+def test_the_only_reply_takes_its_question_with_it() -> None:
+    turns = chat("one", "1", "two", "2")
+    question, reply = turns.path[2:]
+    again = turns.answer(question.id, answer("II"))
+    assert turns.delete(again.id) == again
+    assert turns.delete(reply.id) == question
+    assert texts(turns) == ["one", "1"]
+
+
+def test_a_comparison_is_no_reply() -> None:
+    turns = chat("one", "1")
+    question, reply = turns.path
+    comparison = turns.compare(reply.id, answer("1"))
+    assert turns.comparisons(reply.id) == (comparison,)
+    assert turns.last_reply == reply
+    assert [turn.id for turn in turns] == [question.id, reply.id]
+    with pytest.raises(TurnError, match="no question"):
+        turns.answer(comparison.id, answer("x"))
+    with pytest.raises(TurnError, match="no reply"):
+        turns.compare(comparison.id, answer("x"))
+    turns.delete_comparison(comparison.id)
+    assert turns.comparisons(reply.id) == ()
+
+
+def test_ids_are_not_used_twice_and_may_be_given() -> None:
+    turns = Turns()
+    turns.ask(said("one"), id=7)
+    with pytest.raises(TurnError, match="there already"):
+        turns.add_question(said("x"), None, id=7)
+    turns.delete(7)
+    assert turns.ask(said("one")).id == 8
+
+
+class TreeMachine(RuleBasedStateMachine):
+    """Any order of operations leaves a tree in which every question was or is being answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = Turns()
+        self.seen_ids: set[int] = set()
+        self.expected: dict[int, str] = {}
+
+    def pick(self, data: st.DataObject, kind: type[Question | Reply]) -> int:
+        return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kind)]))
+
+    def keep(self, turn: Question | Reply | Comparison) -> None:
+        assert turn.id not in self.seen_ids
+        self.seen_ids.add(turn.id)
+        if not isinstance(turn, Comparison):
+            self.expected[turn.id] = turn.text
+
+    def answer_to(self, question: int) -> None:
+        self.keep(self.turns.answer(question, answer(f"reply to {question}")))
+
+    @rule()
+    def ask(self) -> None:
+        question = self.turns.ask(said("question"))
+        self.keep(question)
+        self.answer_to(question.id)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def answer_again(self, data: st.DataObject) -> None:
+        self.answer_to(self.pick(data, Question))
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def edit(self, data: st.DataObject) -> None:
+        edited = self.turns.edit(self.pick(data, Question), said("edited"))
+        self.keep(edited)
+        assert self.turns.last == edited
+        self.answer_to(edited.id)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def compare(self, data: st.DataObject) -> None:
+        path = self.turns.path
+        self.keep(self.turns.compare(self.pick(data, Reply), answer("plain")))
+        assert self.turns.path == path
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data(), by=st.integers(-2, 2))
+    def step(self, data: st.DataObject, by: int) -> None:
+        turn = data.draw(st.sampled_from(self.turns.path))
+        chosen = self.turns.step(turn.id, by)
+        assert chosen in {t.id for t in self.turns.path}
+        assert self.turns.path_to(chosen) == self.turns.path[: len(self.turns.path_to(chosen))]
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        turn = data.draw(st.sampled_from(list(self.turns)))
+        gone = {t.id for t in self.turns if turn in self.turns.path_to(t.id)}
+        root = self.turns.delete(turn.id)
+        assert root.id in {turn.id, turn.parent}
+        for id in {*gone, root.id}:
+            del self.expected[id]
+
+    @invariant()
+    def nothing_else_is_lost(self) -> None:
+        assert {turn.id: turn.text for turn in self.turns} == self.expected
+
+    @invariant()
+    def roles_alternate_and_parents_come_first(self) -> None:
+        before: dict[int, Question | Reply] = {}
+        for turn in self.turns:
+            parent = before.get(turn.parent) if turn.parent is not None else None
+            assert isinstance(parent, Reply if isinstance(turn, Question) else Question) or (
+                turn.parent is None and isinstance(turn, Question)
+            )
+            assert turn.id in self.turns.siblings(turn.id)
+            before[turn.id] = turn
+
+    @invariant()
+    def the_path_leads_from_the_first_question_to_a_reply(self) -> None:
+        path = self.turns.path
+        assert bool(path) == bool(len(self.turns))
+        if path:
+            assert path == self.turns.path_to(path[-1].id)
+            assert isinstance(path[-1], Reply)
+            assert not any(turn.parent == path[-1].id for turn in self.turns)
+
+
+TestTree = TreeMachine.TestCase
+TestTree.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
