@@ -16,6 +16,7 @@ from textual.app import App
 from textual.binding import Binding
 
 from eaglechat.settings import describe
+from eaglechat.settings.values import wanted
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.chats import ChatsScreen
@@ -80,12 +81,12 @@ def settings() -> str:
     """A table for each table of config.toml."""
     lines: list[str] = []
     for table, docs in groupby(describe(), key=lambda doc: doc.table):
-        lines += [f"## `[{table}]`", "", "| Key | Type | Default | Range | Meaning |"]
+        lines += [f"## `[{table}]`", "", "| Key | Flag | Default | Value | Meaning |"]
         lines.append("| --- | --- | --- | --- | --- |")
         for doc in docs:
-            default = json.dumps(doc.default)
-            cells = [f"`{doc.key}`", doc.type, f"`{default}`", doc.span, doc.description]
-            lines.append(_row(cells))
+            flag = f"`{doc.flag}`" if doc.flag else ""
+            default = f"`{json.dumps(doc.default)}`"
+            lines.append(_row([f"`{doc.key}`", flag, default, wanted(doc), doc.description]))
         lines.append("")
     return "\n".join(lines)
 

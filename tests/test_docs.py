@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from eaglechat import cli
+from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import bench_records, errors, protocol, records, stats
 
@@ -70,10 +71,13 @@ def test_pages_name_only_flags_that_exist(page: Path) -> None:
 
 
 def test_headless_explains_every_flag_of_run() -> None:
-    run = _parser_of("run")
-    flags = {flag for flag in _flags_of(run) if flag not in {"--help", "-h"}}
-    rows = re.findall(r"^\| `(--[a-z-]+)", _section(DOCS / "headless.md", "`eaglechat run`"), re.M)
-    assert set(rows) == flags
+    flags = _flags_of(_parser_of("run")) - {"--help", "-h"}
+    section = _section(DOCS / "headless.md", "`eaglechat run`")
+    rows = set(re.findall(r"^\| `(--?[a-z-]+)", section, re.M))
+    assert rows == flags - {doc.flag for doc in describe()}
+    assert {doc.flag for doc in describe()} - {""} <= set(
+        re.findall(r"`(--[a-z-]+)` \|", _text(DOCS / "settings.md"))
+    )
 
 
 def test_training_explains_every_flag_of_train() -> None:

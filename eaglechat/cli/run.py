@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pair_options(parser)
-    options.add_setting_options(parser)
+    options.add_setting_options(parser, "generation", "speculation", "engine")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write one JSON line for each round"
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:
     if not prompt.strip():
         return "the prompt is empty"
-    if not _is_text(prompt) or not _is_text(args.system or ""):
+    if not _is_text(prompt):
         return "the prompt is not text in UTF-8"
     return options.wrong_pair_usage(args)
 
@@ -79,7 +79,7 @@ def _reply(
     trace: TextIO | None,
 ) -> int:
     pair = choose_pair(args)
-    n_draft_max = args.n_draft_max
+    n_draft_max = options.overrides(args).get("speculation.n_draft_max")
     if n_draft_max is None:
         n_draft_max = pair.n_draft_max
     if n_draft_max is not None:

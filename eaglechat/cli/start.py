@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-import msgspec
-
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
+from eaglechat.settings import Settings
 from eaglechat.wire.errors import EngineError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pair_options(parser)
-    options.add_setting_options(parser)
-    parser.add_argument("--theme", metavar="NAME", help="a theme by name")
+    options.add_setting_options(parser, *Settings.__struct_fields__)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,9 +34,6 @@ def _start(args: argparse.Namespace) -> int:
     from eaglechat.tui.app import EagleApp
 
     settings, problems = options.load_settings(args)
-    if args.theme:
-        interface = msgspec.structs.replace(settings.interface, theme=args.theme)
-        settings = msgspec.structs.replace(settings, interface=interface)
     library = PairLibrary(paths.state_dir())
     try:
         start = options.chosen_pair(args, library)
@@ -55,7 +50,7 @@ def _start(args: argparse.Namespace) -> int:
         chats_dir=paths.chats_dir(),
         theme_dirs=(paths.builtin_themes_dir(), paths.user_themes_dir()),
         start=start,
-        n_draft_max=args.n_draft_max,
+        n_draft_max=options.overrides(args).get("speculation.n_draft_max"),
     )
     app.run()
     return app.return_code or OK

@@ -25,7 +25,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.process import Died, EngineLink, EngineStartError
 from eaglechat.settings import Problem, Settings
-from eaglechat.settings_file import SettingsFileError, save_setting
+from eaglechat.settings.writing import SettingsFileError, save_setting
 from eaglechat.tui.commands import ScreenCommands
 from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
 from eaglechat.tui.pace import drawing_pace

@@ -51,6 +51,9 @@ FlashAttention = Literal["auto", "on", "off"]
 GpuIndex = Annotated[int, Meta(ge=0, le=255)]
 GpuShares = Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1e6)], ...], Meta(max_length=16)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
+TopK = Annotated[int, Meta(ge=0)]
+RepeatPenalty = Annotated[float, Meta(gt=0.0, le=4.0)]
+BatchSize = Annotated[int, Meta(ge=32, le=8192)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +67,10 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the target's tokens are sampled. Temperature 0 is greedy; seed None draws one."""
 
     temperature: Temperature = 0.7
-    top_k: Annotated[int, Meta(ge=0)] = 40
+    top_k: TopK = 40
     top_p: Probability = 0.95
     min_p: Probability = 0.05
-    repeat_penalty: Annotated[float, Meta(gt=0.0, le=4.0)] = 1.0
+    repeat_penalty: RepeatPenalty = 1.0
     seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
 
     def draw_seed(self) -> int:
@@ -91,7 +94,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     n_ctx: ContextSize = 0
     """Context size in tokens; 0 takes the target's training context, at most 8192."""
-    n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
+    n_batch: BatchSize = 512
     n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     n_gpu_layers: GpuLayers = -1
     """Layers on the GPU; -1 is all of them."""

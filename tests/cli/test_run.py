@@ -203,9 +203,9 @@ def test_the_built_in_pair_is_the_default_with_an_automatic_length(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--n-draft-max", "-1", PROMPT], "argument --n-draft-max: -1 is out of range"),
-        (["--n-draft-max", "99", PROMPT], "argument --n-draft-max: 99 is out of range"),
-        (["--p-min", "2", PROMPT], "argument --p-min: 2 is out of range"),
+        (["--n-draft-max", "-1", PROMPT], "argument --n-draft-max: -1 must be between 0 and 16"),
+        (["--n-draft-max", "99", PROMPT], "argument --n-draft-max: 99 must be between 0 and 16"),
+        (["--p-min", "2", PROMPT], "argument --p-min: 2 must be between 0 and 1"),
         (["--dance", PROMPT], "--dance"),
         ([], "PROMPT"),
         ([""], "the prompt is empty"),

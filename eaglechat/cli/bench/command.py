@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
-    options.add_load_options(parser)
+    options.add_setting_options(parser, "engine")
 
 
 def run(args: argparse.Namespace) -> int:

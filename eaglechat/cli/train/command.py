@@ -14,6 +14,7 @@ from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.settings import find
 from eaglechat.wire.errors import EngineError
 
 if TYPE_CHECKING:
@@ -143,14 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="held-out prompts to measure the draft on",
     )
-    how.add_argument("--threads", type=options.number(int, 1, 1024), metavar="N", help="threads")
-    how.add_argument(
-        "--gpu-layers",
-        type=options.number(int, -1, 2**31 - 1),
-        default=-1,
-        metavar="N",
-        help="layers of the target on the GPU, -1 for all",
-    )
+    options.add_flags(how, find("engine", "n_threads"), find("engine", "n_gpu_layers"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -217,6 +211,9 @@ def _train(
 def _settings(args: argparse.Namespace) -> RunSettings:
     from eaglechat.train.settings import SELF_WRITTEN_TOKENS, Recipe, RunSettings
 
+    configured, problems = options.load_settings(args)
+    options.report(problems)
+    engine = configured.to_load_options()
     given = args.prompts or args.chats or args.text or args.from_history
     return RunSettings(
         target=args.target,
@@ -243,8 +240,8 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         type=args.type.lower(),
         head_type=args.head_type.lower() if args.head_type else None,
         recompute=args.recompute,
-        n_threads=args.threads,
-        n_gpu_layers=args.gpu_layers,
+        n_threads=engine.n_threads,
+        n_gpu_layers=engine.n_gpu_layers,
         report_prompts=args.report_prompts,
     )
 

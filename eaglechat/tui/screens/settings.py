@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from textual import on
@@ -14,15 +12,14 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Select, Static
 
-from eaglechat.settings import SettingDoc, describe, from_mapping
+from eaglechat.settings import SettingDoc, describe
+from eaglechat.settings.values import WrongValueError, parse, wanted, written
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.widgets.panel.tick import Tick
 
-_HEADINGS = {
-    "generation": "Generation",
-    "speculation": "Speculation (for new chats: a pair may keep its own n_draft_max)",
-    "engine": "Engine (from the next load; the command from the next start)",
-    "interface": "Interface",
+_NOTES = {
+    "speculation": " (for new chats: a pair may keep its own n_draft_max)",
+    "engine": " (from the next load; the command from the next start)",
 }
 
 
@@ -44,7 +41,8 @@ class SettingsScreen(EagleModal[None]):
                 for doc in describe():
                     if doc.table != table:
                         table = doc.table
-                        yield Static(_HEADINGS.get(table, table), classes="heading", markup=False)
+                        heading = table.capitalize() + _NOTES.get(table, "")
+                        yield Static(heading, classes="heading", markup=False)
                     value = getattr(getattr(self.eagle.settings, table), doc.key)
                     yield SettingField(doc, value, self.eagle.change_setting)
             yield Static(
@@ -76,7 +74,7 @@ class SettingField(Vertical):
 
     def _control(self) -> Widget:
         doc = self._doc
-        if doc.type == "bool":
+        if doc.kind is bool:
             return Tick("", self._value)
         if doc.name == "interface.theme":
             names = sorted(self.app.available_themes)
@@ -87,15 +85,13 @@ class SettingField(Vertical):
         if doc.choices:
             choices = [(choice, choice) for choice in doc.choices]
             return Select(choices, value=self._value, allow_blank=False, compact=True)
-        return Input(_written(self._value), compact=True, name=doc.name)
+        return Input(written(self._value), compact=True, name=doc.name)
 
     def _meaning(self) -> str:
         doc = self._doc
-        span = f" From {doc.span}." if doc.maximum is not None else f" {doc.span}."
-        return (
-            f"{doc.description}{span if doc.span else ''} "
-            f"Default: {_written(doc.default) or 'empty'}."
-        )
+        fits = wanted(doc)
+        fits = f" {fits[0].upper()}{fits[1:]}." if doc.range or doc.example else ""
+        return f"{doc.description}{fits} Default: {written(doc.default) or 'empty'}."
 
     @on(Checkbox.Changed)
     def _switched(self, event: Checkbox.Changed) -> None:
@@ -113,9 +109,9 @@ class SettingField(Vertical):
         """Take over what is typed, if it fits."""
         for field in self.query(Input):
             try:
-                self._take(_parsed(field.value, self._doc.type))
-            except ValueError as error:
-                self._complain(f"not {error}")
+                self._take(parse(self._doc, field.value))
+            except WrongValueError as error:
+                self._complain(str(error))
 
     @on(Input.Changed)
     def _typing(self, event: Input.Changed) -> None:
@@ -123,52 +119,11 @@ class SettingField(Vertical):
         self._complain("")
 
     def _take(self, value: Any) -> None:
-        doc = self._doc
-        _settings, problems = from_mapping({doc.table: {doc.key: value}}, Path())
-        self._complain(problems[0].reason if problems else "")
-        if not problems and value != self._value:
+        self._complain("")
+        if value != self._value:
             self._value = value
-            self._take_over(doc.table, doc.key, value)
+            self._take_over(self._doc.table, self._doc.key, value)
 
     def _complain(self, reason: str) -> None:
         self.query_one(".setting-problem", Static).update(reason)
         self.set_class(bool(reason), "-wrong")
-
-
-def _written(value: Any) -> str:
-    """A value as the field shows it; a list as TOML and JSON both write it."""
-    if isinstance(value, tuple):
-        return json.dumps(list(value)) if value else ""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _parsed(text: str, type_name: str) -> Any:
-    """What is typed, as the setting's type. Raises ValueError with the type's name."""
-    text = text.strip()
-    if type_name == "str":
-        return text
-    try:
-        if type_name == 'int or "auto"' and text == "auto":
-            return text
-        if type_name.startswith("int"):
-            return int(text)
-        if type_name == "float":
-            return float(text)
-        words = json.loads(text) if text else []
-    except ValueError:
-        raise ValueError(_TYPE_NAMES[type_name]) from None
-    kinds = str if type_name == "list of strings" else (int, float)
-    if not isinstance(words, list) or not all(isinstance(word, kinds) for word in words):
-        raise ValueError(_TYPE_NAMES[type_name])
-    return tuple(words)
-
-
-_TYPE_NAMES = {
-    "int": "a whole number",
-    'int or "auto"': "a whole number or auto",
-    "float": "a number",
-    "list of numbers": "a list such as [3, 1]",
-    "list of strings": 'a list such as ["ssh", "gpu-box", "eaglechat", "engine"]',
-}

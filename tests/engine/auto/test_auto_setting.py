@@ -49,5 +49,5 @@ def test_a_running_reply_can_go_over_to_auto_and_back() -> None:
 def test_the_command_line_takes_auto_or_a_length() -> None:
     assert options.draft_length("auto") == AUTO
     assert options.draft_length("16") == 16
-    with pytest.raises(argparse.ArgumentTypeError, match="0 to 16"):
+    with pytest.raises(argparse.ArgumentTypeError, match="between 0 and 16"):
         options.draft_length("17")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat import settings
-from eaglechat.settings_file import SettingsFileError, save_setting
+from eaglechat.settings.writing import SettingsFileError, save_setting
 
 
 def test_comments_and_other_values_survive(tmp_path: Path) -> None:

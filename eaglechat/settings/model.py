@@ -1,0 +1,265 @@
+"""The model of the settings: the one place that says what settings there are.
+
+The file's tables, the flags, the settings screen, the documentation and what the engine is sent
+are made from it. Of a setting's Meta, `extra` may hold `flag`, its flag on the command line where
+that is not its key with dashes ("" for none), `flag_help`, and `unset`, the value that is None to
+the engine; `examples` holds a value as one would write it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from eaglechat.settings.hints import extra_of, hints_of
+from eaglechat.wire.protocol import (
+    AUTO,
+    DRAFT_WINDOW_DEFAULT,
+    SEED_LIMIT,
+    Auto,
+    BatchSize,
+    ContextSize,
+    DraftLength,
+    DraftWindow,
+    FlashAttention,
+    GpuIndex,
+    GpuLayers,
+    GpuShares,
+    LoadOptions,
+    Probability,
+    RepeatPenalty,
+    Sampling,
+    Speculation,
+    SplitMode,
+    Temperature,
+    TopK,
+)
+from eaglechat.wire.records import KvType
+
+
+class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How replies are written."""
+
+    temperature: Annotated[
+        Temperature, Meta(description="Randomness of sampling; 0 always takes the likeliest token.")
+    ] = 0.7
+    top_k: Annotated[
+        TopK, Meta(description="Sample among the k likeliest tokens; 0 means all.")
+    ] = 40
+    top_p: Annotated[
+        Probability, Meta(description="Sample among the likeliest tokens that make up this share.")
+    ] = 0.95
+    min_p: Annotated[
+        Probability,
+        Meta(description="Drop tokens less likely than this share of the likeliest one."),
+    ] = 0.05
+    repeat_penalty: Annotated[
+        RepeatPenalty, Meta(description="Divide the odds of recent tokens by this; 1 is off.")
+    ] = 1.0
+    seed: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=SEED_LIMIT,
+            description="Seed of sampling; -1 draws a new one for each reply.",
+            extra={"unset": -1},
+        ),
+    ] = -1
+    max_tokens: Annotated[
+        int, Meta(ge=0, description="Longest reply in tokens; 0 means until the context is full.")
+    ] = 0
+    system_prompt: Annotated[
+        str,
+        Meta(
+            description="The system prompt; empty leaves it to the chat template.",
+            extra={"flag": "--system"},
+        ),
+    ] = ""
+
+
+class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the draft drafts."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Draft at all.",
+            extra={
+                "flag": "--no-speculation",
+                "flag_help": "Decode plainly, as if there were no draft.",
+            },
+        ),
+    ] = True
+    n_draft_max: Annotated[
+        DraftLength | Auto,
+        Meta(
+            description='Most tokens drafted in a round; 0 decodes plainly, "auto" chooses what '
+            "is fastest here, none included, by measurement."
+        ),
+    ] = AUTO
+    n_min: Annotated[
+        DraftLength, Meta(description="Throw a draft away that is shorter than this.")
+    ] = 0
+    p_min: Annotated[
+        Probability, Meta(description="Stop drafting at a token the draft gives less than this.")
+    ] = 0.0
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the models are loaded and run."""
+
+    n_ctx: Annotated[
+        ContextSize,
+        Meta(
+            description="Context size in tokens; 0 takes what the target was trained for, "
+            "at most 8192.",
+            extra={"flag": "--ctx"},
+        ),
+    ] = 0
+    n_batch: Annotated[
+        BatchSize, Meta(description="Prompt tokens decoded at once; a cancel waits for them.")
+    ] = 512
+    n_threads: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1024,
+            description="Threads of llama.cpp; 0 takes the fast physical cores it may use.",
+            extra={"flag": "--threads", "unset": 0},
+        ),
+    ] = 0
+    n_gpu_layers: Annotated[
+        GpuLayers,
+        Meta(
+            description="Layers of the models on the GPU; -1 means all.",
+            extra={"flag": "--gpu-layers"},
+        ),
+    ] = -1
+    split_mode: Annotated[
+        SplitMode,
+        Meta(
+            description="How several GPUs share the target: layer by layer, row by row, or none, "
+            "which takes main_gpu alone. The draft goes to one GPU."
+        ),
+    ] = "layer"
+    main_gpu: Annotated[
+        GpuIndex, Meta(description="The GPU that split_mode none takes, counted from 0.")
+    ] = 0
+    tensor_split: Annotated[
+        GpuShares,
+        Meta(
+            description="Each GPU's share of the target; empty shares by free memory.",
+            examples=[[3, 1]],
+        ),
+    ] = ()
+    flash_attention: Annotated[
+        FlashAttention,
+        Meta(description="Flash attention; auto uses it where the backend can."),
+    ] = "auto"
+    kv_type: Annotated[
+        KvType,
+        Meta(
+            description="Number format of the target's KV cache; q8_0 takes half the memory and "
+            "needs flash attention."
+        ),
+    ] = "f16"
+    draft_kv_type: Annotated[
+        KvType, Meta(description="Number format of the draft's KV cache, a small one.")
+    ] = "f16"
+    draft_window: Annotated[
+        DraftWindow,
+        Meta(description="How many of the latest tokens the draft sees; 0 means all of them."),
+    ] = DRAFT_WINDOW_DEFAULT
+    command: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Command line that starts the engine; empty starts it on this machine.",
+            examples=[["ssh", "gpu-box", "eaglechat", "engine"]],
+            extra={"flag": "--engine-command"},
+        ),
+    ] = ()
+
+
+class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where models are looked for."""
+
+    folders: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Folders with GGUF files, searched besides the Hugging Face cache, "
+            "LM Studio's and llama.cpp's folders.",
+            examples=[["/data/models"]],
+            extra={"flag": ""},
+        ),
+    ] = ()
+
+
+class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the app looks."""
+
+    theme: Annotated[str, Meta(description="Name of a theme.")] = "eagle-dark"
+    token_colours: Annotated[
+        bool, Meta(description="Colour the tokens of replies by their origin.", extra={"flag": ""})
+    ] = True
+    show_rejected: Annotated[
+        bool,
+        Meta(
+            description="Show the first rejected draft token of a round, struck through.",
+            extra={"flag": ""},
+        ),
+    ] = True
+    show_panel: Annotated[
+        bool, Meta(description="Show the speculation panel.", extra={"flag": ""})
+    ] = True
+
+
+Wire = TypeVar("Wire", bound=msgspec.Struct)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings, by the tables of config.toml."""
+
+    generation: GenerationSettings = GenerationSettings()
+    speculation: SpeculationSettings = SpeculationSettings()
+    engine: EngineSettings = EngineSettings()
+    library: LibrarySettings = LibrarySettings()
+    interface: InterfaceSettings = InterfaceSettings()
+
+    def with_value(self, table: str, key: str, value: Any) -> Settings:
+        """The same settings with another value of one of them; it is not validated."""
+        before = getattr(self, table)
+        if isinstance(before, dict):
+            changed: Any = {**before, key: value}
+        else:
+            changed = msgspec.structs.replace(before, **{key: value})
+        return msgspec.structs.replace(self, **{table: changed})
+
+    def with_n_draft_max(self, n_draft_max: int | Auto) -> Settings:
+        """The same settings with another draft length."""
+        return self.with_value("speculation", "n_draft_max", n_draft_max)
+
+    def to_sampling(self) -> Sampling:
+        """The settings as the engine wants them for a reply."""
+        return _to_wire(Sampling, self.generation)
+
+    def to_speculation(self) -> Speculation:
+        """The settings as the engine wants them for drafting."""
+        return _to_wire(Speculation, self.speculation)
+
+    def to_load_options(self) -> LoadOptions:
+        """The settings as the engine wants them for a load."""
+        return _to_wire(LoadOptions, self.engine)
+
+
+def _to_wire(wire: type[Wire], table: msgspec.Struct) -> Wire:
+    """What the wire has of a table: its fields are settings of the same names."""
+    hints = hints_of(type(table))
+    values = {key: getattr(table, key) for key in wire.__struct_fields__}
+    return wire(
+        **{
+            key: None if value == extra_of(hints[key]).get("unset") else value
+            for key, value in values.items()
+        }
+    )

@@ -1,0 +1,115 @@
+"""Reads config.toml, each setting by itself: what does not fit is named with its file and key, and
+the default takes its place; one bad value never costs the others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from eaglechat.settings.description import SettingDoc, describe, find
+from eaglechat.settings.model import Settings
+from eaglechat.settings.values import WrongValueError, check, parse, written
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A value of the configuration that was not used, and why."""
+
+    file: Path
+    key: str
+    """`table.key`, a table, or empty for the whole file."""
+    reason: str
+    """What is wrong with it and what is used in its place; goes on from the key."""
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}".rstrip(" ")
+        return f"{where} {self.reason}"
+
+
+def load(path: Path) -> tuple[Settings, list[Problem]]:
+    """Read a configuration file; a missing one is all defaults."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Settings(), []
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return Settings(), [Problem(path, "", f"cannot be read ({error}); using the defaults")]
+    return from_mapping(raw, path)
+
+
+def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Problem]]:
+    """Validate tables of values, each key by itself. `path` is named in the problems."""
+    settings, problems = Settings(), list[Problem]()
+    for table, given in raw.items():
+        if table not in Settings.__struct_fields__:
+            reason = f"is not a table of settings, and is ignored; {_nearest_table(table)}"
+            problems.append(Problem(path, table, reason))
+        elif not isinstance(given, Mapping):
+            reason = f"must be a table: write [{table}], and its settings on the lines below it"
+            problems.append(Problem(path, table, f"{reason}; using the defaults"))
+        else:
+            for key, value in given.items():
+                try:
+                    settings = settings.with_value(table, key, _checked(table, key, value))
+                except ValueError as error:
+                    problems.append(Problem(path, f"{table}.{key}", str(error)))
+    return settings, problems
+
+
+def _checked(table: str, key: str, value: Any) -> Any:
+    """Raises ValueError with the reason and the consequence."""
+    try:
+        doc = find(table, key)
+    except KeyError:
+        raise ValueError(f"is not a setting, and is ignored; {_nearest(table, key)}") from None
+    try:
+        return check(doc, value)
+    except WrongValueError as error:
+        default = written(doc.default)
+        instead = (
+            f"using the default, {default}" if default else "using the default, which is empty"
+        )
+        raise ValueError(f"{error}; {instead}") from None
+
+
+def parse_assignment(text: str) -> tuple[SettingDoc, Any]:
+    """The setting and the value of `table.key=value`. Raises ValueError with what is wrong."""
+    name, equals, value = text.partition("=")
+    table, _, key = name.strip().partition(".")
+    if not equals:
+        raise ValueError(f"{text} has no value: write table.key=value")
+    try:
+        doc = find(table, key)
+    except KeyError:
+        raise ValueError(f"{name.strip()} is not a setting; {_nearest(table, key)}") from None
+    try:
+        return doc, parse(doc, value)
+    except WrongValueError as error:
+        raise ValueError(f"{doc.name} {error}") from None
+
+
+def _nearest(table: str, key: str) -> str:
+    """What may have been meant by a name that no setting has."""
+    docs = {doc.key: doc for doc in describe()}
+    wanted = key or table
+    near = [known for known in docs if len(wanted) > 2 and known.startswith(wanted)]
+    if near := near or get_close_matches(wanted, docs, 1):
+        return f"did you mean {docs[near[0]].name}?"
+    siblings = [doc.key for doc in docs.values() if doc.table == table]
+    return f"[{table}] has {', '.join(siblings)}" if siblings else _nearest_table(table)
+
+
+def _nearest_table(table: str) -> str:
+    if near := get_close_matches(table, Settings.__struct_fields__, 1):
+        return f"did you mean [{near[0]}]?"
+    return f"the tables are {', '.join(Settings.__struct_fields__)}"

@@ -1,0 +1,137 @@
+"""The flags of the settings: made from the model, on top of the file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from eaglechat.cli import options
+from eaglechat.settings import Settings, describe
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    path = tmp_path / "config" / "config.toml"
+    path.parent.mkdir()
+    return path
+
+
+def parser(*tables: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser()
+    options.add_setting_options(made, *(tables or Settings.__struct_fields__))
+    return made
+
+
+def parsed(*flags: str) -> tuple[Settings, list[object]]:
+    merged, problems = options.load_settings(parser().parse_args(flags))
+    return merged, list(problems)
+
+
+def test_flags_override_the_file_and_leave_the_rest(config: Path) -> None:
+    config.write_text(
+        "[generation]\ntemperature = 0.3\ntop_k = 7\n[speculation]\nn_draft_max = 8\np_min = 0.5\n"
+    )
+    flags = "--temperature 0 --n-draft-max 0 --no-speculation --seed 5 --ctx 512 --threads 1"
+
+    merged, problems = parsed(*flags.split())
+
+    assert problems == []
+    assert (merged.generation.temperature, merged.generation.top_k) == (0.0, 7)
+    assert merged.generation.seed == 5
+    assert (merged.speculation.n_draft_max, merged.speculation.p_min) == (0, 0.5)
+    assert not merged.speculation.enabled
+    assert (merged.engine.n_ctx, merged.engine.n_threads) == (512, 1)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--n-draft-max -1", "--n-draft-max 99", "--n-draft-max three", "--p-min 2",
+        "--temperature nan", "--seed -2", "--seed 4294967295", "--max-tokens -1", "--threads -1",
+        "--ctx 99999999999", "--gpu-layers -2", "--split-mode rows", "--main-gpu -1",
+        "--tensor-split x", "--flash-attention maybe", "--split-mode tensor", "--top-k -1",
+        "--engine-command ssh",
+    ],
+)  # fmt: skip
+def test_a_flag_out_of_range_is_wrong_usage(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+
+    with pytest.raises(SystemExit) as exit_:
+        parser().parse_args(flags.split())
+
+    assert exit_.value.code == 2
+    flag, value = flags.split()
+    assert re.search(rf"{flag}.*{re.escape(value)}", capsys.readouterr().err)
+
+
+def test_flags_and_file_say_how_gpus_are_used(config: Path) -> None:
+    config.write_text("[engine]\nmain_gpu = 1\ntensor_split = [3, 1]\nflash_attention = 'on'\n")
+    flags = "--split-mode none --tensor-split 0,2.5 --gpu-layers 7"
+
+    merged, problems = parsed(*flags.split())
+
+    assert problems == []
+    load = merged.to_load_options()
+    assert (load.n_gpu_layers, load.split_mode, load.main_gpu) == (7, "none", 1)
+    assert (load.tensor_split, load.flash_attention) == ((0.0, 2.5), "on")
+
+
+def test_every_setting_can_be_given_for_one_start(config: Path) -> None:
+    assigned, _ = parsed(
+        "-o", "generation.top_k=5", "-o", "interface.show_panel=off",
+        "-o", 'library.folders=["/a b"]', "-o", "speculation.n_draft_max=auto",
+    )  # fmt: skip
+    assert assigned.generation.top_k == 5
+    assert assigned.interface.show_panel is False
+    assert assigned.library.folders == ("/a b",)
+    flagged, _ = parsed("--top-k", "6", "--n-batch", "64", "--n-min", "1", "--theme", "mine",
+                        "--draft-kv-type", "q8_0", "--engine-command", '["x"]')  # fmt: skip
+    assert (flagged.generation.top_k, flagged.engine.n_batch) == (6, 64)
+    assert (flagged.speculation.n_min, flagged.engine.draft_kv_type) == (1, "q8_0")
+    assert (flagged.engine.command, flagged.interface.theme) == (("x",), "mine")
+
+
+def test_of_a_setting_given_twice_the_last_one_counts(config: Path) -> None:
+    given = ("-o", "generation.top_k=5", "--top-k", "6", "-o", "generation.top_k=7")
+    assert parsed(*given)[0].generation.top_k == 7
+    assert parsed(*given[:4])[0].generation.top_k == 6
+
+
+def test_the_defaults_that_mean_by_itself_can_be_asked_for_again(config: Path) -> None:
+    config.write_text("[engine]\nn_threads = 3\n[generation]\nseed = 4\nmax_tokens = 5\n")
+    merged, _ = parsed("--threads", "0", "--seed", "-1", "--max-tokens", "0")
+    assert merged == Settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("generation.temperature=9", "generation.temperature 9 must be between 0 and 5"),
+        ("generation.tempreature=1", "did you mean generation.temperature?"),
+        ("temp=1", "temp is not a setting; did you mean generation.temperature?"),
+        ("engine.zzzz=1", "engine.zzzz is not a setting; [engine] has n_ctx, n_batch"),
+        ("zzzz=1", "the tables are generation, speculation"),
+        ("generation.temperature", "has no value: write table.key=value"),
+        ("interface.theme=x", "interface.theme means nothing to this command"),
+    ],
+)
+def test_a_wrong_assignment_is_wrong_usage(
+    given: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        parser("generation", "engine").parse_args(["-o", given])
+    assert exit_.value.code == 2
+    error = capsys.readouterr().err
+    assert "argument -o: " in error
+    assert reason in error
+
+
+def test_the_help_explains_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for doc in describe():
+        assert doc.flag in shown

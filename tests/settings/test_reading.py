@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eaglechat import settings
+from eaglechat.settings import Settings
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    path = tmp_path / "config" / "config.toml"
+    path.parent.mkdir()
+    return path
+
+
+def test_without_a_file_everything_is_default(config: Path) -> None:
+    assert settings.load(config) == (Settings(), [])
+
+
+def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
+    config.write_text(
+        '[generation]\ntemperature = "hot"\ntop_k = 7\nseed = 1\n'
+        "[speculation]\nn_draft_max = 99\np_min = 0.25\nn_drafts = 2\n"
+        "[interface]\ntoken_colours = 1\n"
+    )
+
+    loaded, problems = settings.load(config)
+
+    assert {problem.key for problem in problems} == {
+        "generation.temperature",
+        "speculation.n_draft_max",
+        "speculation.n_drafts",
+        "interface.token_colours",
+    }
+    assert all(str(config) in str(problem) and problem.key in str(problem) for problem in problems)
+    by_key = {problem.key: str(problem) for problem in problems}
+    assert '"hot"' in by_key["generation.temperature"]
+    assert "99" in by_key["speculation.n_draft_max"]
+    assert "16" in by_key["speculation.n_draft_max"]
+    assert (loaded.generation.temperature, loaded.speculation.n_draft_max) == (0.7, "auto")
+    assert (loaded.generation.top_k, loaded.generation.seed) == (7, 1)
+    assert loaded.speculation.p_min == 0.25
+    assert loaded.interface.token_colours is True
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("generation = 3", "generation"),
+        ("[generations]\ntop_k = 1", "generations"),
+        ("[generation]\ntop_k = true", "generation.top_k"),
+        ("[generation]\ntop_k = 1.5", "generation.top_k"),
+        ("[generation]\ntemperature = nan", "generation.temperature"),
+        ("[generation]\ntemperature = inf", "generation.temperature"),
+        ("[engine]\nn_batch = 16", "engine.n_batch"),
+        ("[engine]\nn_ctx = 99999999999", "engine.n_ctx"),
+        ("[engine]\nn_gpu_layers = 99999999999", "engine.n_gpu_layers"),
+        ("[engine]\ncommand = 'ssh'", "engine.command"),
+        ("[engine]\nsplit_mode = 'rows'", "engine.split_mode"),
+        ("[engine]\nflash_attention = true", "engine.flash_attention"),
+        ("[engine]\ntensor_split = [1, -1]", "engine.tensor_split"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_or_size_is_refused(config: Path, value: str, key: str) -> None:
+    config.write_text(value)
+
+    loaded, problems = settings.load(config)
+
+    assert [problem.key for problem in problems] == [key]
+    assert loaded == Settings()
+
+
+def test_the_split_that_llama_cpp_cannot_draft_with_is_refused_with_the_reason(
+    config: Path,
+) -> None:
+    config.write_text("[engine]\nsplit_mode = 'tensor'")
+    _, (problem,) = settings.load(config)
+    assert "engine.split_mode tensor cannot be used" in str(problem)
+    assert "assertion when a draft reads the target's layers" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("[generation]\ntemperature = 9.0",
+         "generation.temperature 9.0 must be between 0 and 5; using the default, 0.7"),
+        ("[generation]\nmax_tokens = -1",
+         "generation.max_tokens -1 must be 0 or more; using the default, 0"),
+        ("[generation]\nrepeat_penalty = 0",
+         "generation.repeat_penalty 0 must be above 0 and at most 4; using the default, 1"),
+        ("[generation]\nsystem_prompt = 3",
+         "generation.system_prompt 3 must be text; using the default, which is empty"),
+        ("[speculation]\nn_draft_max = 'fast'",
+         'speculation.n_draft_max "fast" must be a whole number between 0 and 16, or auto; '
+         "using the default, auto"),
+        ("[engine]\nkv_type = 'q4'",
+         'engine.kv_type "q4" must be f16 or q8_0; using the default, f16'),
+        ("[engine]\ncommand = 'ssh'",
+         'engine.command "ssh" must be a list of strings, such as '
+         '["ssh", "gpu-box", "eaglechat", "engine"]; using the default, which is empty'),
+        ("[interface]\ntoken_colours = 1979-05-27",
+         "interface.token_colours 1979-05-27 must be true or false; using the default, true"),
+        ("[generation]\ntempreature = 1",
+         "generation.tempreature is not a setting, and is ignored; "
+         "did you mean generation.temperature?"),
+        ("[generation]\ndanger = 1",
+         "generation.danger is not a setting, and is ignored; [generation] has temperature, top_k, "
+         "top_p, min_p, repeat_penalty, seed, max_tokens, system_prompt"),
+        ("[generations]", "generations is not a table of settings, and is ignored; "
+         "did you mean [generation]?"),
+        ("engine = 3", "engine must be a table: write [engine], and its settings on the lines "
+         "below it; using the defaults"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_plain_english(config: Path, content: str, sentence: str) -> None:
+    config.write_text(content)
+    _, (problem,) = settings.load(config)
+    assert str(problem) == f"{config}: {sentence}"
+
+
+@pytest.mark.parametrize("content", [b"[generation", b"\xff\xfe", b'a = "\n'])
+def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
+    config.write_bytes(content)
+
+    loaded, (problem,) = settings.load(config)
+
+    assert loaded == Settings()
+    assert str(problem).startswith(f"{config}: cannot be read")
