@@ -22,7 +22,7 @@ from statistics import geometric_mean, median
 
 import numpy as np
 
-from eaglechat.engine.auto.calibrate import CALIBRATED_DRAFT, Calibration
+from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
 from eaglechat.engine.auto.costs import CONTEXT_BUCKET, context_bucket
 from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP

@@ -7,39 +7,26 @@ dear ones cost the most.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from statistics import median
 
+from eaglechat.engine.auto.calibration import (
+    CALIBRATED_DRAFT,
+    CALIBRATED_WIDTHS,
+    NOT_CALIBRATED,
+    Calibration,
+)
 from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.generation.reply import ms_since
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError, ProcessError
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-_WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
 _REPEATS = 3
 """Of each width; the first also builds the graph."""
 _CATCH_UPS = 2
 _BUDGET_S = 0.6
 _UNSTEADY = 1.5
 """A machine on which the first width takes this much longer, or shorter, afterwards was busy."""
-CALIBRATED_DRAFT = 3
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Milliseconds, each measured alone; None where there was no time to."""
-
-    verify: tuple[tuple[int, float], ...] = ()
-    """By width, of decoding a batch with all its outputs, features included."""
-    draft: float | None = None
-    """Of drafting `CALIBRATED_DRAFT` tokens after a round of which one was accepted."""
-    catch_up_row: float | None = None
-    """Of a row that waits for the draft, where many do."""
-
-
-NOT_CALIBRATED = Calibration()
 
 
 def calibrate(target: Context, session: Eagle3Session) -> Calibration:
@@ -74,7 +61,7 @@ class Stopwatch:
         deadline = time.perf_counter() + _BUDGET_S
         first = self._plain()
         verify, drafts = [(1, first)], []
-        for width in _WIDTHS[1:]:
+        for width in CALIBRATED_WIDTHS[1:]:
             started = time.perf_counter()
             times = [self._round(width) for _ in range(_REPEATS)]
             verify.append((width, min(verify_ms for verify_ms, _ in times)))
@@ -87,7 +74,7 @@ class Stopwatch:
         if max(first, again) > _UNSTEADY * min(first, again):
             return NOT_CALIBRATED
         verify[0] = (1, min(first, again))
-        all_timed = verify[-1][0] == _WIDTHS[-1]
+        all_timed = verify[-1][0] == CALIBRATED_WIDTHS[-1]
         return Calibration(
             tuple(verify), median(drafts), self._catch_up_row() if all_timed else None
         )

@@ -11,7 +11,7 @@ Pure: times come in with each observation, and the same observations give the sa
 from __future__ import annotations
 
 from eaglechat.engine.auto.acceptance import Acceptance
-from eaglechat.engine.auto.calibrate import CALIBRATED_DRAFT, NOT_CALIBRATED, Calibration
+from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import CostTable, DraftCost, RobustMean, context_bucket
 from eaglechat.engine.auto.draft_plan import (
     DraftPlan,
@@ -111,7 +111,7 @@ class Controller:
         rates = self._outlook(bucket, N_DRAFT_MAX_LIMIT).rates
         return max(rates[1:]) > _HYSTERESIS * rates[0]
 
-    def choose(self, n_past: int, n_most: int, n_waiting: int) -> DraftPlan:
+    def choose(self, n_past: int, n_most: int, n_waiting: int, n_min: int = 0) -> DraftPlan:
         """The next round's plan. `n_most` is what context and reply have room for."""
         kept = self._kept
         if kept is not None and self._keep_for > 0 and kept.n <= n_most and self._bears(kept):
@@ -119,7 +119,9 @@ class Controller:
             return kept
         self._hopeless = False
         plan = self._choose(n_past, n_most, n_waiting)
-        settled = plan.state.reason is AutoReason.BEST and self._verify.rounds >= _LEARNING
+        if 0 < plan.n < n_min:
+            plan = self._plan(0, AutoReason.BEST, self._now, context_bucket(n_past))
+        settled = plan.reason is AutoReason.BEST and self._verify.rounds >= _LEARNING
         self._kept = plan if settled else None
         hopeless = plan.n == 0 and self._hopeless and self._plain_is_far_ahead()
         self._keep_for = (
@@ -165,7 +167,10 @@ class Controller:
         return self._plan(bearable, reason, outlook, bucket)
 
     def observe(self, plan: DraftPlan, seen: Observation) -> None:
-        """Learn from the round that followed `plan`, which was to draft."""
+        """Learn from the round that followed `plan`."""
+        if plan.n == 0:
+            self._observe_plain(plan, seen.n_past, seen.verify_ms)
+            return
         bucket = context_bucket(seen.n_past)
         n_drafted = len(seen.probabilities)
         outlook = self._now
@@ -184,7 +189,7 @@ class Controller:
         took = expected[n_drafted] + self._draft_ms(bucket)[steps - 1] + catch_up
         plain_ms = seen.n_tokens * expected[0]
         self._enter(took, plain_ms, outlook)
-        if plan.state.reason is AutoReason.EXPLORING:
+        if plan.reason is AutoReason.EXPLORING:
             self._since_exploring = 0
             best_rate = outlook.rates[min(self._n, len(outlook.rates) - 1)]
             self._explored_ms += max(0.0, took - seen.n_tokens / best_rate)
@@ -201,7 +206,7 @@ class Controller:
         )
         self._acceptance.note(plan.n, kept, min(seen.n_tested, kept), min(seen.n_accepted, kept))
 
-    def observe_plain(self, plan: DraftPlan, n_past: int, ms: float) -> None:
+    def _observe_plain(self, plan: DraftPlan, n_past: int, ms: float) -> None:
         """Learn from the plain round that followed `plan`, behind `n_past` tokens."""
         self._unbooked += 1
         if plan is self._kept and self._keep_for % self._learn_every:

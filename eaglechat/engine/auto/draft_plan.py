@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglechat.engine.auto.acceptance import accept_rate
-from eaglechat.wire.records import AutoDraft
+from eaglechat.wire.records import AutoDraft, AutoReason
 
 MOST_CAUGHT_UP = 32
 """Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
@@ -31,7 +31,12 @@ class DraftPlan:
     worth: tuple[float, ...]
     by_probability: tuple[float, ...]
     whole: bool
-    state: AutoDraft
+    state: AutoDraft | None
+    """What the choice rests on, for the screen; None where nothing was chosen."""
+
+    @property
+    def reason(self) -> AutoReason | None:
+        return self.state.reason if self.state is not None else None
 
     def keeps(self, probabilities: Sequence[float]) -> bool:
         """Whether the last of these draft tokens should be verified."""
@@ -43,6 +48,9 @@ class DraftPlan:
         for probability in probabilities:
             survival *= accept_rate(self.by_probability, probability)
         return survival >= self.worth[len(probabilities) - 1]
+
+
+PLAIN = DraftPlan(0, (), (), whole=False, state=None)
 
 
 @dataclass(frozen=True)

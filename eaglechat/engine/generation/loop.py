@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from eaglechat.engine.auto.calibrate import NOT_CALIBRATED, Calibration
-from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.auto.auto_length import AutoLength
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP, DraftPlan, Observation
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.generation.caches import SEQ, Caches
@@ -63,7 +63,7 @@ class Generator:
         self._batch = Batch(target)
         self._caches = Caches(target, session)
         self._first_turn = 0
-        self._controller = Controller(calibration)
+        self._auto = AutoLength(calibration)
 
     def close(self) -> None:
         self._batch.close()
@@ -97,7 +97,7 @@ class Generator:
         reply = ReplyState(
             self._target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop
         )
-        self._controller.new_reply()
+        self._auto.new_reply()
         self._caches.switch_extraction(live.speculation.enabled)
         started = time.perf_counter()
         yield from self._open_window(window, reply.tokens_left)
@@ -212,7 +212,7 @@ class Generator:
             return False
         self._session.most_waiting = _most_waiting(speculation)
         if speculation.n_draft_max == AUTO:
-            return self._controller.expects_to_draft(n_past)
+            return self._auto.expects_to_draft(n_past)
         return speculation.n_draft_max > 0
 
     def _take_in(self, reply: ReplyState) -> None:
@@ -292,22 +292,20 @@ class Generator:
             after = session.spent_ms
         total_ms = ms_since(started)
         if plan is not None and not reply.draft_failed:
-            if plan.n == 0:
-                self._controller.observe_plain(plan, n_past, total_ms - drafting_ms)
-            else:
-                self._controller.observe(
-                    plan,
-                    Observation(
-                        n_past=n_past,
-                        n_waiting=waiting,
-                        probabilities=tuple(token.probability for token in drafted),
-                        n_tested=n_tested,
-                        n_accepted=n_accepted,
-                        n_tokens=len(tokens),
-                        draft_ms=drafting_ms,
-                        verify_ms=total_ms - drafting_ms,
-                    ),
-                )
+            self._auto.observe(
+                plan,
+                Observation(
+                    n_past=n_past,
+                    n_waiting=waiting,
+                    probabilities=tuple(token.probability for token in drafted),
+                    n_tested=n_tested,
+                    n_accepted=n_accepted,
+                    n_tokens=len(tokens),
+                    draft_ms=drafting_ms,
+                    verify_ms=total_ms - drafting_ms,
+                ),
+            )
+        reply.trouble = reply.trouble or self._auto.failure()
         return reply.note(
             Round(
                 index=reply.rounds,
@@ -336,7 +334,7 @@ class Generator:
             return 0, None
         if speculation.n_draft_max == AUTO:
             room = 0 if self._session.is_blind(SEQ) else self._draft_room(n_past, reply)
-            plan = self._controller.choose(n_past, room, waiting)
+            plan = self._auto.choose(n_past, room, waiting, speculation.n_min)
             return plan.n, plan
         return speculation.n_draft_max, None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from eaglechat.engine.auto.calibrate import NOT_CALIBRATED, calibrate
+from eaglechat.engine.auto.calibrate import calibrate
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.loop import Generator

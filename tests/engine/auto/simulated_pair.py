@@ -67,8 +67,9 @@ class Reply:
         return self.tokens / self.ms
 
 
-def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
-    """Decode `n_tokens` with a fixed length or with a controller."""
+def write(pair: Simulated, n_tokens: int, driver: int | Controller, *, n_min: int = 0) -> Reply:
+    """Decode `n_tokens` with a fixed length or with a controller; a draft shorter than `n_min` is
+    thrown away, as the loop does."""
     reply, clock = Reply(), random.Random(pair.seed)
     if isinstance(driver, Controller):
         driver.new_reply()
@@ -76,20 +77,19 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller) -> Reply:
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
         n_most = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
-        plan = None if isinstance(driver, int) else driver.choose(n_past, n_most, waiting)
+        plan = None if isinstance(driver, int) else driver.choose(n_past, n_most, waiting, n_min)
         n = min(driver, n_most) if isinstance(driver, int) else plan.n
         assert 0 <= n <= n_most
         guesses, steps = _draft(pair, reply.tokens, n, plan)
+        if len(guesses) < n_min:
+            guesses = []
         hits = [hit for hit, _ in guesses]
         accepted = hits.index(False) if False in hits else len(hits)
         verify_ms = pair.verify(len(guesses) + 1, n_past)
         catch_up_ms = max(0, waiting - USUAL_WAITING) * pair.catch_up_row
         draft_ms = steps * pair.draft_step + (catch_up_ms + pair.draft_base if n else 0.0)
         draft_delay, verify_delay = _delay(pair, clock), _delay(pair, clock)
-        if isinstance(driver, Controller) and plan.n == 0:
-            driver.observe_plain(plan, n_past, verify_ms * verify_delay)
-            reply.states.append(plan.state)
-        elif isinstance(driver, Controller):
+        if plan is not None:
             driver.observe(
                 plan,
                 Observation(

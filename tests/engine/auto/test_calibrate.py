@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from eaglechat.engine.auto.calibrate import NOT_CALIBRATED, Stopwatch, calibrate
+from eaglechat.engine.auto.calibrate import Stopwatch, calibrate
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.llama.objects import Model

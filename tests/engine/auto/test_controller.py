@@ -1,7 +1,6 @@
 """The automatic draft length against simulated pairs: no clock, no chance, the same every time.
 
-Each pair is a kind of machine and text the controller must find its answer for. A chat is a few
-replies; learning is part of what is judged.
+A chat is a few replies; learning is part of what is judged.
 """
 
 from __future__ import annotations
@@ -9,91 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
-from eaglechat.engine.auto.calibrate import CALIBRATED_DRAFT, Calibration
+from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoReason
-from tests.engine.auto.simulated_pair import Reply, Simulated, write
-
-TOKENS, REPLIES = 600, 3
-
-
-def curve(**ms_at: float) -> Callable[[int, int], float]:
-    """Verify times by width: straight lines between w1=.., w2=.., w4=.., and beyond the last."""
-    points = sorted((int(name[1:]), ms) for name, ms in ms_at.items())
-
-    def verify(width: int, _n_past: int) -> float:
-        (x0, y0), (x1, y1) = points[-2:]
-        for left, right in pairwise(points):
-            if left[0] <= width <= right[0]:
-                (x0, y0), (x1, y1) = left, right
-        return y0 + (width - x0) * (y1 - y0) / (x1 - x0)
-
-    return verify
-
-
-def steady(rate: float) -> Callable[[int, int], float]:
-    """The first draft token is accepted at this rate, each further one a little less."""
-    return lambda _position, depth: rate * 0.97**depth
-
-
-# Milliseconds of the built-in target on two cores, as Q4_1 and expanded to BF16.
-Q4_1 = curve(w1=4.6, w2=9.8, w4=16.4, w8=23.5, w16=40.0)
-BF16 = curve(w1=7.3, w2=8.9, w4=11.2, w8=14.1, w16=17.0)
-
-
-def gpu(width: int, _n_past: int) -> float:
-    return 8.0 + 0.05 * width
-
-
-def mixture_of_experts(width: int, _n_past: int) -> float:
-    """Each token of a batch loads experts the others do not need, fewer and fewer new ones."""
-    return 20.0 * (1.0 + 1.1 * (1.0 - 0.75 ** (width - 1)))
-
-
-def step_at_nine(width: int, _n_past: int) -> float:
-    return 10.0 + 0.1 * width + (12.0 if width >= 9 else 0.0)
-
-
-PAIRS = {
-    "quantised on a processor": Simulated(Q4_1, steady(0.5)),
-    "quantised, good draft": Simulated(Q4_1, steady(0.75)),
-    "bf16, weak draft": Simulated(BF16, steady(0.45)),
-    "bf16, fair draft": Simulated(BF16, steady(0.6)),
-    "bf16, good draft": Simulated(BF16, steady(0.75)),
-    "gpu": Simulated(gpu, steady(0.8), draft_step=0.5),
-    "gpu, excellent draft": Simulated(gpu, steady(0.92), draft_step=0.5),
-    "gpu, fair draft": Simulated(gpu, steady(0.6), draft_step=0.5),
-    "experts, weak draft": Simulated(mixture_of_experts, steady(0.4), draft_step=1.0),
-    "experts, good draft": Simulated(mixture_of_experts, steady(0.8), draft_step=1.0),
-    "step at width 9": Simulated(step_at_nine, steady(0.85)),
-    "acceptance collapses with context": Simulated(
-        lambda width, n_past: BF16(width, n_past) * (1.0 + n_past / 4000.0),
-        lambda position, _depth: 0.8 if position < 200 else 0.45 if position < 400 else 0.1,
-    ),
-    "useless draft": Simulated(BF16, steady(0.01)),
-    "useless draft on a gpu": Simulated(gpu, steady(0.01), draft_step=0.5),
-    "useless from the middle": Simulated(
-        BF16, lambda position, _depth: 0.75 if position < 300 else 0.01
-    ),
-    "a neighbour that comes and goes": Simulated(
-        lambda width, n_past: BF16(width, n_past) * (1.7 if n_past // 90 % 3 == 1 else 1.0),
-        steady(0.6),
-    ),
-    "delays": Simulated(BF16, steady(0.6), noise=0.1, tail=0.03),
-}
-
-
-def chat(pair: Simulated, driver: int | Controller, replies: int = REPLIES) -> list[Reply]:
-    """Replies to different prompts, one after another."""
-    return [write(replace(pair, seed=pair.seed + 100 * k), TOKENS, driver) for k in range(replies)]
-
-
-def total_ms(replies: list[Reply]) -> float:
-    return sum(reply.ms for reply in replies)
+from tests.engine.auto.pairs import BF16, PAIRS, Q4_1, TOKENS, chat, gpu, steady, total_ms
+from tests.engine.auto.simulated_pair import Simulated, write
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -247,6 +169,14 @@ def test_the_state_says_what_plain_would_have_been_and_how_sure_that_is() -> Non
     assert 0.0 < state.plain_error < 0.25 * truth
     assert state.tokens_per_second[state.n] > 1.5 * state.tokens_per_second[0]
     assert state.lost_ms < 0.0 < state.allowed_ms
+
+
+@pytest.mark.parametrize("name", ["bf16, fair draft", "gpu"])
+def test_no_draft_is_shorter_than_n_min(name: str) -> None:
+    pair = PAIRS[name]
+    reply = write(pair, TOKENS, Controller(calibration(pair.verify, slowed=1.0)), n_min=4)
+    assert {state.n for state in reply.states} <= {0, *range(4, N_DRAFT_MAX_LIMIT + 1)}
+    assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
 
 
 def test_the_same_observations_give_the_same_choices() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP, DraftPlan
 from eaglechat.engine.generation.live import Live
@@ -21,7 +22,7 @@ def test_auto_takes_the_prompt_in_where_it_means_to_draft(
     rig: Rig, will_draft: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = rig.prompt(TEXT)
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: will_draft)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: will_draft)
     reply = rig.stream(prompt, live=Live(Speculation(n_draft_max=AUTO), 0.0))
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
     assert rig.session.waiting(0) == (1 if will_draft else len(prompt) - 1)
@@ -57,7 +58,7 @@ def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
 def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, will_draft: bool
 ) -> None:
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: will_draft)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: will_draft)
     with open_rig(*tiny_models) as rig:
         long = rig.prompt(LONG)
         leave_out(rig, long, monkeypatch)
@@ -72,13 +73,39 @@ def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
 def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda _self, _n_past: True)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: True)
     allowed = auto_plays(monkeypatch, [3] * 6)
     with open_rig(*tiny_models, draft_window=16) as rig:
         long = rig.prompt(LONG)
         rig.reply(long, live=Live(Speculation(n_draft_max=AUTO), 0.0), max_tokens=30)
         assert rig.draft.first_position(0) > 0
     assert all(allowed[:6])
+
+
+@pytest.mark.parametrize("what", ["new_reply", "expects_to_draft", "choose", "observe"])
+def test_a_fault_of_auto_makes_the_reply_plain_and_is_told_once(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    auto = Live(Speculation(n_draft_max=AUTO), 0.0)
+    with open_rig(*tiny_models) as rig:
+        prompt = rig.prompt(TEXT)
+        with monkeypatch.context() as patched:
+            patched.setattr(Controller, what, explode)
+            reply = rig.reply(prompt, live=auto)
+        check_bookkeeping(reply, prompt)
+        assert reply.tokens == fresh_reply(tiny_models, prompt).tokens
+        assert not any(drafts_of(reply))
+        assert [off.reason for off in reply.offs] == [
+            "the automatic draft length failed: ZeroDivisionError: no time has passed"
+        ]
+        # The next reply has a fresh controller.
+        again = rig.reply(prompt, live=auto)
+        assert not again.offs
+        assert all(round_.auto is not None for round_ in again.rounds)
+
+
+def explode(*_: object) -> None:
+    raise ZeroDivisionError("no time has passed")
 
 
 def leave_out(rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +120,12 @@ def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool
     """Have auto choose these lengths, then none; whether each round could have drafted."""
     rest, allowed = iter(lengths), []
 
-    def choose(_self: Controller, _n_past: int, n_most: int, _n_waiting: int) -> DraftPlan:
+    def choose(_self: AutoLength, _past: int, n_most: int, _waiting: int, _min: int) -> DraftPlan:
         allowed.append(n_most > 0)
         n = min(next(rest, 0), n_most)
         state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
         return DraftPlan(n, (0.0,) * n, (1.0,) * 10, whole=True, state=state)
 
-    monkeypatch.setattr(Controller, "choose", choose)
-    monkeypatch.setattr(Controller, "observe", lambda *_: None)
+    monkeypatch.setattr(AutoLength, "choose", choose)
+    monkeypatch.setattr(AutoLength, "observe", lambda *_: None)
     return allowed

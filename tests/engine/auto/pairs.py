@@ -1,0 +1,126 @@
+"""The simulated pairs that auto is judged on, and the ways in which a calibration can be wrong.
+
+Each pair is a kind of machine and text the controller must find its answer for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from eaglechat.engine.auto.calibration import (
+    CALIBRATED_DRAFT,
+    CALIBRATED_WIDTHS,
+    NOT_CALIBRATED,
+    Calibration,
+)
+from eaglechat.engine.auto.controller import Controller
+from tests.engine.auto.simulated_pair import Reply, Simulated, write
+
+TOKENS, REPLIES = 600, 3
+WRONG = 1.6
+
+
+def curve(**ms_at: float) -> Callable[[int, int], float]:
+    """Verify times by width: straight lines between w1=.., w2=.., w4=.., and beyond the last."""
+    points = sorted((int(name[1:]), ms) for name, ms in ms_at.items())
+
+    def verify(width: int, _n_past: int) -> float:
+        (x0, y0), (x1, y1) = points[-2:]
+        for left, right in pairwise(points):
+            if left[0] <= width <= right[0]:
+                (x0, y0), (x1, y1) = left, right
+        return y0 + (width - x0) * (y1 - y0) / (x1 - x0)
+
+    return verify
+
+
+def steady(rate: float) -> Callable[[int, int], float]:
+    """The first draft token is accepted at this rate, each further one a little less."""
+    return lambda _position, depth: rate * 0.97**depth
+
+
+# Milliseconds of the built-in target on two cores, as Q4_1 and expanded to BF16.
+Q4_1 = curve(w1=4.6, w2=9.8, w4=16.4, w8=23.5, w16=40.0)
+BF16 = curve(w1=7.3, w2=8.9, w4=11.2, w8=14.1, w16=17.0)
+
+
+def gpu(width: int, _n_past: int) -> float:
+    return 8.0 + 0.05 * width
+
+
+def mixture_of_experts(width: int, _n_past: int) -> float:
+    """Each token of a batch loads experts the others do not need, fewer and fewer new ones."""
+    return 20.0 * (1.0 + 1.1 * (1.0 - 0.75 ** (width - 1)))
+
+
+def step_at_nine(width: int, _n_past: int) -> float:
+    return 10.0 + 0.1 * width + (12.0 if width >= 9 else 0.0)
+
+
+PAIRS = {
+    "quantised on a processor": Simulated(Q4_1, steady(0.5)),
+    "quantised, good draft": Simulated(Q4_1, steady(0.75)),
+    "bf16, weak draft": Simulated(BF16, steady(0.45)),
+    "bf16, fair draft": Simulated(BF16, steady(0.6)),
+    "bf16, good draft": Simulated(BF16, steady(0.75)),
+    "gpu": Simulated(gpu, steady(0.8), draft_step=0.5),
+    "gpu, excellent draft": Simulated(gpu, steady(0.92), draft_step=0.5),
+    "gpu, fair draft": Simulated(gpu, steady(0.6), draft_step=0.5),
+    "experts, weak draft": Simulated(mixture_of_experts, steady(0.4), draft_step=1.0),
+    "experts, good draft": Simulated(mixture_of_experts, steady(0.8), draft_step=1.0),
+    "step at width 9": Simulated(step_at_nine, steady(0.85)),
+    "acceptance collapses with context": Simulated(
+        lambda width, n_past: BF16(width, n_past) * (1.0 + n_past / 4000.0),
+        lambda position, _depth: 0.8 if position < 200 else 0.45 if position < 400 else 0.1,
+    ),
+    "useless draft": Simulated(BF16, steady(0.01)),
+    "useless draft on a gpu": Simulated(gpu, steady(0.01), draft_step=0.5),
+    "useless from the middle": Simulated(
+        BF16, lambda position, _depth: 0.75 if position < 300 else 0.01
+    ),
+    "a neighbour that comes and goes": Simulated(
+        lambda width, n_past: BF16(width, n_past) * (1.7 if n_past // 90 % 3 == 1 else 1.0),
+        steady(0.6),
+    ),
+    "delays": Simulated(BF16, steady(0.6), noise=0.1, tail=0.03),
+}
+
+
+def chat(pair: Simulated, driver: int | Controller, replies: int = REPLIES) -> list[Reply]:
+    """Replies to different prompts, one after another."""
+    return [write(replace(pair, seed=pair.seed + 100 * k), TOKENS, driver) for k in range(replies)]
+
+
+def total_ms(replies: list[Reply]) -> float:
+    return sum(reply.ms for reply in replies)
+
+
+def calibrated(
+    pair: Simulated, *, plain: float = 1.0, wider: float = 1.0, drafts: float = 1.0
+) -> Calibration:
+    """What calibrating this pair would find, were its parts so many times as slow as they are."""
+    return Calibration(
+        verify=tuple(
+            (width, pair.verify(width, 0) * (plain if width == 1 else wider))
+            for width in CALIBRATED_WIDTHS
+        ),
+        draft=(pair.draft_base + CALIBRATED_DRAFT * pair.draft_step) * drafts,
+        catch_up_row=pair.catch_up_row * drafts,
+    )
+
+
+CALIBRATIONS: dict[str, Callable[[Simulated], Calibration]] = {
+    "exact": calibrated,
+    "all slow": lambda pair: calibrated(pair, plain=WRONG, wider=WRONG, drafts=WRONG),
+    "all fast": lambda pair: calibrated(pair, plain=1 / WRONG, wider=1 / WRONG, drafts=1 / WRONG),
+    "drafts slow": lambda pair: calibrated(pair, drafts=WRONG),
+    "drafts fast": lambda pair: calibrated(pair, drafts=1 / WRONG),
+    "widths slow": lambda pair: calibrated(pair, wider=WRONG),
+    "widths fast": lambda pair: calibrated(pair, wider=1 / WRONG),
+    "both slow": lambda pair: calibrated(pair, wider=WRONG, drafts=WRONG),
+    "both fast": lambda pair: calibrated(pair, wider=1 / WRONG, drafts=1 / WRONG),
+    "none": lambda _pair: NOT_CALIBRATED,
+}
+"""Widths are those of drafted batches; a plain token is calibrated with them, twice."""
