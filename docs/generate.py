@@ -18,7 +18,7 @@ from textual.binding import Binding
 from eaglechat.settings import describe
 from eaglechat.settings.values import wanted
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.screens.bench import BenchScreen
+from eaglechat.tui.screens.bench.screen import BenchScreen
 from eaglechat.tui.screens.chat.chats import ChatsScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.confirm import ConfirmDialog

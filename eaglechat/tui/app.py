@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
@@ -25,11 +24,25 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.process import Died, EngineLink, EngineStartError
 from eaglechat.settings import Problem, Settings
-from eaglechat.settings.writing import SettingsFileError, save_setting
 from eaglechat.tui.commands import ScreenCommands
-from eaglechat.tui.messages import EngineEvents, InstallsChanged, MachineKnown, SettingsChanged
+from eaglechat.tui.messages import EngineEvents, MachineKnown
+from eaglechat.tui.navigation import (
+    Confirm,
+    LoadAgain,
+    LoadInstead,
+    OpenBench,
+    OpenChat,
+    OpenPastChats,
+    OpenPlan,
+    Resume,
+    Say,
+)
 from eaglechat.tui.pace import drawing_pace
-from eaglechat.tui.themes import LoadedTheme, load_themes, token_variable_defaults
+from eaglechat.tui.screens.base import EagleScreen
+from eaglechat.tui.services.installs import InstallWatch
+from eaglechat.tui.services.services import Services
+from eaglechat.tui.services.settings import SettingsChange, SettingsService
+from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnyRequest,
@@ -40,12 +53,11 @@ from eaglechat.wire.protocol import (
 )
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.downloads.installs import InstallSnapshot
 
 FRAMES_PER_SECOND = 30
 FEWEST_FRAMES_PER_SECOND = 8
 INSTALL_LOOKS_PER_SECOND = 3
-FALLBACK_THEME = "eagle-dark"
 
 
 class EagleApp(App[None]):
@@ -57,7 +69,7 @@ class EagleApp(App[None]):
 
     TITLE = "eaglechat"
     # The menu is the default screen, whose own CSS_PATH Textual does not read.
-    CSS_PATH = ["app.tcss", "screens/menu.tcss"]
+    CSS_PATH = ["app.tcss", "screens/menu/menu.tcss"]
     COMMANDS = App.COMMANDS | {ScreenCommands}
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
@@ -111,7 +123,7 @@ class EagleApp(App[None]):
         n_draft_max: int | Auto | None = None,
     ) -> None:
         loaded, theme_problems = load_themes(*theme_dirs)
-        chosen = _choose_theme(settings.interface.theme, loaded)
+        chosen = choose_theme(settings.interface.theme, loaded)
         self._loaded_themes = loaded
         # Textual chooses the filter for NO_COLOR in its constructor and never again, so the kind
         # of theme must be known by then, and stays.
@@ -121,18 +133,19 @@ class EagleApp(App[None]):
             self.register_theme(theme.theme)
         if chosen is not None:
             self.theme = chosen.name
-        self.settings = settings
-        self.pairs = pairs
-        self.config_file = config_file
-        self.chats_dir = chats_dir
+        desk = desk or HubDesk()
+        self.services = Services(
+            settings=SettingsService(self, settings, config_file, self._complain),
+            pairs=pairs,
+            desk=desk,
+            installs=InstallWatch(self, desk, self._announce),
+            chats_dir=chats_dir,
+        )
         self._notices = [*map(str, problems), *map(str, theme_problems)]
         if chosen is None or chosen.name != settings.interface.theme:
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")
         if pairs.problem:
             self._notices.append(pairs.problem)
-        self.desk = desk or HubDesk()
-        self._stages: dict[str, str] = {}
-        self._newest: Pair | None = None
         self._engine = engine
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self._engine_runs = False
@@ -147,7 +160,7 @@ class EagleApp(App[None]):
     def get_default_screen(self) -> Screen[Any]:
         from eaglechat.tui.screens.menu.screen import MenuScreen
 
-        return MenuScreen()
+        return MenuScreen(self.services)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         # Textual's other commands are among the keys already.
@@ -156,8 +169,9 @@ class EagleApp(App[None]):
 
     def on_mount(self) -> None:
         self.set_interval(1 / FRAMES_PER_SECOND, self._drain_engine)
-        self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._watch_installs)
+        self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self.services.installs.look)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
+        self.services.settings.changed.subscribe(self, self._follow_settings)
         if self._notices:
             self.notify(
                 "\n".join(self._notices),
@@ -167,13 +181,13 @@ class EagleApp(App[None]):
                 markup=False,
             )
         if self._start is not None:
-            self.open_chat(self._start)
+            self._load_and_chat(self._start)
 
     def on_unmount(self) -> None:
         # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
         # behind; the terminal is given back before.
         threading.Thread(target=self._engine.close, name="engine-close").start()
-        self.desk.close()
+        self.services.desk.close()
 
     # The engine
 
@@ -195,7 +209,7 @@ class EagleApp(App[None]):
 
         What goes wrong is said when a pair is loaded.
         """
-        if not self.settings.engine.command:
+        if not self.services.settings.current.engine.command:
             with suppress(EngineStartError):
                 self.start_engine()
 
@@ -204,7 +218,9 @@ class EagleApp(App[None]):
         """The engine's machine; before it has said, the RAM of this one if it runs here."""
         if self.hello is not None and self.hello.memory is not None:
             return machine_of(self.hello.memory)
-        return Machine(None) if self.settings.engine.command else machine_of(memory())
+        return (
+            Machine(None) if self.services.settings.current.engine.command else machine_of(memory())
+        )
 
     def send(self, request: AnyRequest) -> bool:
         """Send a request to the engine; False if it is gone."""
@@ -229,160 +245,173 @@ class EagleApp(App[None]):
 
     # From screen to screen
 
-    def open_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
-        """Load a pair and chat with it, in a saved chat or a new one."""
-        from eaglechat.tui.screens.loading import Loaded, LoadingScreen
+    def _show(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
+        """Open a screen unless one of its kind is open: a key may come twice before it is there.
 
-        def loaded(result: Loaded | None) -> None:
-            from eaglechat.tui.screens.chat.screen import ChatScreen
+        `then` gets what is chosen there, if anything is.
+        """
 
-            if result is not None:
-                self._remember(pair)
-                chosen = self.pairs.as_kept(pair)
-                if self._n_draft_max is not None:
-                    chosen = replace(pair, n_draft_max=self._n_draft_max)
-                self.push_screen(ChatScreen(chosen, result.info, saved))
+        def closed(chosen: Any) -> None:
+            if chosen and then is not None:
+                then(chosen)
 
-        self.push_screen(LoadingScreen(pair), loaded)
+        if all(type(shown) is not type(screen) for shown in self.screen_stack):
+            self.push_screen(screen, closed)
 
-    def _remember(self, pair: Pair) -> None:
-        self.pairs.remember(pair)
-        if self.pairs.problem:
-            self.notify(self.pairs.problem, severity="warning", markup=False)
-
-    def open_bench(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
-        """Measure the loaded pair; `keep` puts the length that is kept in force in its chat."""
-        from eaglechat.tui.screens.bench import BenchScreen
-
-        self.push_screen(BenchScreen(pair, info, keep))
-
-    def go_on(self, chat: SavedChat) -> None:
-        """Go on with a saved chat, on the pair it ran on."""
-        header = chat.header
-        draft = Path(header.draft) if header.draft else None
-        self.open_chat(self.pairs.resolve(header.pair, Path(header.target), draft), chat)
-
-    def load_instead(self, pair: Pair) -> None:
-        """From wherever the user is: back to the menu, and into a chat with a pair."""
-        from eaglechat.tui.screens.bench import BenchScreen
-        from eaglechat.tui.screens.chat.screen import ChatScreen
-
-        for screen in self.screen_stack:
-            if isinstance(screen, ChatScreen):
-                screen.leave()
-                self.send(Unload())
-            elif isinstance(screen, BenchScreen):
-                screen.leave()
+    def _back_to_menu(self) -> None:
+        """Leave and close all there is above the menu, whose models are freed."""
+        if len(self.screen_stack) > 1:
+            self._leave_all()
+            self.send(Unload())
         while len(self.screen_stack) > 1:
             self.pop_screen()
-        self.open_chat(pair)
 
-    # The Hub
+    def _leave_all(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, EagleScreen):
+                screen.leave()
 
-    def open_plan(self, entry: Entry) -> None:
-        """Show what installing a pair takes; the user starts it there."""
+    def _load_and_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
+        """Load a pair and chat with it, in a saved chat or a new one."""
+        from eaglechat.tui.screens.loading import LoadingScreen
+
+        def loaded(info: PairInfo) -> None:
+            from eaglechat.tui.screens.chat.screen import ChatScreen
+
+            self._remember(pair)
+            chosen = self.services.pairs.as_kept(pair)
+            if self._n_draft_max is not None:
+                chosen = replace(pair, n_draft_max=self._n_draft_max)
+            self._show(ChatScreen(self.services, chosen, info, saved))
+
+        self._show(LoadingScreen(self.services, pair), loaded)
+
+    def _remember(self, pair: Pair) -> None:
+        self.services.pairs.remember(pair)
+        if self.services.pairs.problem:
+            self.notify(self.services.pairs.problem, severity="warning", markup=False)
+
+    def _load_instead(self, pair: Pair) -> None:
+        self._back_to_menu()
+        self._load_and_chat(pair)
+
+    def on_open_menu(self) -> None:
+        self._back_to_menu()
+
+    def on_open_chat(self, message: OpenChat) -> None:
+        if len(self.screen_stack) == 1:
+            self._load_and_chat(message.pair)
+
+    def on_load_instead(self, message: LoadInstead) -> None:
+        self._load_instead(message.pair)
+
+    def on_load_again(self, message: LoadAgain) -> None:
+        from eaglechat.tui.screens.loading import LoadingScreen
+
+        self._show(LoadingScreen(self.services, message.pair), message.then)
+
+    def on_resume(self, message: Resume) -> None:
+        header = message.chat.header
+        draft = Path(header.draft) if header.draft else None
+        pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
+        self._back_to_menu()
+        self._load_and_chat(pair, message.chat)
+
+    def on_open_past_chats(self, message: OpenPastChats) -> None:
+        from eaglechat.tui.screens.chat.chats import ChatsScreen
+
+        self._show(ChatsScreen(self.services), message.then)
+
+    def on_open_files(self) -> None:
+        from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+
+        self._show(OpenFilesScreen(), self._load_instead)
+
+    def on_open_bench(self, message: OpenBench) -> None:
+        from eaglechat.tui.screens.bench.screen import BenchScreen
+
+        self._show(BenchScreen(self.services, message.pair, message.info, message.keep))
+
+    def on_open_plan(self, message: OpenPlan) -> None:
         from eaglechat.tui.screens.hub.plan import PlanScreen
 
-        def answered(started: bool | None) -> None:
-            if started:
-                self.action_downloads()
+        plan = PlanScreen(self.services, message.entry)
+        self._show(plan, lambda _started: self.on_open_downloads())
 
-        self.push_screen(PlanScreen(entry), answered)
-
-    def open_search(self) -> None:
+    def on_open_search(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
 
-        def found(entry: Entry | None) -> None:
-            if entry is not None:
-                self.open_plan(entry)
+        self._show(SearchScreen(self.services), lambda entry: self.on_open_plan(OpenPlan(entry)))
 
-        self.push_screen(SearchScreen(), found)
-
-    def open_library(self) -> None:
+    def on_open_library(self) -> None:
         from eaglechat.tui.screens.hub.library import LibraryScreen
 
-        self.push_screen(LibraryScreen(), self._load_if_chosen)
+        self._show(LibraryScreen(self.services), self._load_instead)
 
-    def action_downloads(self) -> None:
+    def on_open_downloads(self) -> None:
         from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 
-        if not isinstance(self.screen, DownloadsScreen):
-            self.push_screen(DownloadsScreen(), self._load_if_chosen)
+        self._show(DownloadsScreen(self.services), self._load_instead)
 
-    def _load_if_chosen(self, pair: Pair | None) -> None:
-        if pair is not None:
-            self.load_instead(pair)
+    def on_say(self, message: Say) -> None:
+        from eaglechat.tui.screens.message import MessageDialog
+
+        self._show(MessageDialog(message.title, message.text))
+
+    def on_confirm(self, message: Confirm) -> None:
+        from eaglechat.tui.screens.confirm import ConfirmDialog
+
+        dialog = ConfirmDialog(message.title, message.text, message.agree)
+        self._show(dialog, lambda _agreed: message.then())
+
+    # What the keys do
+
+    def action_downloads(self) -> None:
+        self.on_open_downloads()
 
     def action_load_newest(self) -> None:
-        if self._newest is None:
+        if self.services.installs.newest is None:
             self.notify("Nothing was installed since you started.")
         else:
-            self.load_instead(self._newest)
-
-    def _watch_installs(self) -> None:
-        """Say it once when a pair is ready, or cannot be had."""
-        for install in self.desk.snapshots():
-            name, stage = install.entry.name, install.stage.value
-            if self._stages.get(name) == stage:
-                continue
-            self._stages[name] = stage
-            if install.pair is not None:
-                self._newest = install.pair
-                self.notify(f"{name} is installed. F10 loads it.", timeout=15, markup=False)
-                for screen in self.screen_stack:
-                    screen.post_message(InstallsChanged())
-            elif install.error is not None:
-                self.notify(
-                    f"{install.error}\nCtrl+G: try again.",
-                    title=name,
-                    severity="error",
-                    timeout=20,
-                    markup=False,
-                )
+            self._load_instead(self.services.installs.newest)
 
     async def action_quit(self) -> None:
-        from eaglechat.tui.screens.chat.screen import ChatScreen
-
-        for screen in self.screen_stack:
-            if isinstance(screen, ChatScreen):
-                screen.leave()
+        self._leave_all()
         self.exit()
 
     def action_settings(self) -> None:
         from eaglechat.tui.screens.settings import SettingsScreen
 
-        if not isinstance(self.screen, SettingsScreen):
-            self.push_screen(SettingsScreen())
+        self._show(SettingsScreen(self.services))
 
     def action_help(self) -> None:
         from eaglechat.tui.screens.help import HelpScreen
 
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.screen))
+        self._show(HelpScreen(self.screen))
 
-    # Settings
+    # What the services say
 
-    def change_setting(self, table: str, key: str, value: Any) -> None:
-        """Put a valid value in force and in the configuration file."""
-        before = self.settings
-        section = msgspec.structs.replace(getattr(before, table), **{key: value})
-        self.settings = msgspec.structs.replace(before, **{table: section})
-        try:
-            save_setting(self.config_file, table, key, value)
-        except SettingsFileError as error:
+    def _complain(self, sentence: str) -> None:
+        self.notify(sentence, severity="error", markup=False)
+
+    def _announce(self, install: InstallSnapshot) -> None:
+        name = install.entry.name
+        if install.pair is not None:
+            self.notify(f"{name} is installed. F10 loads it.", timeout=15, markup=False)
+        else:
             self.notify(
-                f"{error}. The change holds until you quit.", severity="error", markup=False
+                f"{install.error}\nCtrl+G: try again.",
+                title=name,
+                severity="error",
+                timeout=20,
+                markup=False,
             )
-        if (table, key) == ("interface", "theme") and value in self.available_themes:
-            self.theme = value
-        for screen in self.screen_stack:
-            screen.post_message(SettingsChanged(before, self.settings))
+
+    def _follow_settings(self, change: SettingsChange) -> None:
+        theme = change.after.interface.theme
+        if theme != self.theme and theme in self.available_themes:
+            self.theme = theme
 
     def _keep_theme(self, theme: Theme) -> None:
-        if theme.name != self.settings.interface.theme:
-            self.change_setting("interface", "theme", theme.name)
-
-
-def _choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
-    themes = {theme.theme.name: theme.theme for theme in loaded}
-    return themes.get(name) or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
+        if theme.name != self.services.settings.current.interface.theme:
+            self.services.settings.change("interface", "theme", theme.name)

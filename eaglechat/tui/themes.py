@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -26,6 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+FALLBACK_THEME = "eagle-dark"
 REJECTED = "rejected"
 TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in Origin), REJECTED)
 """What a transcript tells apart: the origins of emitted tokens, and rejected draft tokens."""
@@ -140,6 +141,12 @@ def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[ThemeProble
             names[name] = file
             themes[name] = loaded
     return list(themes.values()), problems
+
+
+def choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
+    """The theme of this name, else the shipped dark one, else any."""
+    themes = {theme.theme.name: theme.theme for theme in loaded}
+    return themes.get(name) or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
 
 
 def read_theme(file: Path) -> LoadedTheme | ThemeProblem:

@@ -9,6 +9,7 @@ import pytest
 
 from eaglechat.chat.history import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -409,8 +410,9 @@ async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
         assert user.prompt.has_focus
 
 
-def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(models: Path) -> None:
-    screen = ChatScreen(
-        pair_of_files(models / "target.gguf", None), pair_info("target.gguf", None, None)
-    )
+def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(
+    make_app: Callable[..., EagleApp], models: Path
+) -> None:
+    pair = pair_of_files(models / "target.gguf", None)
+    screen = ChatScreen(make_app().services, pair, pair_info("target.gguf", None, None))
     screen.leave()

@@ -12,7 +12,6 @@ from textual.widgets import Input
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.messages import InstallsChanged
 from eaglechat.tui.widgets.prompt import Prompt
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
@@ -44,7 +43,7 @@ def picture(snap_compare: Any, make_app: MakeApp, engine: ScriptedEngine) -> Cal
 
 
 async def menu(user: Driver) -> None:
-    desk = user.app.desk
+    desk = user.app.services.desk
     assert isinstance(desk, ScriptedDesk)
     known = {"qwen3-4b": facts(2934), "qwen3-14b": facts(11_200), "llama-3.3-70b": facts(43_000)}
     for name, says in known.items():
@@ -54,13 +53,13 @@ async def menu(user: Driver) -> None:
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
     await user.sees("Q4_K_M")
     await user.sees("of 8.0 GB GPU")
-    user.app.screen.post_message(InstallsChanged())
+    user.app.services.installs.changed.publish(None)
     await user.sees("cannot run")
     await user.press("down", "down")
 
 
 async def downloading(user: Driver) -> None:
-    desk = user.app.desk
+    desk = user.app.services.desk
     assert isinstance(desk, ScriptedDesk)
     pair = entry("qwen3-4b", converts=True)
     desk.moving = [on_its_way(pair)]

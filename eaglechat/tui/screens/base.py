@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -50,10 +51,14 @@ class EagleScreen(Screen[Result]):
     def eagle(self) -> EagleApp:
         return cast("EagleApp", self.app)
 
+    def go(self, message: Message) -> None:
+        """Ask the app to go somewhere, by a message of `tui.navigation`."""
+        self.app.post_message(message)
 
-class EagleModal(ModalScreen[Result]):
+    def leave(self) -> None:
+        """Stop what runs for this screen and keep what is its user's: it is about to go, and not
+        by its own doing."""
+
+
+class EagleModal(EagleScreen[Result], ModalScreen[Result]):
     """A dialog of this app."""
-
-    @property
-    def eagle(self) -> EagleApp:
-        return cast("EagleApp", self.app)

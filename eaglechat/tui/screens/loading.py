@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,6 +13,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.process import Died, EngineStartError
 from eaglechat.tui.messages import EngineEvents
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.services import Services
 from eaglechat.wire import protocol
 
 _STAGES = {
@@ -24,14 +23,7 @@ _STAGES = {
 }
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The pair is in memory."""
-
-    info: protocol.PairInfo
-
-
-class LoadingScreen(EagleModal[Loaded | None]):
+class LoadingScreen(EagleModal[protocol.PairInfo | None]):
     """Dismisses with what was loaded, or None when the user went back."""
 
     CSS_PATH = "loading.tcss"
@@ -42,8 +34,9 @@ class LoadingScreen(EagleModal[Loaded | None]):
         ),
     ]
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, services: Services, pair: Pair) -> None:
         super().__init__()
+        self._services = services
         self._pair = pair
         self._request_id = 0
 
@@ -77,7 +70,7 @@ class LoadingScreen(EagleModal[Loaded | None]):
             elif isinstance(event, protocol.Loading):
                 self._progress(event.stage, event.fraction)
             elif isinstance(event, protocol.Loaded):
-                self.dismiss(Loaded(event.pair))
+                self.dismiss(event.pair)
             elif isinstance(event, protocol.Error):
                 self._fail(event.message, event.code)
 
@@ -90,11 +83,15 @@ class LoadingScreen(EagleModal[Loaded | None]):
             )
 
     def action_leave(self) -> None:
+        self.leave()
+        self.dismiss(None)
+
+    def leave(self) -> None:
+        """Stop the load."""
         if self._request_id:
             self.eagle.send(protocol.Cancel())
             # In case the load was done before the cancel came.
             self.eagle.send(protocol.Unload())
-        self.dismiss(None)
 
     @on(Button.Pressed, "#cancel")
     def _cancel_pressed(self) -> None:
@@ -117,7 +114,7 @@ class LoadingScreen(EagleModal[Loaded | None]):
                 id=self._request_id,
                 target=str(self._pair.target),
                 draft=str(self._pair.draft) if self._pair.draft else None,
-                options=self.eagle.settings.to_load_options(),
+                options=self._services.settings.current.to_load_options(),
             )
         )
 

@@ -15,6 +15,7 @@ from textual.widgets import Checkbox, Input, Select, Static
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.values import WrongValueError, parse, wanted, written
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.panel.tick import Tick
 
 _NOTES = {
@@ -32,6 +33,10 @@ class SettingsScreen(EagleModal[None]):
         Binding("escape,f9", "leave", "Close", id="settings.close", tooltip="Close the settings"),
     ]
 
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self._settings = services.settings
+
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="settings") as dialog:
             dialog.border_title = "Settings"
@@ -43,10 +48,10 @@ class SettingsScreen(EagleModal[None]):
                         table = doc.table
                         heading = table.capitalize() + _NOTES.get(table, "")
                         yield Static(heading, classes="heading", markup=False)
-                    value = getattr(getattr(self.eagle.settings, table), doc.key)
-                    yield SettingField(doc, value, self.eagle.change_setting)
+                    value = getattr(getattr(self._settings.current, table), doc.key)
+                    yield SettingField(doc, value, self._settings.change)
             yield Static(
-                f"Saved in {self.eagle.config_file}", classes="muted", id="where", markup=False
+                f"Saved in {self._settings.file}", classes="muted", id="where", markup=False
             )
         yield TooSmall()
 

@@ -9,6 +9,10 @@ from textual.widgets import Static
 
 from eaglechat.chat import wording
 
+Part = Content | str | tuple[str, str]
+"""A piece of a text: plain, or with its style."""
+MUTED = "$foreground-muted"
+
 
 class Line(Static):
     """A text without markup."""

@@ -11,7 +11,8 @@ from textual.widgets import DataTable, Input, SelectionList
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import load
-from eaglechat.tui.screens.bench import BenchScreen
+from eaglechat.tui.navigation import LoadInstead
+from eaglechat.tui.screens.bench.screen import BenchScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
@@ -81,7 +82,7 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
 
 async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) -> None:
     async with drive(size=(120, 36)) as user:
-        user.app.pairs.keep_length(pairs.builtin_pair(), 7)
+        user.app.services.pairs.keep_length(pairs.builtin_pair(), 7)
         await open_bench(user)
         await user.sees("This pair keeps n_draft_max 7.")
         assert user.chat.controls.n_draft_max == 7
@@ -90,18 +91,18 @@ async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) 
         await user.click("#keep-all")
         await user.on(ChatScreen)
         assert user.chat.controls.n_draft_max == 3
-        assert user.app.pairs.kept_length(pairs.builtin_pair()) is None
+        assert user.app.services.pairs.kept_length(pairs.builtin_pair()) is None
     assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == 3
 
 
 async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
     async with drive(size=(120, 36)) as user:
-        user.app.pairs.keep_length(pairs.builtin_pair(), 0)
+        user.app.services.pairs.keep_length(pairs.builtin_pair(), 0)
         await open_bench(user)
         await user.sees("This pair keeps n_draft_max 0.")
         await user.click("#forget")
         await user.until(lambda: "This pair keeps" not in user.text, "nothing kept")
-        assert user.app.pairs.kept_length(pairs.builtin_pair()) is None
+        assert user.app.services.pairs.kept_length(pairs.builtin_pair()) is None
 
 
 async def test_escape_stops_at_once_and_then_leaves(drive: Drive) -> None:
@@ -166,7 +167,7 @@ async def test_another_pair_instead_stops_the_bench_before_it_loads(drive: Drive
         await open_bench(user)
         await measure_quickly(user, runs=3)
         await user.sees("Reply 4 of 12")
-        user.app.load_instead(pairs.builtin_pair())
+        user.app.post_message(LoadInstead(pairs.builtin_pair()))
         await user.on(ChatScreen)
         kinds = [type(request) for request in user.engine.sent]
         cancel, load = (

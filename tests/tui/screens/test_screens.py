@@ -51,7 +51,7 @@ async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
         await user.press("escape")
         await user.on(MenuScreen)
     assert not (tmp_path / "config.toml").exists()
-    assert user.app.settings == Settings()
+    assert user.app.services.settings.current == Settings()
 
 
 async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Pa
         await user.press("enter")
         await user.press("escape")
         await user.on(MenuScreen)
-        assert user.app.settings.engine.split_mode == "none"
+        assert user.app.services.settings.current.engine.split_mode == "none"
     loaded, problems = load(tmp_path / "config.toml")
     assert problems == []
     assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))

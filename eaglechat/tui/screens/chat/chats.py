@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.chat import wording
 from eaglechat.chat.history import SavedChat, saved_chats
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
 
 
@@ -35,8 +36,9 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             super().__init__()
             self.chats = chats
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__()
+        self._chats_dir = services.chats_dir
         self._chats: list[SavedChat] | None = None
 
     def compose(self) -> ComposeResult:
@@ -51,7 +53,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
     def on_mount(self) -> None:
         self.query_one(Filter).focus()
-        self._read(self.eagle.chats_dir)
+        self._read(self._chats_dir)
 
     @work(thread=True)
     def _read(self, directory: Path) -> None:
@@ -78,7 +80,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         none.update(
             "No chat has these words."
             if self._chats
-            else f"No chats yet. They will be kept in {self.eagle.chats_dir}."
+            else f"No chats yet. They will be kept in {self._chats_dir}."
         )
 
     @on(Input.Submitted)

@@ -17,12 +17,13 @@ from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.process import Died
 from eaglechat.tui.commands import ControlCommands
-from eaglechat.tui.messages import EngineEvents, SettingsChanged
+from eaglechat.tui.messages import EngineEvents
+from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.pace import drawing_pace
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
-from eaglechat.tui.screens.chat.chats import ChatsScreen
 from eaglechat.tui.screens.chat.keys import CHAT_BINDINGS
-from eaglechat.tui.screens.loading import Loaded, LoadingScreen
+from eaglechat.tui.services.services import Services
+from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
@@ -47,9 +48,16 @@ class ChatScreen(EagleScreen[None]):
     BINDINGS = CHAT_BINDINGS
     COMMANDS = {ControlCommands}
 
-    def __init__(self, pair: Pair, info: protocol.PairInfo, saved: SavedChat | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        pair: Pair,
+        info: protocol.PairInfo,
+        saved: SavedChat | None = None,
+    ) -> None:
         # Until the first resize tells, the terminal counts as small.
         super().__init__(classes="-folded")
+        self._services = services
         self._pair = pair
         self._info = info
         self._saved = saved
@@ -59,8 +67,8 @@ class ChatScreen(EagleScreen[None]):
         self._reply: Reply | None = None
 
     def compose(self) -> ComposeResult:
-        interface = self.eagle.settings.interface
-        self._controls = requests.first_controls(self.eagle.settings, self._pair)
+        interface = self._services.settings.current.interface
+        self._controls = requests.first_controls(self._services.settings.current, self._pair)
         yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
@@ -78,7 +86,8 @@ class ChatScreen(EagleScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self.set_class(not self.eagle.settings.interface.show_panel, "-panel-hidden")
+        self.set_class(not self._services.settings.current.interface.show_panel, "-panel-hidden")
+        self._services.settings.changed.subscribe(self, self._settings_changed)
         self._open(self._saved)
         self._numbers_pace = drawing_pace(FEWEST_NUMBERS_PER_SECOND)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
@@ -136,7 +145,7 @@ class ChatScreen(EagleScreen[None]):
 
     def _new_log(self) -> ChatLog:
         pair = self._pair
-        return new_log(self.eagle.chats_dir, pair.name, pair.target, pair.draft)
+        return new_log(self._services.chats_dir, pair.name, pair.target, pair.draft)
 
     @property
     def _files(self) -> tuple[str, str | None]:
@@ -166,22 +175,17 @@ class ChatScreen(EagleScreen[None]):
         self._open(saved)
 
     def action_menu(self) -> None:
-        self.leave()
-        self.eagle.send(protocol.Unload())
-        self.app.pop_screen()
+        self.go(OpenMenu())
 
     def action_past_chats(self) -> None:
-        self.app.push_screen(ChatsScreen(), self._go_on)
+        self.go(OpenPastChats(self._resume))
 
-    def _go_on(self, chat: SavedChat | None) -> None:
-        if chat is None:
-            return
-        self.leave()
+    def _resume(self, chat: SavedChat) -> None:
         if (chat.header.target, chat.header.draft) == self._files and not self._engine_gone:
+            self.leave()
             self._restart(chat)
         else:
-            self.app.pop_screen()
-            self.eagle.go_on(chat)
+            self.go(Resume(chat))
 
     # Asking
 
@@ -199,7 +203,7 @@ class ChatScreen(EagleScreen[None]):
             self._ask(text)
 
     def _ask(self, text: str) -> None:
-        settings = self.eagle.settings
+        settings = self._services.settings.current
         chat = self._conversation.ask(
             text,
             request_id=self.eagle.next_request_id(),
@@ -320,14 +324,13 @@ class ChatScreen(EagleScreen[None]):
             self.notify("The models are loaded.")
             return
 
-        def loaded(result: Loaded | None) -> None:
-            if result is not None:
-                self._info = result.info
-                self._engine_gone = False
-                self._transcript.add_notice("The models are loaded again. The chat goes on.")
-                self._show_numbers()
+        self.go(LoadAgain(self._pair, self._loaded_again))
 
-        self.app.push_screen(LoadingScreen(self._pair), loaded)
+    def _loaded_again(self, info: protocol.PairInfo) -> None:
+        self._info = info
+        self._engine_gone = False
+        self._transcript.add_notice("The models are loaded again. The chat goes on.")
+        self._show_numbers()
 
     # Controls
 
@@ -366,13 +369,13 @@ class ChatScreen(EagleScreen[None]):
         if reason is not None:
             self.notify(reason, markup=False)
         else:
-            self.eagle.open_bench(self._pair, self._info, self._keep_length)
+            self.go(OpenBench(self._pair, self._info, self._keep_length))
 
     def action_toggle_speculation(self) -> None:
         self.turn(replace(self._controls, enabled=not self._controls.enabled))
 
-    def on_settings_changed(self, message: SettingsChanged) -> None:
-        before, after = message.before, message.after
+    def _settings_changed(self, change: SettingsChange) -> None:
+        before, after = change.before, change.after
         self.turn(requests.follow_settings(self._controls, before, after))
         if before.interface != after.interface:
             self._transcript.show_rejected = after.interface.show_rejected

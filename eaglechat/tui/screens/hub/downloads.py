@@ -16,9 +16,10 @@ from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.background import in_background
-from eaglechat.tui.messages import InstallsChanged
+from eaglechat.tui.navigation import OpenPlan
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.services import Services
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
@@ -49,8 +50,9 @@ class DownloadsScreen(EagleModal[Pair | None]):
             super().__init__()
             self.left = left
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__()
+        self._services = services
         self._left: dict[str, tuple[Entry, Status]] = {}
         self._shown: dict[str, InstallSnapshot] = {}
         self._drawn: dict[str, Content] = {}
@@ -71,15 +73,15 @@ class DownloadsScreen(EagleModal[Pair | None]):
     def on_mount(self) -> None:
         self.query_one("#list").focus()
         self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
+        self._services.installs.changed.subscribe(self, self._find_unfinished)
         self._find_unfinished()
         self._draw()
 
-    @on(InstallsChanged)
-    def _find_unfinished(self) -> None:
+    def _find_unfinished(self, _: None = None) -> None:
         in_background(self, self._unfinished)
 
     def _unfinished(self) -> Iterator[Message]:
-        yield self.Unfinished(self.eagle.desk.unfinished())
+        yield self.Unfinished(self._services.desk.unfinished())
 
     def on_downloads_screen_unfinished(self, message: Unfinished) -> None:
         self._left = {entry.name: (entry, status) for entry, status in message.left}
@@ -90,7 +92,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
     def _draw(self) -> None:
         options = self.query_one("#list", OptionList)
         width = max(options.scrollable_content_region.width - 2, 40)
-        self._shown = {install.entry.name: install for install in self.eagle.desk.snapshots()}
+        self._shown = {install.entry.name: install for install in self._services.desk.snapshots()}
         rows = {name: _row(install, width) for name, install in self._shown.items()}
         for name, (entry, status) in self._left.items():
             rows.setdefault(name, _unfinished_row(entry, status))
@@ -135,7 +137,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
     @on(Button.Pressed, "#pause")
     def action_pause(self) -> None:
         install, _ = self._chosen
-        installs = self.eagle.desk.installs
+        installs = self._services.desk.installs
         if install is None or installs is None:
             return
         if install.stage.value == "paused":
@@ -149,7 +151,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
     @on(Button.Pressed, "#cancel")
     def action_cancel(self) -> None:
         install, _ = self._chosen
-        installs = self.eagle.desk.installs
+        installs = self._services.desk.installs
         if install is None or installs is None or install.stage.value == "installed":
             return
         installs.cancel(install.entry.name)
@@ -164,12 +166,13 @@ class DownloadsScreen(EagleModal[Pair | None]):
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
         install, left = self._chosen
+        installs = self._services.desk.installs
         if left is not None:
-            self.eagle.open_plan(left)
+            self.go(OpenPlan(left))
         elif install is not None and install.pair is not None:
             self.dismiss(install.pair)
-        elif install is not None and install.stage.value == "failed" and self.eagle.desk.installs:
-            self.eagle.desk.installs.resume(install.entry.name)
+        elif install is not None and install.stage.value == "failed" and installs:
+            installs.resume(install.entry.name)
         elif install is not None and install.stage.value == "paused":
             self.action_pause()
 
@@ -180,7 +183,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
 
 def _row(install: InstallSnapshot, width: int) -> Content:
     # Only where something is on its way is the module that brings it in memory already.
-    from eaglechat.tui.install_rows import install_row  # noqa: PLC0415
+    from eaglechat.tui.screens.hub.install_rows import install_row  # noqa: PLC0415
 
     return install_row(install, width)
 

@@ -18,17 +18,17 @@ from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, pair_of_files
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.background import in_background
-from eaglechat.tui.messages import InstallsChanged
+from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.library import Model
     from eaglechat.hub.local.removal import Removal
 
-MUTED = "$foreground-muted"
 TARGETS = ("target", "target without drafts")
 
 
@@ -77,8 +77,9 @@ class LibraryScreen(EagleModal[Pair | None]):
             super().__init__()
             self.sentence, self.bad = sentence, bad
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__()
+        self._services = services
         self._models: list[Model] | None = None
         self._users: dict[str, list[str]] = {}
         self._pairs: list[Pair] = []
@@ -107,12 +108,12 @@ class LibraryScreen(EagleModal[Pair | None]):
         in_background(self, self._scanned)
 
     def _scanned(self) -> Iterator[Message]:
-        desk = self.eagle.desk
+        desk = self._services.desk
         users: dict[str, list[str]] = {}
         for entry, status in desk.catalogue()[0]:
             for path in (status.target, status.draft) if status.pair else ():
                 users.setdefault(str(path), []).append(entry.name)
-        yield self.Scanned(desk.models(self.eagle.settings.library.folders), users)
+        yield self.Scanned(desk.models(self._services.settings.current.library.folders), users)
 
     def _fitting(self, target: Model, drafts: Sequence[Model]) -> Iterator[Message]:
         pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
@@ -121,13 +122,13 @@ class LibraryScreen(EagleModal[Pair | None]):
 
     def _weigh(self, model: Model) -> Iterator[Message]:
         try:
-            yield self.Weighed(model, self.eagle.desk.plan_removal(model))
+            yield self.Weighed(model, self._services.desk.plan_removal(model))
         except OSError as error:
             yield self.Deleted(f"{model.name} cannot be read: {error.strerror}.", bad=True)
 
     def _delete(self, model: Model, planned: Removal) -> Iterator[Message]:
         try:
-            self.eagle.desk.remove(planned)
+            self._services.desk.remove(planned)
         except OSError as error:
             yield self.Deleted(f"{error.filename} cannot be deleted: {error.strerror}.", bad=True)
         else:
@@ -156,11 +157,10 @@ class LibraryScreen(EagleModal[Pair | None]):
             f"{model.name}\n{model.path}\n\nThis frees {format_bytes(planned.freed_bytes)}.{used}"
         )
 
-        def answered(agreed: bool | None) -> None:
-            if agreed:
-                in_background(self, lambda: self._delete(model, planned))
+        def delete() -> None:
+            in_background(self, lambda: self._delete(model, planned))
 
-        self.app.push_screen(ConfirmDialog("Delete this model?", text, "Delete"), answered)
+        self.go(Confirm("Delete this model?", text, "Delete", delete))
 
     def on_library_screen_deleted(self, message: Deleted) -> None:
         self.notify(
@@ -168,9 +168,7 @@ class LibraryScreen(EagleModal[Pair | None]):
             severity="error" if message.bad else "information",
             markup=False,
         )
-        for screen in self.app.screen_stack:
-            if screen is not self:
-                screen.post_message(InstallsChanged())
+        self._services.installs.changed.publish(None)
         self._scan()
 
     # The list: models, or what a chosen target can be paired with

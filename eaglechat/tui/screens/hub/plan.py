@@ -17,9 +17,10 @@ from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.background import in_background
-from eaglechat.tui.offer_rows import MUTED, Part
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.services import Services
+from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
@@ -60,8 +61,9 @@ class PlanScreen(EagleModal[bool]):
     class Started(Message):
         """The files are in the queue."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, services: Services, entry: Entry) -> None:
         super().__init__()
+        self._services = services
         self._entry = entry
         self._plan: Plan | None = None
 
@@ -107,7 +109,8 @@ class PlanScreen(EagleModal[bool]):
     # In the background
 
     def _questions(self) -> Iterator[Message]:
-        desk, n_ctx = self.eagle.desk, self.eagle.settings.engine.n_ctx
+        services = self._services
+        desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
         try:
             yield self.Planned(desk.plan(self._entry), desk.free_bytes(), desk.endpoint)
             facts = desk.known_facts(self._entry, n_ctx) or desk.ask_facts(self._entry, n_ctx)
@@ -117,7 +120,7 @@ class PlanScreen(EagleModal[bool]):
 
     def _start(self, plan: Plan) -> Iterator[Message]:
         try:
-            self.eagle.desk.start(plan)
+            self._services.desk.start(plan)
         except HubError as error:
             yield self.Failed(str(error))
         except OSError as error:

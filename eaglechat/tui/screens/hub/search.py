@@ -28,16 +28,17 @@ from eaglechat.hub.catalogue.references import (
 )
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.background import in_background
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
     from eaglechat.hub.downloads.drafts import Candidate, Target
 
 DEBOUNCE_S = 0.4
-MUTED = "$foreground-muted"
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class SearchScreen(EagleModal[Entry | None]):
             super().__init__()
             self.number, self.step, self.trouble = number, step, trouble
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__()
+        self._services = services
         self._steps: list[Step] = []
         self._number = 0
         self._soon: Timer | None = None
@@ -140,16 +142,16 @@ class SearchScreen(EagleModal[Entry | None]):
             yield self.Answered(number, None, wording.sentence(str(error)))
 
     def _find_repos(self, words: str) -> Repos:
-        hub = self.eagle.desk.hub
+        hub = self._services.desk.hub
         return Repos([hit for hit in hub.search(words, tags=("gguf",)) if hit.has_gguf])
 
     def _find_models(self, repo: str) -> Models:
-        listing = self.eagle.desk.hub.repo(repo)
+        listing = self._services.desk.hub.repo(repo)
         models = [model for model in group_models(listing.paths) if not model.is_eagle3]
         return Models(listing, models)
 
     def _find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> Drafts:
-        target, candidates = self.eagle.desk.find_drafts(repo, model)
+        target, candidates = self._services.desk.find_drafts(repo, model)
         return Drafts(target, model, candidates)
 
     # What came of it
@@ -230,7 +232,7 @@ class SearchScreen(EagleModal[Entry | None]):
         if not candidate.fits:
             self._say(f"{candidate.repo} does not fit: {candidate.problem}.", bad=True)
             return
-        self.dismiss(self.eagle.desk.pair_up(step.target, step.model, candidate))
+        self.dismiss(self._services.desk.pair_up(step.target, step.model, candidate))
 
     def action_back(self) -> None:
         self._number += 1

@@ -14,22 +14,30 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
-from eaglechat.chat.history import SavedChat
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.offers import Offer, offers
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect
-from eaglechat.tui import offer_rows
-from eaglechat.tui.background import in_background
-from eaglechat.tui.messages import InstallsChanged, MachineKnown
-from eaglechat.tui.offer_rows import Known
+from eaglechat.tui.messages import MachineKnown
+from eaglechat.tui.navigation import (
+    Confirm,
+    OpenChat,
+    OpenDownloads,
+    OpenFiles,
+    OpenLibrary,
+    OpenPastChats,
+    OpenPlan,
+    OpenSearch,
+    Resume,
+    Say,
+)
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
-from eaglechat.tui.screens.chat.chats import ChatsScreen
-from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.menu import offer_rows
 from eaglechat.tui.screens.menu.keys import MENU_BINDINGS
-from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
-from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.screens.menu.offer_rows import Known
+from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
 
 if TYPE_CHECKING:
@@ -77,8 +85,9 @@ class MenuScreen(EagleScreen[None]):
             super().__init__()
             self.name, self.facts, self.trouble = name, facts, trouble
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__()
+        self._services = services
         self._offers: dict[str, Offer] = {}
         self._catalogue: list[tuple[Entry, Status]] = []
         self._statuses: dict[tuple[str, str], PairStatus] = {}
@@ -101,6 +110,7 @@ class MenuScreen(EagleScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
+        self._services.installs.changed.subscribe(self, self._read_catalogue)
         self._list_anew()
         self.query_one(Filter).focus()
         self.call_after_refresh(self.eagle.warm_engine)
@@ -112,14 +122,13 @@ class MenuScreen(EagleScreen[None]):
 
     # What is on offer
 
-    @on(InstallsChanged)
     @on(MachineKnown)
-    def _read_catalogue(self) -> None:
+    def _read_catalogue(self, _: object = None) -> None:
         self._list_anew()
         in_background(self, self._catalogue_messages)
 
     def _catalogue_messages(self) -> Iterator[Message]:
-        desk = self.eagle.desk
+        desk = self._services.desk
         catalogue, problems = desk.catalogue()
         unfinished = [entry.name for entry, _ in desk.unfinished()]
         yield self.CatalogueRead(catalogue, [str(problem) for problem in problems], unfinished)
@@ -156,11 +165,11 @@ class MenuScreen(EagleScreen[None]):
 
     def _ask_facts(self) -> None:
         """Ask the Hub about what is not here, the highlighted pair first; one round at a time."""
-        n_ctx = self.eagle.settings.engine.n_ctx
+        n_ctx = self._services.settings.current.engine.n_ctx
         wanted = []
         for entry in (offer.entry for offer in self._offers.values() if offer.pair is None):
             assert entry is not None
-            known = self.eagle.desk.known_facts(entry, n_ctx)
+            known = self._services.desk.known_facts(entry, n_ctx)
             if known is not None:
                 self.on_menu_screen_facts_came(self.FactsCame(entry.name, known, None))
             else:
@@ -175,7 +184,7 @@ class MenuScreen(EagleScreen[None]):
             entry = next((e for e in wanted if f"entry:{e.name}" == self._looked_at), wanted[0])
             wanted.remove(entry)
             try:
-                yield self.FactsCame(entry.name, self.eagle.desk.ask_facts(entry, n_ctx), None)
+                yield self.FactsCame(entry.name, self._services.desk.ask_facts(entry, n_ctx), None)
             except OfflineError:
                 for left in (entry, *wanted):
                     yield self.FactsCame(left.name, None, "size unknown: no way to the Hub")
@@ -197,10 +206,10 @@ class MenuScreen(EagleScreen[None]):
         return Known(
             offer=offer,
             machine=self.eagle.machine,
-            n_ctx=self.eagle.settings.engine.n_ctx,
+            n_ctx=self._services.settings.current.engine.n_ctx,
             kv_types=(
-                self.eagle.settings.engine.kv_type,
-                self.eagle.settings.engine.draft_kv_type,
+                self._services.settings.current.engine.kv_type,
+                self._services.settings.current.engine.draft_kv_type,
             ),
             status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
             facts=self._facts.get(offer.name),
@@ -220,7 +229,7 @@ class MenuScreen(EagleScreen[None]):
         before = options.highlighted_option
         highlighted = options.highlighted or 0
         wanted = self.query_one(Filter).words
-        self._offers = {offer.key: offer for offer in offers(self.eagle.pairs, self._catalogue)}
+        self._offers = {offer.key: offer for offer in offers(self._services.pairs, self._catalogue)}
         matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)
         rows = [Option(offer_rows.row(known), id=known.offer.key) for known in matching]
         rows += [Option(_door(*text), id=door) for door, text in DOORS.items()]
@@ -242,7 +251,7 @@ class MenuScreen(EagleScreen[None]):
         """Rows of pairs on their way, and of those that no longer are."""
         before = self._moving
         self._moving = {
-            one.entry.name: one for one in self.eagle.desk.snapshots() if one.pair is None
+            one.entry.name: one for one in self._services.desk.snapshots() if one.pair is None
         }
         changed = before.keys() | self._moving.keys()
         if changed:
@@ -275,50 +284,40 @@ class MenuScreen(EagleScreen[None]):
         offer = self._highlighted_offer()
         self._draw_moving()
         if offer is not None and offer.name in self._moving:
-            self.eagle.action_downloads()
+            self.go(OpenDownloads())
         elif offer is None:
             await self.run_action(self._looked_at or "")
         elif offer.pair is not None:
             self._choose_pair(offer, offer.pair)
         elif offer.entry is not None:
-            self.eagle.open_plan(offer.entry)
+            self.go(OpenPlan(offer.entry))
 
     def _choose_pair(self, offer: Offer, pair: Pair) -> None:
         known = self._known(offer)
         problem = (known.status or inspect(pair)).problem
         title = f"{pair.name} cannot run here"
         if problem:
-            self.app.push_screen(MessageDialog(title, wording.sentence(problem)))
+            self.go(Say(title, wording.sentence(problem)))
         elif known.problem:
-
-            def answered(agreed: bool | None) -> None:
-                if agreed:
-                    self.eagle.open_chat(pair)
-
             text = f"{wording.sentence(known.problem)} A smaller engine.n_ctx (F9) needs less."
-            self.app.push_screen(ConfirmDialog(title, text, "Load anyway"), answered)
+            self.go(Confirm(title, text, "Load anyway", lambda: self._open(pair)))
         else:
-            self.eagle.open_chat(pair)
+            self._open(pair)
+
+    def _open(self, pair: Pair) -> None:
+        self.go(OpenChat(pair))
 
     def action_open_files(self) -> None:
-        def opened(pair: Pair | None) -> None:
-            if pair is not None:
-                self.eagle.open_chat(pair)
-
-        self.app.push_screen(OpenFilesScreen(), opened)
+        self.go(OpenFiles())
 
     def action_past_chats(self) -> None:
-        def chosen(chat: SavedChat | None) -> None:
-            if chat is not None:
-                self.eagle.go_on(chat)
-
-        self.app.push_screen(ChatsScreen(), chosen)
+        self.go(OpenPastChats(lambda chat: self.go(Resume(chat))))
 
     def action_search(self) -> None:
-        self.eagle.open_search()
+        self.go(OpenSearch())
 
     def action_library(self) -> None:
-        self.eagle.open_library()
+        self.go(OpenLibrary())
 
     def action_details(self) -> None:
         """In a narrow terminal the pane takes the list's place; arrows still move."""
@@ -330,7 +329,7 @@ class MenuScreen(EagleScreen[None]):
         if offer is None or offer.label != "recent" or offer.pair is None:
             self.notify("Only recent pairs can be dropped from the list; the library deletes.")
             return
-        self.eagle.pairs.forget(offer.pair)
+        self._services.pairs.forget(offer.pair)
         self._list_anew()
 
 

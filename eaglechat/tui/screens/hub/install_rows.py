@@ -8,8 +8,8 @@ from eaglechat.hub.downloads.download import Phase
 from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
 from eaglechat.hub.downloads.queue import FileSnapshot, State
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.tui.offer_rows import MUTED, Part
 from eaglechat.tui.widgets.meters import bar
+from eaglechat.tui.widgets.readouts import MUTED, Part
 
 _STYLES = {
     Stage.DOWNLOADING: "$primary",

@@ -14,8 +14,10 @@ from eaglechat.chat import wording
 from eaglechat.engine.bench.measure import builtin_prompts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.process import Died
-from eaglechat.tui import bench_view
-from eaglechat.tui.bench_session import (
+from eaglechat.tui.messages import EngineEvents
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.bench import view
+from eaglechat.tui.screens.bench.session import (
     BenchPlan,
     BenchSession,
     best_setting,
@@ -23,8 +25,7 @@ from eaglechat.tui.bench_session import (
     parse_count,
     parse_lengths,
 )
-from eaglechat.tui.messages import EngineEvents
-from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire import protocol
@@ -59,8 +60,15 @@ class BenchScreen(EagleScreen[None]):
         ),
     ]
 
-    def __init__(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        pair: Pair,
+        info: PairInfo,
+        keep: Callable[[int | Auto], None],
+    ) -> None:
         super().__init__(classes="-choosing")
+        self._services = services
         self._pair, self._info, self._keep = pair, info, keep
         self._prompts = builtin_prompts()
         self._session: BenchSession | None = None
@@ -105,7 +113,7 @@ class BenchScreen(EagleScreen[None]):
     @on(Button.Pressed, "#again")
     def _choose(self) -> None:
         self._phase("choosing", "")
-        kept = self.eagle.pairs.kept_length(self._pair)
+        kept = self._services.pairs.kept_length(self._pair)
         self.set_class(kept is not None, "-kept")
         self.query_one("#kept", Line).show(
             "" if kept is None else f"This pair keeps n_draft_max {kept}."
@@ -215,9 +223,9 @@ class BenchScreen(EagleScreen[None]):
         report = session.report()
         best = best_setting(report.settings)
         if best is not None and len(session.runs) == session.plan.replies:
-            said = bench_view.verdict(best, report)
+            said = view.verdict(best, report)
         elif best is not None:
-            said = f"{said} {bench_view.verdict(best, report)}"
+            said = f"{said} {view.verdict(best, report)}"
         self._phase("ended", "done")
         self.set_class(best is None, "-nothing")
         self._say(said)
@@ -240,7 +248,7 @@ class BenchScreen(EagleScreen[None]):
 
     def _show_progress(self) -> None:
         assert self._session is not None
-        self._say("Stopping…" if self._stopping else bench_view.doing(self._session))
+        self._say("Stopping…" if self._stopping else view.doing(self._session))
         self.query_one("#done", Bar).show(self._session.share_done)
 
     def _show_results(self) -> None:
@@ -248,13 +256,13 @@ class BenchScreen(EagleScreen[None]):
             return
         report = self._session.report()
         chart = self.query_one("#chart", Static)
-        chart.update(bench_view.chart(report, chart.size.width or self.size.width - 2))
+        chart.update(view.chart(report, chart.size.width or self.size.width - 2))
         table = self.query_one("#table", DataTable)
         table.clear(columns=True)
-        for label in bench_view.columns(report):
+        for label in view.columns(report):
             table.add_column(label)
         table.fixed_columns = 1
-        for row in bench_view.rows(report):
+        for row in view.rows(report):
             table.add_row(*row)
 
     # Keeping, and leaving
@@ -268,26 +276,26 @@ class BenchScreen(EagleScreen[None]):
     def _keep_here(self) -> None:
         if (best := self._best) is None:
             return
-        self.eagle.pairs.keep_length(self._pair, best)
+        self._services.pairs.keep_length(self._pair, best)
         self._kept(best, f"{self._pair.name} starts with n_draft_max {best} from now on.")
 
     @on(Button.Pressed, "#keep-all")
     def _keep_all(self) -> None:
         if (best := self._best) is None:
             return
-        self.eagle.pairs.keep_length(self._pair, None)
-        self.eagle.change_setting("speculation", "n_draft_max", best)
+        self._services.pairs.keep_length(self._pair, None)
+        self._services.settings.change("speculation", "n_draft_max", best)
         self._kept(best, f"speculation.n_draft_max is {best} from now on, for all pairs.")
 
     def _kept(self, best: int | Auto, said: str) -> None:
         self._keep(best)
-        problem = self.eagle.pairs.problem
+        problem = self._services.pairs.problem
         self.notify(problem or said, severity="warning" if problem else "information", markup=False)
         self.dismiss(None)
 
     @on(Button.Pressed, "#forget")
     def _forget(self) -> None:
-        self.eagle.pairs.keep_length(self._pair, None)
+        self._services.pairs.keep_length(self._pair, None)
         self.notify("The pair follows the settings from the next chat on.")
         self._choose()
 

@@ -9,7 +9,7 @@ from textual.content import Content
 from eaglechat.chat import wording
 from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
 from eaglechat.hub.units import format_seconds
-from eaglechat.tui.bench_session import BenchSession, best_setting
+from eaglechat.tui.screens.bench.session import BenchSession, best_setting
 from eaglechat.tui.widgets.meters import bar
 
 _TEXTS, _WORST, _COST = 34, 7, 12

@@ -17,13 +17,12 @@ from eaglechat.hub.catalogue.fit import Fit, Machine
 from eaglechat.hub.local.offers import Offer
 from eaglechat.hub.local.pairs import PairStatus
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.installs import InstallSnapshot
 
-Part = Content | str | tuple[str, str]
-MUTED = "$foreground-muted"
 ASKING = "asking the Hub…"
 _LABEL = 14
 

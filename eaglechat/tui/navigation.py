@@ -1,0 +1,112 @@
+"""Where a screen asks to go: messages that bubble to the app, which alone knows the screens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+from eaglechat.chat.history import SavedChat
+from eaglechat.hub.local.pair import Pair
+from eaglechat.wire.protocol import Auto, PairInfo
+
+if TYPE_CHECKING:
+    from eaglechat.hub.catalogue.entries import Entry
+
+
+class OpenMenu(Message):
+    """Leave the chat for the menu."""
+
+
+class OpenChat(Message):
+    """From the menu: load a pair and chat with it."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        self.pair = pair
+
+
+class LoadInstead(Message):
+    """From anywhere: leave what is open, load a pair and chat with it."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        self.pair = pair
+
+
+class LoadAgain(Message):
+    """After the engine died: load the pair of a chat again; `then` gets what was loaded."""
+
+    def __init__(self, pair: Pair, then: Callable[[PairInfo], None]) -> None:
+        super().__init__()
+        self.pair, self.then = pair, then
+
+
+class Resume(Message):
+    """Leave what is open and resume a saved chat, on the pair it ran on."""
+
+    def __init__(self, chat: SavedChat) -> None:
+        super().__init__()
+        self.chat = chat
+
+
+class OpenPastChats(Message):
+    """Choose a saved chat; `then` gets it."""
+
+    def __init__(self, then: Callable[[SavedChat], None]) -> None:
+        super().__init__()
+        self.then = then
+
+
+class OpenFiles(Message):
+    """Choose a pair among the GGUF files of this machine."""
+
+
+class OpenBench(Message):
+    """Measure the loaded pair; `keep` puts the length that is kept in force in its chat."""
+
+    def __init__(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
+        super().__init__()
+        self.pair, self.info, self.keep = pair, info, keep
+
+
+class OpenPlan(Message):
+    """Show what installing a pair takes; the user starts it there."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+class OpenSearch(Message):
+    """Search the Hub, beginning with `words`."""
+
+    def __init__(self, words: str = "") -> None:
+        super().__init__()
+        self.words = words
+
+
+class OpenLibrary(Message):
+    """Show the models on this machine."""
+
+
+class OpenDownloads(Message):
+    """Show what is being downloaded and converted."""
+
+
+class Say(Message):
+    """Say something in a dialog that the user closes."""
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self.title, self.text = title, text
+
+
+class Confirm(Message):
+    """Ask before something is done that cannot be undone, or may not work; `agree` is the label
+    of the button that calls `then`."""
+
+    def __init__(self, title: str, text: str, agree: str, then: Callable[[], None]) -> None:
+        super().__init__()
+        self.title, self.text, self.agree, self.then = title, text, agree, then

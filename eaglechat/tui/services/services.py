@@ -1,0 +1,23 @@
+"""What the app hands to its screens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.tui.services.installs import InstallWatch
+from eaglechat.tui.services.settings import SettingsService
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a screen may use beside its own widgets; where to go next it asks by a message of
+    `tui.navigation`."""
+
+    settings: SettingsService
+    pairs: PairLibrary
+    desk: HubDesk
+    installs: InstallWatch
+    chats_dir: Path

@@ -1,0 +1,47 @@
+"""The settings in force, what was changed in them, and the file they are kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from textual.dom import DOMNode
+from textual.signal import Signal
+
+from eaglechat.settings import Settings
+from eaglechat.settings.writing import SettingsFileError, save_setting
+
+
+@dataclass(frozen=True)
+class SettingsChange:
+    """The settings before and after a change."""
+
+    before: Settings
+    after: Settings
+
+
+class SettingsService:
+    """`current` is what holds now; subscribers of `changed` are told of each change."""
+
+    def __init__(
+        self, owner: DOMNode, settings: Settings, file: Path, complain: Callable[[str], None]
+    ) -> None:
+        """`complain` gets a sentence when a change cannot be written to `file`."""
+        self.current = settings
+        self.file = file
+        self.changed: Signal[SettingsChange] = Signal(owner, "settings")
+        self._complain = complain
+
+    def change(self, table: str, key: str, value: Any) -> None:
+        """Put a valid value in force and in the configuration file."""
+        before = self.current
+        section = msgspec.structs.replace(getattr(before, table), **{key: value})
+        self.current = msgspec.structs.replace(before, **{table: section})
+        try:
+            save_setting(self.file, table, key, value)
+        except SettingsFileError as error:
+            self._complain(f"{error}. The change holds until you quit.")
+        self.changed.publish(SettingsChange(before, self.current))
