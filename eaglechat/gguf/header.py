@@ -8,32 +8,47 @@ Source of the format: ggml/docs/gguf.md and gguf-py/gguf/constants.py of llama.c
 
 from __future__ import annotations
 
-import mmap
+import io
+import math
 import re
-import struct
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from eaglechat.gguf.cursor import ARRAY, Array, Cursor
+from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError, printable
+from eaglechat.gguf.shards import Shard, shard_of, shard_paths
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
-_KEEP_ARRAY_UP_TO = 64
+_MOST_FIELDS, _MOST_TENSORS, _MOST_DIMENSIONS = 1 << 14, 1 << 16, 4
+_MOST_BYTES = 1 << 62
+_ARCHITECTURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-_STRING, _ARRAY = 8, 9
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
+MOST_LAYERS = 512
+"""llama.cpp's LLAMA_MAX_LAYERS."""
+
+# What this program reads of a model's figures -> the most that can be meant.
+_FIGURES = {
+    "block_count": MOST_LAYERS,
+    "nextn_predict_layers": MOST_LAYERS,
+    "full_attention_interval": MOST_LAYERS,
+    "attention.shared_kv_layers": MOST_LAYERS,
+    "embedding_length": 1 << 20,
+    "target_hidden_size": 1 << 20,
+    "context_length": 1 << 31,
+    "attention.key_length": 1 << 16,
+    "attention.value_length": 1 << 16,
+    "attention.key_length_swa": 1 << 16,
+    "attention.value_length_swa": 1 << 16,
+}
+_FIGURES_PER_LAYER = {
+    "feed_forward_length": 1 << 24,
+    "attention.head_count": 1 << 16,
+    "attention.head_count_kv": 1 << 16,
 }
 
 # ggml type -> (name, elements per block, bytes per block)
@@ -60,16 +75,6 @@ _FILE_TYPES = {
     40: "Q1_0", 41: "Q2_0",
 }  # fmt: skip
 
-_SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
-
-
-class GGUFError(ValueError):
-    """The file is not a GGUF this program can read; the text is one sentence that says why."""
-
-
-class GGUFTruncatedError(GGUFError):
-    """The file, or the part of it that was given, ends too early."""
-
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -81,14 +86,6 @@ class TensorInfo:
     offset: int
     n_bytes: int | None
     """None for a type this reader does not know."""
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array in the metadata; `values` is None where it is longer than anyone reads."""
-
-    length: int
-    values: tuple[Any, ...] | None
 
 
 @dataclass(frozen=True)
@@ -109,14 +106,26 @@ class GGUFHeader:
         """A value by its full key, or with `{arch}` standing for the architecture."""
         return self.fields.get(key.replace("{arch}", self.architecture), default)
 
-    def number(self, key: str) -> int:
-        """A whole number by its key; 0 where it is missing or something else."""
+    def number(self, key: str, default: int = 0) -> int:
+        """A whole number by its key; the default where it is missing or something else."""
         value = self.get(key)
-        return value if isinstance(value, int) else 0
+        return value if _is_whole(value) else default
 
-    def array(self, key: str) -> tuple[Any, ...] | None:
+    def numbers(self, key: str) -> tuple[int, ...] | None:
+        """A list of whole numbers; None where it is missing, something else, or very long."""
         value = self.get(key)
-        return value.values if isinstance(value, Array) else None
+        values = value.values if isinstance(value, Array) else None
+        return values if values is not None and all(map(_is_whole, values)) else None
+
+    def flags(self, key: str) -> tuple[bool, ...]:
+        """A list of yes or no, or of numbers that stand for it; empty where there is none."""
+        value = self.get(key)
+        return tuple(map(bool, value.values or ())) if isinstance(value, Array) else ()
+
+    def text(self, key: str) -> str:
+        """A text by its key, fit for a terminal; empty where it is missing or something else."""
+        value = self.get(key)
+        return printable(value) if isinstance(value, str) else ""
 
     @property
     def architecture(self) -> str:
@@ -124,7 +133,7 @@ class GGUFHeader:
 
     @property
     def name(self) -> str:
-        return str(self.fields.get("general.name") or self.path.stem)
+        return self.text("general.name") or self.path.stem
 
     @property
     def n_embd(self) -> int:
@@ -133,7 +142,8 @@ class GGUFHeader:
     @property
     def n_layers(self) -> int:
         """Layers of the model proper, without its multi-token prediction layers."""
-        return self.number("{arch}.block_count") - self.number("{arch}.nextn_predict_layers")
+        beside = self.number("{arch}.nextn_predict_layers")
+        return max(self.number("{arch}.block_count") - beside, 0)
 
     @property
     def n_ctx_train(self) -> int:
@@ -147,7 +157,7 @@ class GGUFHeader:
     @property
     def quantization(self) -> str:
         """The file type if the header names it, else the type of most of its weights."""
-        named = _FILE_TYPES.get(self.fields.get("general.file_type", -1))
+        named = _FILE_TYPES.get(self.number("general.file_type", -1))
         if named:
             return named
         by_type: dict[str, int] = {}
@@ -162,40 +172,47 @@ def read_header(path: Path) -> GGUFHeader:
 
     Raises GGUFError (GGUFTruncatedError where the file is cut short) and OSError.
     """
+    first, *others = read_shards(path)
+    return replace(first, size_bytes=first.size_bytes + sum(other.size_bytes for other in others))
+
+
+def read_shards(path: Path) -> list[GGUFHeader]:
+    """The headers of all files of a split model in order, or the one of `path`; raises as above."""
     header = _read_file(path)
+    shard = shard_of(path.name)
+    if shard is None:
+        return [header]
     paths = shard_paths(path)
-    if len(paths) == 1:
-        return header
-    _check_shards(path, paths)
-    sizes = [_read_file(other).size_bytes for other in paths[1:]]
-    return replace(header, size_bytes=header.size_bytes + sum(sizes))
+    _check_shards(path, shard, paths)
+    return [header, *map(_read_file, paths[1:])]
 
 
 def _read_file(path: Path) -> GGUFHeader:
     """The header of one file that is whole."""
-    size = path.stat().st_size
-    if path.is_dir():
+    try:
+        status = path.stat()
+    except ValueError:
+        raise GGUFError(f"{path} cannot be the name of a file") from None
+    if stat.S_ISDIR(status.st_mode):
         raise GGUFError(f"{path} is a directory, not a GGUF file")
-    if size == 0:
+    if not stat.S_ISREG(status.st_mode):
+        raise GGUFError(f"{path} is a device or a pipe, not a GGUF file")
+    if status.st_size == 0:
         raise GGUFError(f"{path} is empty")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        header = parse_header(data, path, size)
-    _check_complete(header, size)
+    # Read, not mapped: a mapped file that is cut short meanwhile kills the process.
+    with path.open("rb") as file:
+        header = _parse(file, path, status.st_size)
+    _check_complete(header, status.st_size)
     return header
 
 
-def parse_header(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
+def parse_header(data: bytes, path: Path, size: int) -> GGUFHeader:
     """Parse a header from the first bytes of a file of `size` bytes.
 
     Raises GGUFTruncatedError when the bytes end inside the header, GGUFError when they are
     something else.
     """
-    try:
-        return _parse(data, path, size)
-    except (struct.error, IndexError, OverflowError) as error:
-        raise GGUFTruncatedError(
-            f"{path} is cut short inside its header ({size:,} bytes)"
-        ) from error
+    return _parse(io.BytesIO(data), path, size)
 
 
 def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
@@ -205,111 +222,115 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
     """
     fields: dict[str, Any] = {}
     try:
-        cursor, version, _, n_fields = _open(data, path)
+        cursor, version, _, n_fields = _open(io.BytesIO(data), path, size)
         for _ in range(n_fields):
-            key, kind = cursor.string(), cursor.scalar("I")
-            if key == "tokenizer.ggml.tokens" and kind == _ARRAY:
-                cursor.scalar("I")
-                fields[key] = Array(cursor.scalar("Q"), None)
+            key, kind = cursor.text(), cursor.scalar("I")
+            if key == "tokenizer.ggml.tokens" and kind == ARRAY:
+                fields[key] = cursor.array_head()
+                _check_figures(fields, path)
                 return GGUFHeader(path, version, fields, (), 0, size)
             fields[key] = cursor.value(kind)
-    except (struct.error, IndexError, OverflowError, GGUFError):
+    except GGUFError:
         pass
     return None
 
 
-def _open(data: bytes | mmap.mmap, path: Path) -> tuple[_Cursor, int, int, int]:
+def _open(file: BinaryIO, path: Path, size: int) -> tuple[Cursor, int, int, int]:
     """A cursor at the first field, the version, and the counts of tensors and fields."""
-    if data[:4] != MAGIC:
-        raise GGUFError(f"{path} is not a GGUF file: it begins with {bytes(data[:4])!r}")
-    cursor = _Cursor(data, position=4)
+    magic = file.read(len(MAGIC))
+    if magic != MAGIC:
+        raise GGUFError(f"{path} is not a GGUF file: it begins with {magic!r}")
+    file.seek(0)
+    cursor = Cursor(file, str(path), size)
+    cursor.raw(len(MAGIC))
     version = cursor.scalar("I")
     if version not in _VERSIONS:
         raise GGUFError(f"{path} is a GGUF of version {version}; this program reads 2 and 3")
-    return cursor, version, cursor.scalar("Q"), cursor.scalar("Q")
+    n_tensors, n_fields = cursor.scalar("Q"), cursor.scalar("Q")
+    if n_tensors > _MOST_TENSORS or n_fields > _MOST_FIELDS:
+        raise GGUFError(
+            f"{path} claims {n_tensors:,} tensors and {n_fields:,} fields, more than any model"
+        )
+    return cursor, version, n_tensors, n_fields
 
 
-def _parse(data: bytes | mmap.mmap, path: Path, size: int) -> GGUFHeader:
-    cursor, version, n_tensors, n_fields = _open(data, path)
+def _parse(file: BinaryIO, path: Path, size: int) -> GGUFHeader:
+    cursor, version, n_tensors, n_fields = _open(file, path, size)
     fields: dict[str, Any] = {}
     spans: dict[str, tuple[int, int]] = {}
     for _ in range(n_fields):
         start = cursor.position
-        key = cursor.string()
+        key = cursor.text()
         fields[key] = cursor.value(cursor.scalar("I"))
         spans[key] = (start, cursor.position)
-    tensors = tuple(cursor.tensor() for _ in range(n_tensors))
+    _check_figures(fields, path)
+    tensors = tuple(_tensor(cursor, path) for _ in range(n_tensors))
+    if cursor.position > size:
+        raise GGUFTruncatedError(f"{path} is cut short inside its header ({size:,} bytes)")
     alignment = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
-    if not isinstance(alignment, int) or alignment <= 0:
-        raise GGUFError(f"{path} has an alignment of {alignment!r}, which is no number of bytes")
+    if not _is_whole(alignment) or alignment <= 0:
+        raise GGUFError(f"{path} has an alignment of {_shown(alignment)}, no number of bytes")
     data_start = -(-cursor.position // alignment) * alignment
     return GGUFHeader(path, version, fields, tensors, data_start, size, spans)
 
 
-class _Cursor:
-    """Walks through the bytes of a header."""
+def _tensor(cursor: Cursor, path: Path) -> TensorInfo:
+    name, n_dimensions = cursor.text(), cursor.scalar("I")
+    if n_dimensions > _MOST_DIMENSIONS:
+        raise GGUFError(
+            f"{path} has a tensor of {n_dimensions:,} dimensions, llama.cpp reads up to "
+            f"{_MOST_DIMENSIONS}"
+        )
+    shape = tuple(cursor.scalar("Q") for _ in range(n_dimensions))
+    kind, offset = cursor.scalar("I"), cursor.scalar("Q")
+    if kind not in _TENSOR_TYPES:
+        return TensorInfo(name, shape, f"type {kind}", offset, None)
+    type_name, block, block_bytes = _TENSOR_TYPES[kind]
+    n_bytes = math.prod(shape) // block * block_bytes
+    if n_bytes > _MOST_BYTES:
+        raise GGUFError(f"{path} has a tensor of the shape {list(shape)}, larger than any disk")
+    return TensorInfo(name, shape, type_name, offset, n_bytes)
 
-    def __init__(self, data: bytes | mmap.mmap, position: int) -> None:
-        self.data = data
-        self.position = position
-        self._end = len(data)
 
-    def scalar(self, code: str) -> Any:
-        (value,) = struct.unpack_from("<" + code, self.data, self.position)
-        self.position += struct.calcsize("<" + code)
-        return value
+def _check_figures(fields: Mapping[str, Any], path: Path) -> None:
+    """See that what this program reads of a header is of the type and size it takes it for."""
+    architecture = fields.get("general.architecture", "")
+    if architecture != "" and not (
+        isinstance(architecture, str) and _ARCHITECTURE.fullmatch(architecture)
+    ):
+        raise GGUFError(f"{path} names as its architecture {_shown(architecture)}, which is none")
+    for key, most in _FIGURES.items():
+        _check_figure(fields, f"{architecture}.{key}", most, path)
+    for key, most in _FIGURES_PER_LAYER.items():
+        _check_figure(fields, f"{architecture}.{key}", most, path, per_layer=True)
+    tokens = fields.get("tokenizer.ggml.tokens")
+    if tokens is not None and not (isinstance(tokens, Array) and tokens.is_text):
+        raise GGUFError(
+            f"{path} gives as tokenizer.ggml.tokens {_shown(tokens)}, not a list of texts"
+        )
 
-    def string(self) -> str:
-        length = self.scalar("Q")
-        start = self.position
-        self._skip(length)
-        return bytes(self.data[start : self.position]).decode("utf-8", errors="replace")
 
-    def value(self, kind: int) -> Any:
-        if kind == _STRING:
-            return self.string()
-        if kind == _ARRAY:
-            return self.array()
-        if kind not in _SCALARS:
-            raise GGUFError(f"the header holds a value of unknown type {kind}")
-        return self.scalar(_SCALARS[kind])
+def _check_figure(
+    fields: Mapping[str, Any], key: str, most: int, path: Path, *, per_layer: bool = False
+) -> None:
+    value = fields.get(key, 0)
+    listed = value.values if per_layer and isinstance(value, Array) else (value,)
+    for one in listed or ():
+        if not _is_whole(one) or not 0 <= one <= most:
+            raise GGUFError(
+                f"{path} gives as {key} {_shown(one)}, not a whole number up to {most:,}"
+            )
 
-    def array(self) -> Array:
-        kind, length = self.scalar("I"), self.scalar("Q")
-        if kind != _STRING and kind not in _SCALARS:
-            raise GGUFError(f"the header holds an array of unknown type {kind}")
-        if length <= _KEEP_ARRAY_UP_TO:
-            return Array(length, tuple(self.value(kind) for _ in range(length)))
-        if kind == _STRING:
-            self._skip_strings(length)
-        else:
-            self._skip(length * struct.calcsize("<" + _SCALARS[kind]))
-        return Array(length, None)
 
-    def tensor(self) -> TensorInfo:
-        name = self.string()
-        shape = tuple(self.scalar("Q") for _ in range(self.scalar("I")))
-        kind, offset = self.scalar("I"), self.scalar("Q")
-        if kind not in _TENSOR_TYPES:
-            return TensorInfo(name, shape, f"type {kind}", offset, None)
-        type_name, block, block_bytes = _TENSOR_TYPES[kind]
-        elements = 1
-        for extent in shape:
-            elements *= extent
-        return TensorInfo(name, shape, type_name, offset, elements // block * block_bytes)
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
-    def _skip_strings(self, count: int) -> None:
-        # The hot loop of a header: a vocabulary is 50,000 to 250,000 of these.
-        data, position, unpack = self.data, self.position, struct.Struct("<Q").unpack_from
-        for _ in range(count):
-            position += 8 + unpack(data, position)[0]
-        self.position = position
-        self._skip(0)
 
-    def _skip(self, count: int) -> None:
-        self.position += count
-        if self.position > self._end:
-            raise IndexError(self.position)
+def _shown(value: Any) -> str:
+    """A value out of a header, short enough for a sentence."""
+    if isinstance(value, Array):
+        return f"a list of {value.length:,}"
+    return repr(value) if not isinstance(value, str) or len(value) <= 40 else repr(value[:40]) + "…"
 
 
 def _check_complete(header: GGUFHeader, size: int) -> None:
@@ -322,22 +343,20 @@ def _check_complete(header: GGUFHeader, size: int) -> None:
         )
 
 
-def shard_paths(path: Path) -> list[Path]:
-    """All files of a split model in order, or just `path`; missing ones are listed too."""
-    match = _SHARD.search(path.name)
-    if not match:
-        return [path]
-    stem, total = path.name[: match.start()], int(match[2])
-    return [path.with_name(f"{stem}-{i:05d}-of-{total:05d}.gguf") for i in range(1, total + 1)]
-
-
-def _check_shards(path: Path, paths: list[Path]) -> None:
-    if path != paths[0]:
+def _check_shards(path: Path, shard: Shard, present: list[Path]) -> None:
+    if not shard.is_possible:
         raise GGUFError(
-            f"{path} is not the first of a model in {len(paths)} files; give {paths[0].name}"
+            f"{path} is named as file {shard.number} of {shard.count}, which no split model has; "
+            "give it another name"
         )
-    missing = [other.name for other in paths if not other.exists()]
+    first = f"{shard.stem}-{1:05d}-of-{shard.count:05d}.gguf"
+    if shard.number != 1:
+        raise GGUFError(f"{path} is not the first of a model in {shard.count} files; give {first}")
+    here = {other.number for other in map(shard_of, (p.name for p in present)) if other}
+    missing = [number for number in range(1, shard.count + 1) if number not in here]
     if missing:
+        names = [f"{shard.stem}-{number:05d}-of-{shard.count:05d}.gguf" for number in missing[:3]]
+        more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
         raise GGUFError(
-            f"{path} is part of a model in {len(paths)} files; missing: {', '.join(missing)}"
+            f"{path} is part of a model in {shard.count} files; missing: {', '.join(names)}{more}"
         )

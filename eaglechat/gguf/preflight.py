@@ -10,7 +10,8 @@ import sys
 from array import array
 from pathlib import Path
 
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.gguf.errors import GGUFError, printable
+from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header
 from eaglechat.wire.errors import EngineError, SettingsError
 from eaglechat.wire.protocol import FlashAttention
 from eaglechat.wire.records import KvType
@@ -49,6 +50,9 @@ class PreflightError(EngineError):
     """A file or a pair that cannot run; the message is one sentence with both values in it."""
 
     code = "preflight"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -91,9 +95,9 @@ def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAtt
             "(engine.flash_attention); switch it on, or keep the cache in f16"
         )
     key = "{arch}.attention.head_count"
-    heads = max(header.array(key) or [header.number(key)]) or 1
+    heads = max(header.numbers(key) or [header.number(key)]) or 1
     for part in ("key", "value"):
-        width = header.get(f"{{arch}}.attention.{part}_length", header.n_embd // heads)
+        width = header.number(f"{{arch}}.attention.{part}_length", header.n_embd // heads)
         if width % _Q8_BLOCK:
             raise SettingsError(
                 f"{header.path.name} has attention heads {width} wide, a KV cache in q8_0 needs "
@@ -126,7 +130,12 @@ def _check_draft(draft: GGUFHeader) -> None:
             f"the draft {draft.path} has the architecture {draft.architecture}, "
             f"an EAGLE-3 draft has {DRAFT_ARCHITECTURE}"
         )
-    layers = draft.array("eagle3.target_layers")
+    layers = draft.numbers("eagle3.target_layers")
+    if layers is None and draft.get("eagle3.target_layers") is not None:
+        raise PreflightError(
+            f"the draft {draft.path} does not give its extract layers (eagle3.target_layers) as a "
+            f"list of {EXTRACT_LAYERS} whole numbers"
+        )
     if layers is None or len(layers) != EXTRACT_LAYERS:
         raise PreflightError(
             f"the draft {draft.path} names {len(layers or ())} extract layers, "
@@ -144,23 +153,40 @@ def _check_vocabulary_map(draft: GGUFHeader) -> None:
     d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
     if d2t is None:
         return
-    if d2t.type != "I64" or d2t.n_bytes is None:
-        raise PreflightError(f"the draft's d2t has the type {d2t.type}, EAGLE-3 needs I64")
+    if d2t.type != "I64" or len(d2t.shape) != 1:
+        raise PreflightError(
+            f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, EAGLE-3 "
+            "needs a list of I64"
+        )
     if not any(tensor.name == "output.weight" for tensor in draft.tensors):
         raise PreflightError(
             f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
         )
-    ids = array("q")
-    with draft.path.open("rb") as file:
-        file.seek(draft.data_start + d2t.offset)
-        ids.frombytes(file.read(d2t.n_bytes))
-    if sys.byteorder == "big":
-        ids.byteswap()
-    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
+    if d2t.shape[0] > draft.n_vocab:
+        raise PreflightError(
+            f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
+        )
+    outside = next((id for id in _ids(draft, d2t) if not 0 <= id < draft.n_vocab), None)
     if outside is not None:
         raise PreflightError(
             f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
         )
+
+
+def _ids(draft: GGUFHeader, d2t: TensorInfo) -> array[int]:
+    ids, n_bytes = array("q"), 8 * d2t.shape[0]
+    try:
+        with draft.path.open("rb") as file:
+            file.seek(draft.data_start + d2t.offset)
+            packed = file.read(n_bytes)
+    except OSError as error:
+        raise PreflightError(f"the draft cannot be read: {error}") from error
+    if len(packed) < n_bytes:
+        raise PreflightError(f"the draft {draft.path} was cut short while it was read")
+    ids.frombytes(packed)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids
 
 
 def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
@@ -189,7 +215,7 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
         )
     last = deepest_readable_layer(target)
     outside = [
-        layer for layer in draft.array("eagle3.target_layers") or () if not 0 <= layer <= last
+        layer for layer in draft.numbers("eagle3.target_layers") or () if not 0 <= layer <= last
     ]
     if outside:
         raise PreflightError(

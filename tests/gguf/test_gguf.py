@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.gguf.header import (
-    GGUFError,
-    GGUFTruncatedError,
-    parse_beginning,
-    parse_header,
-    read_header,
-    shard_paths,
-)
+from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
+from eaglechat.gguf.header import parse_beginning, parse_header, read_header
+from eaglechat.gguf.shards import shard_paths
 from tests import tiny
 
 
@@ -25,7 +20,7 @@ def test_a_header_says_what_the_model_is(tiny_files: tuple[Path, Path]) -> None:
     assert (target.n_embd, target.n_layers, target.n_vocab) == (32, 4, 32)
     assert target.n_ctx_train == tiny.N_CTX
     assert target.size_bytes == tiny_files[0].stat().st_size
-    assert draft.array("eagle3.target_layers") == tiny.TARGET_LAYERS
+    assert draft.numbers("eagle3.target_layers") == tiny.TARGET_LAYERS
     shapes = {tensor.name: (tensor.shape, tensor.type) for tensor in draft.tensors}
     assert shapes["fc.weight"] == ((96, 32), "F32")
     assert shapes["d2t"] == ((len(tiny.DRAFT_VOCABULARY),), "I64")
@@ -38,7 +33,7 @@ def test_the_built_in_pair_is_read_as_what_it_is(real_files: tuple[Path, Path]) 
     assert (target.architecture, target.quantization) == ("llama", "Q4_1")
     assert (target.n_embd, target.n_layers, target.n_vocab) == (576, 30, 49152)
     assert draft.architecture == "eagle3"
-    assert draft.array("eagle3.target_layers") == (2, 15, 27)
+    assert draft.numbers("eagle3.target_layers") == (2, 15, 27)
 
 
 def test_what_is_no_gguf_is_named(tmp_path: Path) -> None:
@@ -143,13 +138,14 @@ def test_a_split_model_needs_all_its_files_whole(
     first, second, third = (tmp_path / name for name in names)
     shutil.copy(tiny_files[0], first)
     shutil.copy(tiny_files[0], second)
-    assert [path.name for path in shard_paths(first)] == names
+    assert [path.name for path in shard_paths(first)] == names[:2]
     assert shard_paths(tiny_files[0]) == [tiny_files[0]]
 
     with pytest.raises(GGUFError, match=f"in 3 files; missing: {names[2]}"):
         read_header(first)
 
     shutil.copy(tiny_files[0], third)
+    assert [path.name for path in shard_paths(second)] == names
     assert read_header(first).size_bytes == 3 * tiny_files[0].stat().st_size
 
     with pytest.raises(GGUFError, match=f"not the first .* give {names[0]}"):

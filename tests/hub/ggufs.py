@@ -84,7 +84,7 @@ def _value(value: Any) -> bytes:
     if isinstance(value, bool):
         return struct.pack("<I?", _BOOL, value)
     if isinstance(value, int):
-        return struct.pack("<II", _U32, value)
+        return struct.pack("<II", _U32, value) if value < 1 << 32 else struct.pack("<IQ", 10, value)
     if isinstance(value, float):
         return struct.pack("<If", _F32, value)
     if isinstance(value, str):

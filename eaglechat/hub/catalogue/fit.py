@@ -94,14 +94,14 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     """
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     heads = _per_layer(header, "{arch}.attention.head_count_kv")
-    windowed = header.array("{arch}.attention.sliding_window_pattern") or ()
+    windowed = header.flags("{arch}.attention.sliding_window_pattern")
     width = _head_widths(header, "")
     width_windowed = (
-        _head_widths(header, "_swa") if header.get("{arch}.attention.key_length_swa") else width
+        _head_widths(header, "_swa") if header.number("{arch}.attention.key_length_swa") else width
     )
     per_cell = 0
     for layer in _layers_with_cache(header):
-        is_windowed = layer < len(windowed) and bool(windowed[layer])
+        is_windowed = layer < len(windowed) and windowed[layer]
         per_cell += heads[layer] * (width_windowed if is_windowed else width)
     values, size = _BLOCK_BYTES[kv_type]
     return per_cell * cells // values * size
@@ -109,37 +109,31 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
 
 def _layers_with_cache(header: GGUFHeader) -> list[int]:
     """Layers that keep keys and values: not recurrent ones, nor those that reuse another's."""
-    count = header.n_layers - int(header.get("{arch}.nextn_predict_layers", 0))
-    count -= int(header.get("{arch}.attention.shared_kv_layers", 0))
-    interval = int(header.get("{arch}.full_attention_interval", 1)) or 1
+    count = header.n_layers - header.number("{arch}.attention.shared_kv_layers")
+    interval = header.number("{arch}.full_attention_interval") or 1
     return [layer for layer in range(count) if (layer + 1) % interval == 0]
 
 
 def _per_layer(header: GGUFHeader, key: str) -> list[int]:
-    heads = int(_largest(header, "{arch}.attention.head_count", 0))
-    values = header.array(key)
-    if values is not None:
-        return [int(value) for value in values]
-    return [int(_largest(header, key, heads))] * header.n_layers
+    """A figure for each layer; the last of a list that is too short stands for the rest."""
+    values = header.numbers(key)
+    if values:
+        return [*values, *[values[-1]] * (header.n_layers - len(values))]
+    heads = _largest(header, "{arch}.attention.head_count", 0)
+    return [header.number(key, heads)] * header.n_layers
 
 
 def _head_widths(header: GGUFHeader, suffix: str) -> int:
     """Elements of a key and a value together, for one head."""
-    heads = int(_largest(header, "{arch}.attention.head_count", 0)) or 1
+    heads = _largest(header, "{arch}.attention.head_count", 0) or 1
     default = header.n_embd // heads
-    key = header.get(f"{{arch}}.attention.key_length{suffix}", default)
-    value = header.get(f"{{arch}}.attention.value_length{suffix}", default)
-    return int(key) + int(value)
+    key = header.number(f"{{arch}}.attention.key_length{suffix}", default)
+    return key + header.number(f"{{arch}}.attention.value_length{suffix}", default)
 
 
 def _largest(header: GGUFHeader, key: str, default: int) -> int:
     """A number that some models give for each layer; the largest of them."""
-    values = header.array(key)
-    if values is not None:
-        return max((int(value) for value in values), default=default)
-    value = header.get(key, default)
-    # An array longer than the reader keeps (more than 64 layers).
-    return int(value) if isinstance(value, int) else default
+    return max(header.numbers(key) or (header.number(key, default),))
 
 
 def _compute_bytes(header: GGUFHeader, n_ctx: int) -> int:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from eaglechat.gguf.shards import shard_of
+
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
 """What is taken when a reference names none, best first; then the first file, as llama.cpp."""
 
 _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
-_SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIDECAR = re.compile(r"(^|[-_.])(eagle-?3|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE)
 _EAGLE3 = re.compile(r"eagle-?3", re.IGNORECASE)
@@ -63,7 +64,9 @@ class ModelFiles:
     @property
     def name(self) -> str:
         """The file's name without folder, shard number and ending."""
-        return _SHARD.sub(".gguf", PurePosixPath(self.first).name)[: -len(".gguf")]
+        name = PurePosixPath(self.first).name
+        shard = shard_of(name)
+        return shard.stem if shard else name[: -len(".gguf")]
 
     @property
     def is_eagle3(self) -> bool:
@@ -128,15 +131,14 @@ def group_models(files: Iterable[str]) -> list[ModelFiles]:
     shards: dict[tuple[str, int], dict[int, str]] = {}
     models: list[ModelFiles] = []
     for file in files:
-        match = _SHARD.search(file)
-        if match:
-            key = (file[: match.start()], int(match[2]))
-            shards.setdefault(key, {})[int(match[1])] = file
-        elif file.lower().endswith(".gguf"):
+        shard = shard_of(file)
+        if shard is None and file.lower().endswith(".gguf"):
             models.append(ModelFiles((file,)))
-    for (_, total), found in shards.items():
-        if sorted(found) == list(range(1, total + 1)):
-            models.append(ModelFiles(tuple(found[i] for i in range(1, total + 1))))
+        elif shard is not None and shard.is_possible:
+            shards.setdefault((shard.stem, shard.count), {})[shard.number] = file
+    for (_, count), found in shards.items():
+        if len(found) == count:
+            models.append(ModelFiles(tuple(file for _, file in sorted(found.items()))))
     return sorted(models, key=lambda model: model.first)
 
 

@@ -26,13 +26,9 @@ from huggingface_hub.utils import (
     logging,
 )
 
-from eaglechat.gguf.header import (
-    GGUFError,
-    GGUFHeader,
-    GGUFTruncatedError,
-    parse_beginning,
-    parse_header,
-)
+from eaglechat.gguf.cursor import MOST_HEADER_BYTES
+from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
+from eaglechat.gguf.header import GGUFHeader, parse_beginning, parse_header
 from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
 
@@ -45,7 +41,6 @@ logging.set_verbosity_error()
 _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _LONGEST_WAIT = 5.0
 _PEEK_FIRST = 1 << 20
-_PEEK_LIMIT = 64 << 20
 _FIGURES = 256 << 10
 _SEARCH_FIELDS = ["downloads", "likes", "gated", "tags", "lastModified", "siblings"]
 
@@ -269,9 +264,9 @@ class Hub:
             try:
                 return parse_header(data, Path(file.path), found.size)
             except GGUFTruncatedError:
-                if end == found.size or end >= _PEEK_LIMIT:
+                if end == found.size or end >= MOST_HEADER_BYTES:
                     raise
-            wanted = 3 * len(data)
+            wanted = min(3 * len(data), MOST_HEADER_BYTES)
 
     def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
         """A small file's content, such as config.json; raises HubError if it is not small."""

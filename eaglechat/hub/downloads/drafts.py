@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eaglechat.gguf.header import GGUFError, GGUFHeader
+from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError, check_headers
 from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
 from eaglechat.hub.catalogue.references import ModelFiles, group_models
@@ -20,6 +21,7 @@ _DRAFT_NAME = re.compile(r"eagle-?3|speculator", re.IGNORECASE)
 _QUANTIZED = re.compile(r"[-_.]?(GGUF|i1|imatrix)$", re.IGNORECASE)
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 _MOST_CANDIDATES = 12
+_MOST_BASES = 8
 # The Hub's search compares names; these are the ways publishers of drafts write them.
 _PUBLISHERS_PATTERNS = ("{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3")
 
@@ -217,6 +219,6 @@ def _other_fine_tune(target: Target, draft: RemoteRepo) -> str | None:
 
 def _named_bases(header: GGUFHeader) -> tuple[str, ...]:
     """Base models a GGUF's own metadata names, by their addresses on the Hub."""
-    count = int(header.get("general.base_model.count", 0))
-    urls = [str(header.get(f"general.base_model.{i}.repo_url", "")) for i in range(count)]
+    count = min(header.number("general.base_model.count"), _MOST_BASES)
+    urls = [header.text(f"general.base_model.{i}.repo_url") for i in range(count)]
     return tuple(url.split("huggingface.co/", 1)[1] for url in urls if "huggingface.co/" in url)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from eaglechat import paths
-from eaglechat.gguf.header import shard_paths
+from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
 from eaglechat.hub.catalogue.references import HubReference, InvalidReferenceError, choose
 from eaglechat.hub.local.cache import RepoCache, Unfinished
@@ -18,9 +17,6 @@ from eaglechat.hub.local.pair import Pair
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; a draft in fewer bits loses acceptance (llama.cpp issue 15039)."""
-
-
-_SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 
 
 class State(str, Enum):
@@ -69,7 +65,8 @@ def status(entry: Entry, cache: Path | None = None) -> Status:
 def _unfinished(cache: Path, entry: Entry) -> Iterator[Unfinished]:
     """Downloads of a pair's own files that were interrupted."""
     for source in filter(None, (entry.target, entry.draft.gguf)):
-        stem = _SHARD.sub("", source.file or "")
+        shard = shard_of(source.file or "")
+        stem = shard.stem if shard else source.file or ""
         for left in RepoCache(cache, source.repo).unfinished():
             if (
                 left.path.startswith(stem)

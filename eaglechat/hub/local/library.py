@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -17,13 +18,15 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from eaglechat import paths
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, shard_paths
+from eaglechat.gguf.errors import GGUFError, printable
+from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     TARGET_ARCHITECTURES,
     PreflightError,
     check_headers,
 )
+from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue.references import HubReference, choose, group_models
 from eaglechat.hub.local.cache import RepoCache, Unfinished, repo_of
 
@@ -79,7 +82,7 @@ def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[
     """Every model of every place, each once. `folders` are the user's."""
     found: dict[Path, Model] = {}
     for model in _everything(folders, cache or cache_dir()):
-        found.setdefault(model.path.resolve(), model)
+        found.setdefault(Path(os.path.realpath(model.path)), model)
     return list(found.values())
 
 
@@ -90,16 +93,14 @@ def _everything(folders: Sequence[str | Path], cache: Path) -> Iterator[Model]:
         yield from _folder(folder, Source.LM_STUDIO)
     yield from _folder(_llama_cpp_folder(), Source.LLAMA_CPP)
     for own in folders:
-        yield from _folder(Path(own).expanduser(), Source.FOLDER)
+        with suppress(RuntimeError):  # ~name of a user there is not
+            yield from _folder(Path(own).expanduser(), Source.FOLDER)
 
 
 def _hugging_face(cache: Path) -> Iterator[Model]:
     for folder in sorted(cache.glob("models--*")):
         repo = repo_of(folder)
-        snapshots = sorted(
-            folder.glob("snapshots/*"), key=lambda path: path.stat().st_mtime, reverse=True
-        )
-        for snapshot in snapshots:
+        for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
             for first, files in _models_under(snapshot):
                 name = f"{repo}/{first.relative_to(snapshot).as_posix()}"
                 yield _recognise(name, files, Source.HUGGING_FACE, repo)
@@ -125,31 +126,49 @@ def _models_under(folder: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
     names = [path.relative_to(folder).as_posix() for path in _ggufs(folder, _MAX_DEPTH)]
     models = [model.files for model in group_models(names)]
     complete = {name for files in models for name in files}
+    parts: dict[object, list[str]] = {}
     for name in names:
-        siblings = {path.name for path in shard_paths(Path(name))}
         if name not in complete:
-            parts = tuple(n for n in names if Path(n).parent == Path(name).parent)
-            present = tuple(n for n in parts if Path(n).name in siblings)
-            models.append(present)
-            complete.update(present)
-    for files in models:
+            shard = shard_of(name)
+            of = (shard.stem, shard.count) if shard and shard.is_possible else name
+            parts.setdefault(of, []).append(name)
+    for files in (*models, *map(tuple, parts.values())):
         yield folder / files[0], tuple(folder / file for file in files)
 
 
 def _ggufs(folder: Path, depth: int) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
+    except (OSError, ValueError):
         return
     for entry in entries:
-        if entry.name.lower().endswith(".gguf") and entry.is_file():
+        try:
+            is_file, is_folder = entry.is_file(), entry.is_dir()
+        except OSError:
+            continue
+        if entry.name.lower().endswith(".gguf") and is_file:
             yield Path(entry.path)
-        elif depth and entry.is_dir() and not entry.name.startswith("."):
+        elif depth and is_folder and not entry.name.startswith("."):
             yield from _ggufs(Path(entry.path), depth - 1)
 
 
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, none of one that went away or whose link leads nowhere."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _recognise(name: str, files: tuple[Path, ...], source: Source, repo: str | None) -> Model:
-    size = sum(file.stat().st_size for file in files)
+    name, size = printable(name), sum(map(_size, files))
     try:
         header = _header(files[0], files[0].stat().st_mtime_ns, size)
     except (OSError, GGUFError) as error:
@@ -168,6 +187,8 @@ def _header(path: Path, _mtime_ns: int, _size: int) -> GGUFHeader:
 def _kind(header: GGUFHeader) -> tuple[Kind, str | None]:
     if header.architecture == DRAFT_ARCHITECTURE:
         return Kind.DRAFT, None
+    if not header.architecture:
+        return Kind.OTHER, "Its header does not name its architecture."
     try:
         check_headers(header, None)
     except PreflightError as error:
@@ -194,7 +215,7 @@ def _checkpoint(snapshot: Path, repo: str) -> Model | None:
     if not weights or not _CHECKPOINT_SIGN.search(text):
         return None
     files = (config, *weights, *sorted(snapshot.glob("*.index.json")))
-    size = sum(file.stat().st_size for file in files)
+    size = sum(map(_size, files))
     return Model(repo, Kind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
 
 
@@ -219,7 +240,7 @@ def _lm_studio_folders() -> list[Path]:
     try:
         settings = json.loads((home / ".lmstudio" / "settings.json").read_text(encoding="utf-8"))
         folders.insert(0, Path(settings["downloadsFolder"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     return folders
 

@@ -101,7 +101,7 @@ def read_draft(path: Path, target: GGUFHeader, matrices: TargetMatrices) -> Draf
         d2t = np.arange(target.n_vocab, dtype=np.int64)
     if HEAD not in weights:
         weights[HEAD] = matrices.head(d2t)
-    return Draft(_shape(header), tuple(header.array("eagle3.target_layers") or ()), d2t, weights)
+    return Draft(_shape(header), tuple(header.numbers("eagle3.target_layers") or ()), d2t, weights)
 
 
 def _shape(draft: GGUFHeader) -> Shape:

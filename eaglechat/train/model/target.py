@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.gguf.header import (
-    GGUFError,
-    GGUFHeader,
-    TensorInfo,
-    parse_header,
-    read_header,
-    shard_paths,
-)
+from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header, read_shards
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     EXTRACT_LAYERS,
@@ -138,7 +131,7 @@ class TargetMatrices:
         """Raises TrainingError where the file lacks its embeddings."""
         self._places = {
             tensor.name: (header.path, header.data_start, tensor)
-            for header in _files(target)
+            for header in read_shards(target.path)
             for tensor in header.tensors
             if tensor.name in (EMBEDDINGS, HEAD)
         }
@@ -195,12 +188,3 @@ def _typed(
     if kind is gguf.GGMLQuantizationType.F16:
         return packed.view(np.float16)
     return packed
-
-
-def _files(target: GGUFHeader) -> list[GGUFHeader]:
-    """The headers of all files of a split model."""
-    headers = [target]
-    for path in shard_paths(target.path)[1:]:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            headers.append(parse_header(data, path, path.stat().st_size))
-    return headers

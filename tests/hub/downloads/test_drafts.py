@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.gguf.header import GGUFError
+from eaglechat.gguf.errors import GGUFError
 from eaglechat.hub.catalogue.entries import load
 from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.downloads.client import Hub

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES
 from eaglechat.hub.convert.errors import ConversionError
 

@@ -1,0 +1,45 @@
+"""Split models, by the names of their files: `m-00001-of-00003.gguf` is the first of three."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.I | re.S)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the name of a file says: which of how many files of a model it is, from 1 on."""
+
+    stem: str
+    number: int
+    count: int
+
+    @property
+    def is_possible(self) -> bool:
+        return 1 <= self.number <= self.count
+
+    def is_beside(self, other: Shard) -> bool:
+        return (self.stem, self.count) == (other.stem, other.count)
+
+
+def shard_of(name: str) -> Shard | None:
+    """What a name, or a path as text, says of a split model; None for one of another form."""
+    match = _NAME.fullmatch(name)
+    return Shard(match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """The files of a split model that are there, in order, or just `path`. Raises OSError."""
+    shard = shard_of(path.name)
+    if shard is None or not shard.is_possible:
+        return [path]
+    numbered = ((shard_of(other.name), other) for other in path.parent.iterdir())
+    beside = [
+        (other.number, file)
+        for other, file in numbered
+        if other is not None and other.is_possible and other.is_beside(shard)
+    ]
+    return [file for _, file in sorted(beside)]
