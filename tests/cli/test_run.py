@@ -353,7 +353,8 @@ def test_ctrl_c_during_generation_keeps_what_was_written(
 def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     """The signal comes at the first progress llama.cpp reports."""
     code = (
-        "import os, signal, sys; from eaglechat.cli import main; from eaglechat.engine import pair;"
+        "import os, signal, sys; from eaglechat.cli import main;"
+        "from eaglechat.engine.loading import pair;"
         "within = pair._Progress.within_stage;"
         "pair._Progress.within_stage = lambda self, fraction:"
         " (os.kill(os.getpid(), signal.SIGINT), within(self, fraction))[1];"
