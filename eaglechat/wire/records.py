@@ -45,11 +45,15 @@ class FinishReason(str, enum.Enum):
 
 @dataclass(frozen=True)
 class DraftToken:
-    """A token the draft proposed, with the draft's own probability (softmax over its top 10)."""
+    """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10)."""
 
     id: int
     text: str
     probability: float
+    parent: int = -1
+    """Index in `Round.drafted` of the token it follows; -1: the last one emitted."""
+    drafter: str = ""
+    """Who proposed it, as "eagle3"."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Token:
     id: int
     text: str
     origin: Origin
+    drafter: str | None = None
+    """Who proposed it; None: it is the target's own."""
 
 
 @dataclass(frozen=True)

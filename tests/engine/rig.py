@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.live import Live
@@ -76,6 +77,7 @@ class Rig:
     target: Context
     draft: Context
     session: Eagle3Session
+    drafter: Eagle3Drafter
     generator: Generator
     prompter: Prompter
 
@@ -131,9 +133,10 @@ def open_rig(
         target, draft = stack.enter_context(open_contexts(target_model, draft_model, **options))
         config = Eagle3SessionConfig(n_seq=1, n_draft_max=16, draft_window=draft_window)
         session = stack.enter_context(Eagle3Session(target, draft, config))
-        generator = Generator(target, session)
+        drafter = Eagle3Drafter(session)
+        generator = Generator(target, drafter)
         stack.callback(generator.close)
-        yield Rig(target, draft, session, generator, Prompter(target_model))
+        yield Rig(target, draft, session, drafter, generator, Prompter(target_model))
 
 
 @contextmanager
@@ -200,6 +203,11 @@ def check_bookkeeping(reply: Reply, prompt: Sequence[int]) -> None:
         assert len(drafted) <= round_.n_draft_max
         assert ids[:n_accepted] == drafted[:n_accepted]
         assert origins[:n_accepted] == [Origin.ACCEPTED] * n_accepted
+        assert [token.parent for token in round_.drafted] == list(range(-1, len(drafted) - 1))
+        assert [token.drafter for token in round_.tokens] == [
+            *(token.drafter for token in round_.drafted[:n_accepted]),
+            *[None] * (len(ids) - n_accepted),
+        ]
         assert len(ids) == n_accepted + 1 or (last and len(ids) == n_accepted)
         if len(ids) > n_accepted:
             rejected = n_accepted < len(drafted)

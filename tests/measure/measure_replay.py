@@ -25,8 +25,8 @@ import numpy as np
 from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
 from eaglechat.engine.auto.costs import CONTEXT_BUCKET, context_bucket
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP
 from eaglechat.engine.bench.measure import BenchPrompt, builtin_prompts, parse_prompts
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import bindings
 from eaglechat.engine.loading.pair import LoadedPair

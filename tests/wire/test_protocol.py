@@ -24,10 +24,10 @@ from eaglechat.wire.stats import stats_of
 ROUND = Round(
     index=3,
     n_draft_max=2,
-    drafted=(DraftToken(5, "é", 0.25), DraftToken(6, "\n", 0.5)),
+    drafted=(DraftToken(5, "é", 0.25, -1, "eagle3"), DraftToken(6, "\n", 0.5, 0, "eagle3")),
     n_tested=2,
     n_accepted=1,
-    tokens=(Token(5, "é", Origin.ACCEPTED), Token(9, "", Origin.CORRECTION)),
+    tokens=(Token(5, "é", Origin.ACCEPTED, "eagle3"), Token(9, "", Origin.CORRECTION)),
     n_past=40,
     timings=RoundTimings(0.1, 0.2, 0.3, 0.4, 1.5),
 )

@@ -15,8 +15,7 @@ from eaglechat.engine.auto.calibration import (
     NOT_CALIBRATED,
     Calibration,
 )
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits
 from eaglechat.engine.generation.reply import ms_since
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError, ProcessError
@@ -29,29 +28,27 @@ _UNSTEADY = 1.5
 """A machine on which the first width takes this much longer, or shorter, afterwards was busy."""
 
 
-def calibrate(target: Context, session: Eagle3Session) -> Calibration:
+def calibrate(target: Context, drafter: Drafter) -> Calibration:
     """Time what fits into some tenths of a second, narrow batches first.
 
     Both KV caches must be empty, and are left so. A pair that cannot be timed is not calibrated:
     what ails it shows in the first reply, where the user is told.
     """
-    session.n_draft_max, length = CALIBRATED_DRAFT, session.n_draft_max
     try:
         with Batch(target) as batch:
-            return Stopwatch(target, session, batch).calibration()
+            return Stopwatch(target, drafter, batch).calibration()
     except (DecodeError, ProcessError):
         return NOT_CALIBRATED
     finally:
-        session.n_draft_max = length
-        session.rewind(0, 0)
+        drafter.resume((), to_draft=False)
         target.forget(0, 0)
 
 
 class Stopwatch:
     """Delays only ever add: of what is timed twice, the least is nearest the truth."""
 
-    def __init__(self, target: Context, session: Eagle3Session, batch: Batch) -> None:
-        self._target, self._session, self._batch = target, session, batch
+    def __init__(self, target: Context, drafter: Drafter, batch: Batch) -> None:
+        self._target, self._drafter, self._batch = target, drafter, batch
         self._token = max(target.model.bos, 0)
 
     def calibration(self) -> Calibration:
@@ -91,10 +88,10 @@ class Stopwatch:
         """
         self._empty()
         verify_ms = self._verify(width, 0)
-        self._session.rewind(0, 2)
+        self._drafter.resume((self._token,) * 2, to_draft=False)
         self._target.forget(0, 2)
         started = time.perf_counter()
-        self._session.draft(0, 2, self._token)
+        self._drafter.propose(2, self._token, Limits(CALIBRATED_DRAFT))
         return verify_ms, ms_since(started)
 
     def _verify(self, width: int, n_past: int) -> float:
@@ -112,14 +109,14 @@ class Stopwatch:
         for _ in range(_CATCH_UPS):
             self._empty()
             self._decode(min(MOST_CAUGHT_UP + 1, self._target.n_batch), 0, output=False)
-            rows = self._session.waiting(0) - 1
+            rows = self._drafter.waiting - 1
             started = time.perf_counter()
-            self._session.take_in(0)
+            self._drafter.take_in()
             times.append(ms_since(started) / rows)
         return min(times)
 
     def _empty(self) -> None:
-        self._session.rewind(0, 0)
+        self._drafter.resume((), to_draft=False)
         self._target.forget(0, 0)
 
     def _decode(self, width: int, first: int, *, output: bool = True) -> None:
@@ -128,4 +125,4 @@ class Stopwatch:
         status = self._target.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        self._session.process(self._batch)
+        self._drafter.see(self._batch)

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from eaglechat.engine.auto.acceptance import accept_rate
 from eaglechat.wire.records import AutoDraft, AutoReason
 
-MOST_CAUGHT_UP = 32
-"""Rows that the draft takes in when an automatic length begins to draft in mid-reply. A row costs a
-few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
-
 _REPAID_OVER = 128
 """Tokens within which drafting must save what it takes the draft to catch up."""
 _SPARE, _FAR_AHEAD = 0.5, 1.5

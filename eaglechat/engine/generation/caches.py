@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.generation.window import common_prefix, find_cut
 from eaglechat.engine.llama.objects import Context
 
@@ -18,12 +18,12 @@ class Caches:
     The draft holds as many, or has their features waiting, unless `extracting` is off.
     """
 
-    def __init__(self, target: Context, session: Eagle3Session | None) -> None:
+    def __init__(self, target: Context, drafter: Drafter | None) -> None:
         self._target = target
-        self._session = session
+        self._drafter = drafter
         self.tokens: list[int] = []
-        self.can_shift = target.can_shift and (session is None or session.can_shift)
-        self.extracting = session is not None
+        self.can_shift = target.can_shift
+        self.extracting = drafter is not None
 
     def shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
         """Take the turns that have left out of both KV caches, keeping what was behind them.
@@ -37,25 +37,20 @@ class Caches:
         if held < len(before):
             self.rewind(held)
         self._target.shift(SEQ, cut.start, cut.end)
-        if self._session is not None:
-            self._session.shift(SEQ, cut.start, cut.end)
+        if self._drafter is not None:
+            self._drafter.shift(cut.start, cut.end)
         del self.tokens[cut.start : cut.end]
         return True
 
     def reusable(self, tokens: Sequence[int], *, will_draft: bool) -> int:
-        """How many positions both caches can keep: the common prefix, less one token where the
-        cache went on differently, and less what a draft that comes next must see again.
-
-        That token is decoded again, because the draft's row before it is paired with it, and
-        drafting starts from its features.
-        """
+        """How many positions both caches can keep: the common prefix, less what the drafter must
+        see again. It forgets what it knows of the rest."""
         common = common_prefix(self.tokens, tokens)
-        if self._session is None:
+        drafter = self._drafter
+        if drafter is None or (not self.extracting and drafter.known <= common):
             return common
-        known = self._session.known_length(SEQ)
-        if not (common == len(self.tokens) == known and self._session.waiting(SEQ)):
-            common = max((min(common, known) if self.extracting else common) - 1, 0)
-        return self._session.resumable(SEQ, common) if will_draft else common
+        kept = drafter.resume(tokens[:common], to_draft=will_draft)
+        return kept if self.extracting else common
 
     def rewind(self, length: int) -> int:
         """Drop all positions from `length` on; the length that was really kept."""
@@ -64,11 +59,11 @@ class Caches:
             length = 0
         self._target.forget(SEQ, length)
         del self.tokens[length:]
-        if self._session is not None:
-            self._session.rewind(SEQ, min(length, self._session.known_length(SEQ)))
+        if self._drafter is not None and length < self._drafter.known:
+            self._drafter.resume(self.tokens, to_draft=False)
         return length
 
     def switch_extraction(self, enabled: bool) -> None:
-        if self._session is not None and enabled != self.extracting:
-            self._session.set_extraction(enabled)
+        if self._drafter is not None and enabled != self.extracting:
+            self._drafter.listen(enabled)
             self.extracting = enabled

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP, DraftPlan, Observation
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.auto.draft_plan import DraftPlan, Observation
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits, Proposal, Spent
 from eaglechat.engine.generation.caches import SEQ, Caches
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.reply import ReplyState, ms_since
@@ -46,7 +46,7 @@ class _StoppedError(Exception):
 
 
 class Generator:
-    """Writes replies with one target context and, if there is one, its draft's session.
+    """Writes replies with one target context and, if there is one, a drafter.
 
     The KV caches live on between replies: what a prompt shares with the tokens already there is
     not decoded again.
@@ -55,13 +55,13 @@ class Generator:
     def __init__(
         self,
         target: Context,
-        session: Eagle3Session | None,
+        drafter: Drafter | None,
         calibration: Calibration = NOT_CALIBRATED,
     ) -> None:
         self._target = target
-        self._session = session
+        self._drafter = drafter
         self._batch = Batch(target)
-        self._caches = Caches(target, session)
+        self._caches = Caches(target, drafter)
         self._first_turn = 0
         self._auto = AutoLength(calibration)
 
@@ -201,24 +201,19 @@ class Generator:
             if will_draft and not reply.draft_failed:
                 self._take_in(reply)
             yield Prefill(first + len(chunk), len(tokens), reused)
-        if self._session is not None and self._caches.extracting:
-            try:
-                self._session.begin(SEQ, tokens)
-            except ProcessError as error:
-                self._abandon_draft(reply, error)
 
     def _will_draft(self, speculation: Speculation, n_past: int) -> bool:
-        if self._session is None or not self._caches.extracting:
+        if self._drafter is None or not self._caches.extracting:
             return False
-        self._session.most_waiting = _most_waiting(speculation)
+        self._drafter.most_waiting = _most_waiting(speculation)
         if speculation.n_draft_max == AUTO:
             return self._auto.expects_to_draft(n_past)
         return speculation.n_draft_max > 0
 
     def _take_in(self, reply: ReplyState) -> None:
-        assert self._session is not None
+        assert self._drafter is not None
         try:
-            self._session.take_in(SEQ)
+            self._drafter.take_in()
         except _DRAFT_FAILS as error:
             self._abandon_draft(reply, error)
 
@@ -237,9 +232,9 @@ class Generator:
             raise _StoppedError
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        if self._session is not None and self._caches.extracting:
+        if self._drafter is not None and self._caches.extracting:
             try:
-                self._session.process(self._batch)
+                self._drafter.see(self._batch)
             except _DRAFT_FAILS as error:
                 self._abandon_draft(reply, error)
         return decode_ms
@@ -250,26 +245,30 @@ class Generator:
         """Switch speculation on or off, if the user did since the last round."""
         wanted = speculation.enabled and not reply.draft_failed
         self._caches.switch_extraction(wanted)
-        if self._session is None or not wanted:
+        if self._drafter is None or not wanted:
             return
-        if self._session.known_length(SEQ) < len(self._caches.tokens):
+        if self._drafter.known < len(self._caches.tokens):
             # Speculation came on in mid-reply: the draft must see what it missed.
             yield from self._prefill(list(self._caches.tokens), speculation, reply, cancelled)
 
     def _round(self, speculation: Speculation, reply: ReplyState) -> Round:
         """One pass: draft, verify, sample until the target disagrees."""
         started = time.perf_counter()
-        session = self._session if self._caches.extracting else None
-        before = session.spent_ms if session is not None else (0.0, 0.0)
+        drafter = self._drafter if self._caches.extracting else None
+        before = drafter.spent if drafter is not None else Spent(0.0, 0.0)
         n_past = len(self._caches.tokens)
-        waiting = min(session.waiting(SEQ), MOST_CAUGHT_UP) if session is not None else 0
+        waiting = min(drafter.waiting, MOST_CAUGHT_UP) if drafter is not None else 0
         n_draft_max, plan = self._draft_length(speculation, reply, n_past, waiting)
-        if session is not None:
-            session.most_waiting = _most_waiting(speculation)
-            session.n_draft_max = min(n_draft_max, self._draft_room(n_past, reply))
-            session.n_min, session.p_min = speculation.n_min, speculation.p_min
-            session.keeps = plan.keeps if plan is not None else None
-        drafted = self._draft(session, reply, n_past)
+        limits = Limits(
+            n_max=min(n_draft_max, self._draft_room(n_past, reply)),
+            n_min=speculation.n_min,
+            p_min=speculation.p_min,
+            is_worth=plan.keeps if plan is not None else None,
+        )
+        drafted: list[DraftToken] = []
+        if drafter is not None:
+            drafter.most_waiting = _most_waiting(speculation)
+            drafted = self._named(self._propose(drafter, reply, n_past, limits))
         drafting_ms = ms_since(started)
 
         verified = [reply.id_last, *(token.id for token in drafted)]
@@ -287,9 +286,9 @@ class Generator:
         if n_accepted < len(drafted) and not self._target.forget(SEQ, len(self._caches.tokens)):
             raise DecodeError("the target cannot take back the rejected tokens")
         after = before
-        if session is not None and not reply.draft_failed:
-            session.accept(SEQ, n_accepted)
-            after = session.spent_ms
+        if drafter is not None and not reply.draft_failed:
+            drafter.accept(range(n_accepted))
+            after = drafter.spent
         total_ms = ms_since(started)
         if plan is not None and not reply.draft_failed:
             self._auto.observe(
@@ -316,9 +315,9 @@ class Generator:
                 tokens=tuple(tokens),
                 n_past=len(self._caches.tokens),
                 timings=RoundTimings(
-                    draft_ms=after[1] - before[1],
+                    draft_ms=after.draft_ms - before.draft_ms,
                     verify_ms=verify_ms,
-                    process_ms=after[0] - before[0],
+                    process_ms=after.process_ms - before.process_ms,
                     sample_ms=sample_s * 1000.0,
                     total_ms=total_ms,
                 ),
@@ -330,10 +329,10 @@ class Generator:
         self, speculation: Speculation, reply: ReplyState, n_past: int, waiting: int
     ) -> tuple[int, DraftPlan | None]:
         """The draft length in force, and the plan behind it where it is chosen automatically."""
-        if self._session is None or not self._caches.extracting:
+        if self._drafter is None or not self._caches.extracting:
             return 0, None
         if speculation.n_draft_max == AUTO:
-            room = 0 if self._session.is_blind(SEQ) else self._draft_room(n_past, reply)
+            room = 0 if self._drafter.is_blind else self._draft_room(n_past, reply)
             plan = self._auto.choose(n_past, room, waiting, speculation.n_min)
             return plan.n, plan
         return speculation.n_draft_max, None
@@ -343,30 +342,35 @@ class Generator:
         limit = N_DRAFT_MAX_LIMIT if self._target.n_rollback is None else self._target.n_rollback
         return max(0, min(limit, self._target.n_ctx - n_past - 1, reply.tokens_left - 1))
 
-    def _draft(
-        self,
-        session: Eagle3Session | None,
-        reply: ReplyState,
-        n_past: int,
-    ) -> list[DraftToken]:
-        """What the session proposes; nothing when it fails, which ends speculation."""
-        if session is None:
-            return []
+    def _propose(
+        self, drafter: Drafter, reply: ReplyState, n_past: int, limits: Limits
+    ) -> Proposal:
+        """What the drafter proposes; nothing when it fails, which ends speculation."""
+        if limits.n_max == 0:
+            return Proposal()
         try:
-            ids = session.draft(SEQ, n_past, reply.id_last)
+            return drafter.propose(n_past, reply.id_last, limits)
         except _DRAFT_FAILS as error:
             self._abandon_draft(reply, error)
-            return []
-        probabilities = session.probabilities(SEQ)
+            return Proposal()
+
+    def _named(self, proposal: Proposal) -> list[DraftToken]:
+        piece = self._target.model.piece
         return [
-            DraftToken(id, _plain_text(self._target.model.piece(id)), probability)
-            for id, probability in zip(ids, probabilities, strict=True)
+            DraftToken(
+                token.id,
+                _plain_text(piece(token.id)),
+                token.probability,
+                token.parent,
+                token.drafter,
+            )
+            for token in proposal
         ]
 
     def _abandon_draft(self, reply: ReplyState, error: EngineError) -> None:
         """Go on without the draft; the next reply builds its KV cache anew."""
-        assert self._session is not None
-        self._session.rewind(SEQ, 0)
+        assert self._drafter is not None
+        self._drafter.resume((), to_draft=False)
         reply.draft_failed = True
         reply.trouble = f"the draft failed: {error}"
         self._caches.switch_extraction(False)

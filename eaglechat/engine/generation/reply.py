@@ -79,7 +79,8 @@ class ReplyState:
             origin = _origin(id, row, drafted)
             n_tested += row < len(drafted)
             n_accepted += origin is Origin.ACCEPTED
-            tokens.append(Token(id, self._write(id), origin))
+            drafter = drafted[row].drafter if origin is Origin.ACCEPTED else None
+            tokens.append(Token(id, self._write(id), origin, drafter))
             if self.finish is None and len(tokens) >= context_left:
                 self.finish = FinishReason.CONTEXT
             if self.finish is not None or origin is not Origin.ACCEPTED:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from eaglechat.engine.auto.calibrate import calibrate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.loop import Generator
@@ -46,7 +47,7 @@ class LoadedPair:
         Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
         """
         started = time.perf_counter()
-        self._owned: list[Model | Context | Eagle3Session | Generator] = []
+        self._owned: list[Model | Context | Eagle3Drafter | Generator] = []
         try:
             self._load(headers, options, _Progress(headers, progress))
         except BaseException:
@@ -83,11 +84,11 @@ class LoadedPair:
         self._owned.insert(0, self._target_context)
         self._options = options
         self._off = _why_no_speculation(self._target_context, draft)
-        session = self._make_session(draft, options) if draft and self._off is None else None
+        drafter = self._make_drafter(draft, options) if draft and self._off is None else None
         self._warm_up()
-        calibration = calibrate(self._target_context, session) if session else NOT_CALIBRATED
+        calibration = calibrate(self._target_context, drafter) if drafter else NOT_CALIBRATED
         report.stage("context", 1.0)
-        self.generator = Generator(self._target_context, session, calibration)
+        self.generator = Generator(self._target_context, drafter, calibration)
         self._owned.insert(0, self.generator)
         self.prompter = Prompter(target)
         self._infos = tuple(
@@ -108,7 +109,7 @@ class LoadedPair:
         self._owned.insert(0, model)
         return model
 
-    def _make_session(self, draft: Model, options: LoadOptions) -> Eagle3Session:
+    def _make_drafter(self, draft: Model, options: LoadOptions) -> Eagle3Drafter:
         context = Context(
             draft,
             n_ctx=self._target_context.n_ctx,
@@ -123,9 +124,9 @@ class LoadedPair:
         config = Eagle3SessionConfig(
             n_seq=1, n_draft_max=N_DRAFT_MAX_LIMIT, draft_window=options.draft_window
         )
-        session = Eagle3Session(self._target_context, context, config)
-        self._owned.insert(0, session)
-        return session
+        drafter = Eagle3Drafter(Eagle3Session(self._target_context, context, config))
+        self._owned.insert(0, drafter)
+        return drafter
 
     def _warm_up(self) -> None:
         """Decode one token, so that the first reply does not pay for paging the weights in."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP, DraftPlan, Observation
+from eaglechat.engine.auto.draft_plan import DraftPlan, Observation
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 USUAL_WAITING = 2

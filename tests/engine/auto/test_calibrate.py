@@ -8,7 +8,7 @@ import pytest
 
 from eaglechat.engine.auto.calibrate import Stopwatch, calibrate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.errors import ProcessError
@@ -31,7 +31,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unhurried")
 def test_widths_a_draft_and_a_catch_up_are_timed(fresh: Rig) -> None:
-    seen = calibrate(fresh.target, fresh.session)
+    seen = calibrate(fresh.target, fresh.drafter)
     widths = [width for width, _ in seen.verify]
     assert widths == sorted(set(widths))
     assert (widths[0], widths[-1]) == (1, N_DRAFT_MAX_LIMIT + 1)
@@ -53,15 +53,13 @@ def test_a_catch_up_is_timed_at_the_size_it_will_have(
         take_in(seq_id)
 
     monkeypatch.setattr(fresh.session, "take_in", noted)
-    calibrate(fresh.target, fresh.session)
+    calibrate(fresh.target, fresh.drafter)
     assert len(waiting) > 1
     assert set(waiting) == {MOST_CAUGHT_UP + 1}
 
 
 def test_nothing_of_it_is_left_behind(fresh: Rig) -> None:
-    fresh.session.n_draft_max = 7
-    calibrate(fresh.target, fresh.session)
-    assert fresh.session.n_draft_max == 7
+    calibrate(fresh.target, fresh.drafter)
     assert fresh.session.known_length(0) == 0
     prompt = fresh.prompt("the cat sat on the mat")
     check_bookkeeping(fresh.reply(prompt), prompt)
@@ -70,7 +68,7 @@ def test_nothing_of_it_is_left_behind(fresh: Rig) -> None:
 def test_times_of_a_busy_moment_are_not_used(fresh: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = iter((10.0, 10.0, 16.0))
     monkeypatch.setattr(Stopwatch, "_plain", lambda _self: next(plain))
-    assert calibrate(fresh.target, fresh.session) == NOT_CALIBRATED
+    assert calibrate(fresh.target, fresh.drafter) == NOT_CALIBRATED
 
 
 def test_a_pair_that_fails_is_not_calibrated(fresh: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +76,5 @@ def test_a_pair_that_fails_is_not_calibrated(fresh: Rig, monkeypatch: pytest.Mon
         raise ProcessError("no memory")
 
     monkeypatch.setattr(Eagle3Session, "draft", fail)
-    assert calibrate(fresh.target, fresh.session) == NOT_CALIBRATED
+    assert calibrate(fresh.target, fresh.drafter) == NOT_CALIBRATED
     assert fresh.session.known_length(0) == 0

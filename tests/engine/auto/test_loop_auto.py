@@ -6,7 +6,8 @@ import pytest
 
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP, DraftPlan
+from eaglechat.engine.auto.draft_plan import DraftPlan
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Speculation

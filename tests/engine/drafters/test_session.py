@@ -172,10 +172,25 @@ def test_no_more_than_was_drafted_can_be_accepted(tiny_bench: Bench) -> None:
     driver = tiny_bench.driver()
     driver.prefill(prompt_of(tiny_bench.target.model))
     drafted = tiny_bench.session.draft(0, driver.n_past, driver.id_last)
+    decode(tiny_bench.target, tiny_bench.batch, [driver.id_last, *drafted], driver.n_past)
+    tiny_bench.session.process(tiny_bench.batch)
 
     for n_accepted in (-1, len(drafted) + 1):
         with pytest.raises(ProcessError, match=f"{n_accepted} accepted of a draft of 3"):
             tiny_bench.session.accept(0, n_accepted)
+
+
+def test_what_another_drafter_proposed_can_be_accepted_and_is_not_counted(
+    tiny_bench: Bench,
+) -> None:
+    driver = tiny_bench.driver()
+    driver.prefill(prompt_of(tiny_bench.target.model))
+    decode(tiny_bench.target, tiny_bench.batch, [driver.id_last, 1, 2, 3], driver.n_past)
+    tiny_bench.session.process(tiny_bench.batch)
+    tiny_bench.session.accept(0, 2)
+
+    assert tiny_bench.session.known_length(0) == driver.n_past + 3
+    assert tiny_bench.session.stats().n_accepted == 0
 
 
 def test_n_draft_max_changes_between_rounds_and_0_keeps_the_draft_in_step(

@@ -15,10 +15,11 @@ the draft, and a round with n_draft_max 0 costs the draft nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 
-from eaglechat.engine.auto.draft_plan import MOST_CAUGHT_UP
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Limits
 from eaglechat.engine.drafters.eagle3.draft_sequence import DraftSequence
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.session_config import (
@@ -55,14 +56,11 @@ class Eagle3Session:
         self._draft = draft
         self._config = config
         self.layers = draft.model.target_layers
-        self._n_draft_max = config.n_draft_max
-        self.n_min = config.n_min
-        self.p_min = config.p_min
+        self.limits = Limits(config.n_draft_max, config.n_min, config.p_min)
+        """What bounds the next draft; may be set between any two rounds."""
         self.most_waiting = 0
         """The most rows, the latest, that a draft takes in; 0: all. It then knows nothing of what
         stood before them, as behind a draft window, and catching up has a bounded price."""
-        self.keeps: Callable[[Sequence[float]], bool] | None = None
-        """Asked with the probabilities of a draft so far; False ends it without its last token."""
         width = EXTRACT_LAYERS * target.model.n_embd
         self._sequences = [DraftSequence(WaitingRows(width)) for _ in range(config.n_seq)]
         self._encoder_batch = Batch(draft)
@@ -97,12 +95,12 @@ class Eagle3Session:
     @property
     def n_draft_max(self) -> int:
         """Most tokens `draft` proposes; may be set between any two rounds, 0 drafts nothing."""
-        return self._n_draft_max
+        return self.limits.n_max
 
     @n_draft_max.setter
     def n_draft_max(self, value: int) -> None:
         check_draft_length("n_draft_max", value)
-        self._n_draft_max = value
+        self.limits = replace(self.limits, n_max=value)
 
     @property
     def need_embd(self) -> bool:
@@ -151,15 +149,20 @@ class Eagle3Session:
         """Positions from 0 on whose features the session has seen."""
         return self._sequence(seq_id).known
 
-    def resumable(self, seq_id: int, length: int) -> int:
-        """How much of a prefix of `length` positions may stay for a draft behind it.
+    def resumable(self, seq_id: int, length: int, *, to_draft: bool) -> int:
+        """How many of the first `length` positions to `rewind` to, to go on with any token there.
 
-        All, unless the draft has left out what stood there (`most_waiting`, a draft window): then
-        the target has to decode the end of it again.
+        One less than are known where the draft has taken in the last of them: its row is paired
+        with the token that followed. Where the draft is about to draft, but has left out what
+        stood there (`most_waiting`, a draft window), the end has to be processed again.
         """
-        if not self._is_blind(seq_id, length):
-            return length
-        return max(0, length - (self.most_waiting or self._config.draft_window or length))
+        sequence = self._sequence(seq_id)
+        kept = min(length, sequence.known)
+        if kept <= sequence.taken:
+            kept = max(0, kept - 1)
+        if not to_draft or not self._is_blind(seq_id, kept):
+            return kept
+        return max(0, kept - (self.most_waiting or self._config.draft_window or kept))
 
     def is_blind(self, seq_id: int) -> bool:
         """Whether the draft holds too little of what stands before the next token to guess it."""
@@ -182,20 +185,16 @@ class Eagle3Session:
         sequence.drafted = []
         self._draft.forget(seq_id, sequence.taken)
 
-    @property
-    def can_shift(self) -> bool:
-        """Whether `shift` is possible in the draft's KV cache."""
-        return self._draft.can_shift
-
     def shift(self, seq_id: int, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and move those from `end` on to `start`, as
         the target's KV cache does between two rounds.
 
         The draft's row before `start` was paired with the token at `start`; the one at `end`
-        should be the same.
+        should be the same. Where the draft has not seen all of it, or its memory cannot shift, it
+        knows nothing from `start` on.
         """
         sequence = self._sequence(seq_id)
-        if sequence.known < end:
+        if sequence.known < end or not self._draft.can_shift:
             self.rewind(seq_id, min(start, sequence.known))
             return
         self._draft.forget(seq_id, sequence.taken)
@@ -230,13 +229,13 @@ class Eagle3Session:
         self._counts.process_s = spent + time.perf_counter() - started
 
     def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:
-        """Propose up to `n_draft_max` tokens to follow `id_last`, which stands at `n_past`.
+        """Propose tokens to follow `id_last`, which stands at `n_past`, within the limits.
 
         Raises ProcessError when the draft is out of step with the target or fails to decode.
         """
         sequence = self._sequence(seq_id)
         sequence.drafted, sequence.probabilities = [], []
-        if self._n_draft_max == 0 or n_past == 0:
+        if self.limits.n_max == 0 or n_past == 0:
             return []
         if not len(sequence.rows) or sequence.known != n_past:
             raise ProcessError(
@@ -250,7 +249,7 @@ class Eagle3Session:
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(seq_id, sequence, following, n_quiet=n_quiet)
         self._extend(seq_id, sequence, n_past)
-        if len(sequence.drafted) < self.n_min:
+        if not self.limits.suffices(len(sequence.drafted)):
             sequence.drafted, sequence.probabilities = [], []
         in_encoder = self._counts.process_s - process_before
         self._counts.draft_s += time.perf_counter() - started - in_encoder
@@ -262,13 +261,16 @@ class Eagle3Session:
         return list(self._sequence(seq_id).probabilities)
 
     def accept(self, seq_id: int, n_accepted: int) -> None:
-        """The target confirmed the first `n_accepted` drafted tokens of the batch just processed;
-        the rows after them are dropped. Raises ProcessError for more than were drafted."""
+        """The target confirmed the first `n_accepted` drafted tokens of the batch just processed,
+        whoever drafted them; the rows after them are dropped. Raises ProcessError for more than
+        the batch had."""
         sequence = self._sequence(seq_id)
-        if not 0 <= n_accepted <= len(sequence.drafted):
-            raise ProcessError(f"{n_accepted} accepted of a draft of {len(sequence.drafted)}")
+        n_verified = len(sequence.rows) - sequence.verify_start - 1
+        if not 0 <= n_accepted <= n_verified:
+            raise ProcessError(f"{n_accepted} accepted of a draft of {n_verified}")
         sequence.rows.keep(sequence.verify_start + 1 + n_accepted)
-        self._counts.note_accept(n_accepted)
+        if sequence.drafted:
+            self._counts.note_accept(n_accepted)
         sequence.drafted = []
 
     @property
@@ -349,21 +351,20 @@ class Eagle3Session:
     def _extend(self, seq_id: int, sequence: DraftSequence, n_past: int) -> None:
         """Draft token after token from the seed's output on, each on the state before it."""
         row = len(self._batch) - 1
-        while True:
+        drafted = sequence.drafted
+        while len(drafted) < self.limits.n_max:
+            if drafted:
+                state = self._draft.state(row)
+                self._batch.clear()
+                position = n_past - 1 + len(drafted)
+                self._batch.add_tokens(drafted[-1:], position, seq_id, output=True, states=state)
+                self._decode(self._batch)
+                row = 0
             token, probability = self._likeliest.of(self._draft.logits(row))
-            candidate = [*sequence.probabilities, probability]
-            if probability < self.p_min or not (self.keeps is None or self.keeps(candidate)):
+            if not self.limits.keep([*sequence.probabilities, probability]):
                 return
-            sequence.drafted.append(token)
+            drafted.append(token)
             sequence.probabilities.append(probability)
-            if len(sequence.drafted) >= self._n_draft_max:
-                return
-            state = self._draft.state(row)
-            self._batch.clear()
-            position = n_past - 1 + len(sequence.drafted)
-            self._batch.add_tokens((token,), position, seq_id, output=True, states=state)
-            self._decode(self._batch)
-            row = 0
 
     def _decode(self, batch: Batch) -> None:
         status = self._draft.decode(batch)

@@ -1,0 +1,148 @@
+"""What the loop needs of a drafter, and nothing else.
+
+A drafter proposes tokens that may follow the last one; the target decides. One reply is, round
+after round: `propose`, the target's decode of [last token, *proposal], `see` of that batch,
+`accept` of what the target chose. Before it `resume` says what need not be read again, and every
+decode of the target is followed by `see`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from eaglechat.engine.llama.objects import Batch
+
+LAST_TOKEN = -1
+"""Stands for the token that a proposal follows, as the parent of those right behind it."""
+
+MOST_CAUGHT_UP = 32
+"""Positions that a drafter takes in when an automatic length begins to draft in mid-reply. A row
+costs a few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
+
+
+class ProposedToken(NamedTuple):
+    """A token of a proposal."""
+
+    id: int
+    probability: float
+    """The drafter's own, given the tokens before it."""
+    parent: int
+    """Index of the token it follows; LAST_TOKEN for the first of a chain."""
+    drafter: str
+    """Name of the drafter it is from."""
+
+
+class Proposal(tuple[ProposedToken, ...]):
+    """A tree of tokens, parents before their children, the likeliest of siblings first. A chain
+    is a tree without siblings; nothing proposed is an empty one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def chain(cls, ids: Sequence[int], probabilities: Sequence[float], drafter: str) -> Proposal:
+        pairs = zip(ids, probabilities, strict=True)
+        return cls(
+            ProposedToken(id, probability, index - 1, drafter)
+            for index, (id, probability) in enumerate(pairs)
+        )
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.id for token in self]
+
+    def children(self, parent: int) -> Iterator[int]:
+        """Indices of the tokens that may follow the one at `parent`."""
+        return (index for index, token in enumerate(self) if token.parent == parent)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a draft may go. Tokens, and the drafter's probabilities of them."""
+
+    n_max: int
+    n_min: int = 0
+    """A draft that is shorter is thrown away."""
+    p_min: float = 0.0
+    """A draft ends before the first token that is less likely."""
+    is_worth: Callable[[Sequence[float]], bool] | None = None
+    """Asked with the probabilities from the first token to the newest: whether verifying the
+    newest pays."""
+
+    def keep(self, probabilities: Sequence[float]) -> bool:
+        """Whether a draft that has come to these tokens keeps the newest of them; if not, it ends
+        before it."""
+        return probabilities[-1] >= self.p_min and (
+            self.is_worth is None or self.is_worth(probabilities)
+        )
+
+    def suffices(self, n_tokens: int) -> bool:
+        """Whether a draft of this length is worth proposing at all."""
+        return n_tokens >= self.n_min
+
+
+class Spent(NamedTuple):
+    """Milliseconds a drafter has taken since it was made."""
+
+    process_ms: float
+    """Taking over what the target computed."""
+    draft_ms: float
+    """Everything else: drafting, and learning what was accepted."""
+
+
+class Drafter(Protocol):
+    """Proposes tokens for one sequence of a target.
+
+    What is raised here ends speculation and never a reply; the loop then asks for nothing but
+    `resume` until the next reply.
+    """
+
+    name: str
+    """As it stands in the records."""
+    most_waiting: int
+    """The most positions, the latest, that it takes in before it drafts; 0: all. It then knows
+    nothing of what stood before them, and catching up has a bounded price."""
+
+    @property
+    def known(self) -> int:
+        """Positions from 0 on that it has seen; to propose, it must have seen all."""
+
+    @property
+    def waiting(self) -> int:
+        """How many of them it has yet to take in, which the next proposal pays for."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it has left out so much that it can guess nothing from the rest."""
+
+    @property
+    def spent(self) -> Spent: ...
+
+    def listen(self, enabled: bool) -> None:
+        """Have the target's decodes bring what `see` reads, or not, which costs a little in each.
+        What is decoded without it, the drafter has not seen."""
+
+    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+        """Go on after these tokens, the beginning of those that the target holds, and forget the
+        rest; the number of them after which the target must decode again what follows.
+
+        With `to_draft` it is about to propose, and may ask for more again in order to see it.
+        """
+
+    def shift(self, start: int, end: int) -> None:
+        """The positions from `start` up to `end` have left the target, those from `end` on have
+        moved to `start`; between two rounds."""
+
+    def see(self, batch: Batch) -> None:
+        """Take note of a batch that the target has just decoded."""
+
+    def take_in(self) -> None:
+        """Take in what waits, ahead of a proposal."""
+
+    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        """What may follow `id_last`, which stands at position `n_past`."""
+
+    def accept(self, path: Sequence[int]) -> None:
+        """The target chose these of the tokens verified in the batch just seen, each the child of
+        the one before: their indices in the proposal, whoever made it. The others are forgotten."""

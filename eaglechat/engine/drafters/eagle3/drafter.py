@@ -1,0 +1,73 @@
+"""EAGLE-3 as a drafter of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eaglechat.engine.drafters.base import Limits, Proposal, Spent
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.llama.objects import Batch
+
+SEQ = 0
+"""The loop has one sequence."""
+
+
+class Eagle3Drafter:
+    """Proposes chains for the first sequence of a session, which it owns."""
+
+    name = "eagle3"
+
+    def __init__(self, session: Eagle3Session) -> None:
+        self._session = session
+
+    def close(self) -> None:
+        self._session.close()
+
+    @property
+    def most_waiting(self) -> int:
+        return self._session.most_waiting
+
+    @most_waiting.setter
+    def most_waiting(self, value: int) -> None:
+        self._session.most_waiting = value
+
+    @property
+    def known(self) -> int:
+        return self._session.known_length(SEQ)
+
+    @property
+    def waiting(self) -> int:
+        return self._session.waiting(SEQ)
+
+    @property
+    def is_blind(self) -> bool:
+        return self._session.is_blind(SEQ)
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(*self._session.spent_ms)
+
+    def listen(self, enabled: bool) -> None:
+        self._session.set_extraction(enabled)
+
+    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+        kept = self._session.resumable(SEQ, len(tokens), to_draft=to_draft)
+        self._session.rewind(SEQ, kept)
+        return kept
+
+    def shift(self, start: int, end: int) -> None:
+        self._session.shift(SEQ, start, end)
+
+    def see(self, batch: Batch) -> None:
+        self._session.process(batch)
+
+    def take_in(self) -> None:
+        self._session.take_in(SEQ)
+
+    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        self._session.limits = limits
+        ids = self._session.draft(SEQ, n_past, id_last)
+        return Proposal.chain(ids, self._session.probabilities(SEQ), self.name)
+
+    def accept(self, path: Sequence[int]) -> None:
+        self._session.accept(SEQ, len(path))
