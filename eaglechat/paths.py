@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
@@ -68,8 +70,33 @@ def builtin_themes_dir() -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves either the old or the new one. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
+    """Write a file so that a crash or a power cut leaves either the old or the new one, whole.
+
+    A symbolic link stays and what it leads to is replaced; permissions are kept. Raises OSError.
+    """
+    place = Path(os.path.realpath(path))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f"{place.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(place, part)
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+    _sync_folder(place.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the disk keep the folder's names."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):  # some network disks refuse it
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

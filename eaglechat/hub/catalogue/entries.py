@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat import paths
+from eaglechat.hub.catalogue.names import REVISION
 from eaglechat.hub.catalogue.references import HubReference
 
 if sys.version_info >= (3, 11):
@@ -24,9 +25,10 @@ else:
 
 _SHIPPED = Path(__file__).with_name("catalogue.toml")
 
-RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
-GGUFName = Annotated[str, Meta(pattern=r"\.gguf$")]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")]
+GGUFName = Annotated[str, Meta(pattern=r"\.gguf\Z")]
+Revision = Annotated[str, Meta(pattern=REVISION)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=1)]
 
 
@@ -36,7 +38,7 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     repo: RepoName
     file: GGUFName | None = None
     quantization: str | None = None
-    revision: str = "main"
+    revision: Revision = "main"
     size: Size | None = None
     """Bytes, as last seen; the Hub's word counts."""
     sha256: Sha256 | None = None
@@ -57,7 +59,7 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     checkpoint: RepoName | None = None
     file: GGUFName | None = None
     quantization: str | None = None
-    revision: str = "main"
+    revision: Revision = "main"
     size: Size | None = None
     sha256: Sha256 | None = None
 
@@ -87,7 +89,7 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target and a draft that belong together. What is not known is empty."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
     target: GGUFSource
     draft: DraftSource
     title: str = ""

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from eaglechat.gguf.shards import shard_of
+from eaglechat.hub.catalogue.names import is_revision
 
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
 """What is taken when a reference names none, best first; then the first file, as llama.cpp."""
@@ -113,6 +114,8 @@ def _parse_hub(path: str, text: str) -> HubReference:
     repo, rest, revision = "/".join(parts[:2]), parts[2:], "main"
     if rest[:1] and rest[0] in ("resolve", "blob", "tree") and len(rest) > 1:
         revision, rest = rest[1], rest[2:]
+    if not is_revision(revision):
+        raise InvalidReferenceError(f"{text!r} names no revision of {repo}: {_FORMS}.")
     file = "/".join(rest) or None
     if file and not file.lower().endswith(".gguf"):
         raise InvalidReferenceError(f"{file} in {repo} is not a GGUF file: {_FORMS}.")

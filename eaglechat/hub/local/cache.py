@@ -8,7 +8,6 @@ cache".
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -16,8 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import msgspec
 from huggingface_hub import constants
 
+from eaglechat.hub.catalogue.names import is_revision, is_safe_path
 from eaglechat.hub.errors import NotFoundError
 from eaglechat.paths import write_atomically
 
@@ -35,6 +36,14 @@ class Unfinished:
     part: Path
     bytes_done: int
     bytes_total: int
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What is written beside a download under way."""
+
+    path: str
+    revision: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -62,11 +71,19 @@ class RepoCache:
         return self.cache_dir / ".locks" / self.folder.name / f"{etag}.lock"
 
     def pointer(self, commit: str, path: str) -> Path:
-        """Where a file of a commit is. Raises NotFoundError if its name leads out of the folder."""
-        parts = PurePosixPath(path).parts
-        if not parts or ".." in parts or PurePosixPath(path).is_absolute() or "\\" in path:
-            raise NotFoundError(f"{self.repo} names a file {path!r} that leads out of its folder.")
-        return self.folder.joinpath("snapshots", commit, *parts)
+        """Where a file of a commit is. Raises NotFoundError for a name no folder can keep."""
+        if not is_safe_path(path):
+            raise NotFoundError(
+                f"{self.repo} names a file {path!r}, which leads out of its folder or means a "
+                "device on Windows: it is not fetched."
+            )
+        return self.folder.joinpath("snapshots", commit, *PurePosixPath(path).parts)
+
+    def reference(self, revision: str) -> Path:
+        """Where the commit of a branch or a tag is noted. Raises NotFoundError for no revision."""
+        if not is_revision(revision):
+            raise NotFoundError(f"{revision!r} is not the name of a revision of {self.repo}.")
+        return self.folder.joinpath("refs", *PurePosixPath(revision).parts)
 
     def find(self, path: str, revision: str = "main") -> Path | None:
         """The file as the cache holds it at a revision."""
@@ -92,8 +109,8 @@ class RepoCache:
         if _COMMIT.fullmatch(revision):
             return revision
         try:
-            return (self.folder / "refs" / revision).read_text().strip()
-        except OSError:
+            return self.reference(revision).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
             return None
 
     def link(self, etag: str, commit: str, path: str, revision: str) -> Path:
@@ -102,7 +119,7 @@ class RepoCache:
         pointer.parent.mkdir(parents=True, exist_ok=True)
         if revision != commit and self._commit(revision) != commit:
             # Written in place as huggingface_hub does: a second file here would be a second branch.
-            reference = self.folder / "refs" / revision
+            reference = self.reference(revision)
             reference.parent.mkdir(parents=True, exist_ok=True)
             reference.write_text(commit)
         if not pointer.exists():
@@ -113,17 +130,16 @@ class RepoCache:
         """Interrupted downloads whose record can be read."""
         for part in self.folder.glob(f"blobs/*{PART}"):
             try:
-                record = json.loads(part.with_name(part.name + ".json").read_text())
-                size = part.stat().st_size
-                yield Unfinished(
-                    self.repo, record["path"], record["revision"], part, size, int(record["size"])
+                record = msgspec.json.decode(
+                    part.with_name(part.name + ".json").read_bytes(), type=_Record
                 )
-            except (OSError, ValueError, KeyError, TypeError):
+                size = part.stat().st_size
+            except (OSError, msgspec.DecodeError):
                 continue
+            yield Unfinished(self.repo, record.path, record.revision, part, size, record.size)
 
     def write_record(self, etag: str, path: str, revision: str, size: int) -> None:
-        record = {"path": path, "revision": revision, "size": size}
-        write_atomically(self.record(etag), json.dumps(record).encode())
+        write_atomically(self.record(etag), msgspec.json.encode(_Record(path, revision, size)))
 
 
 def _link_or_move(blob: Path, pointer: Path) -> None:

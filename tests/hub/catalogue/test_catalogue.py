@@ -44,6 +44,8 @@ def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> Non
         (('"me/target"', "7"), "pair mine: target.repo", "expected str, got int"),
         (('"me/target"', '"target"'), "pair mine: target.repo", "matching regex"),
         (('"me/draft"', '"me/draft", size = 0'), "pair mine: draft.size", ">= 1"),
+        (('"me/draft"', '"me/draft", revision = "../x"'), "pair mine: draft.revision", "regex"),
+        (('"me/draft"', '"me/draft\\n"'), "pair mine: draft.checkpoint", "regex"),
         (('checkpoint = "me/draft"', ""), "pair mine: draft", "needs either repo"),
         (("[[pair]]", "[[pair]]\nlicense = 'mit'"), "pair mine", "unknown field license"),
         (('name = "mine"', ""), "pair 1", "missing required field name"),

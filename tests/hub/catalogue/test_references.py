@@ -65,6 +65,7 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("https://huggingface.co/datasets/user/repo", "is a dataset"),
         ("user/repo/model.safetensors", "is not a GGUF file"),
         ("user/repo/a.gguf:Q8_0", "leave one of them out"),
+        ("https://hf.co/user/repo/resolve/%2e%2e/a.gguf", "names no revision of user/repo"),
     ],
 )
 def test_what_cannot_be_followed_is_one_sentence(text: str, reason: str) -> None:
