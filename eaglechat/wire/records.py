@@ -34,6 +34,14 @@ class Origin(str, enum.Enum):
     """No draft in this round: ordinary decoding."""
 
 
+class Part(str, enum.Enum):
+    """What a stretch of a reply is."""
+
+    REASONING = "reasoning"
+    """The model thinking before it answers."""
+    ANSWER = "answer"
+
+
 class FinishReason(str, enum.Enum):
     """Why a reply ended."""
 

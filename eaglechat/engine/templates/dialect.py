@@ -1,0 +1,166 @@
+"""How a model marks its reasoning: found in its chat template and vocabulary, not in its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from eaglechat.engine.templates.modes import Mode, PartStream
+from eaglechat.wire.records import Part
+
+Render = Callable[..., str]
+"""render(messages, add_generation_prompt=bool): the text of a conversation. May raise anything."""
+
+_TAGS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+)
+_ANSWER_TAGS = (
+    # Granite's own words; a bare <response> is how others show what a tool said.
+    ("<response></response>", "<response>", "</response>"),
+    ("<|START_RESPONSE|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|START_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+)
+"""What a template says where the answer stands in tags, and the tags."""
+_START, _REASONING, _BETWEEN, _ANSWER, _HEADER, _NEXT = (
+    "start", "reasoning", "between", "answer", "header", "next",
+)  # fmt: skip
+_REASON, _REPLY = "What the user wants is clear.", "This is my answer to it."
+_CLOSING = re.compile(r"<\|close\|>\w+<\|sep\|>|<[^<>\s][^<>\n]{0,40}>|\[/?[A-Z][A-Z_ ]+\]")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The modes of a model's replies, and the texts that open and close its reasoning."""
+
+    modes: Mapping[str, Mode]
+    opens: str = ""
+    closes: str = ""
+
+    @property
+    def reasons(self) -> bool:
+        """Whether replies may have reasoning."""
+        return bool(self.closes)
+
+    def begin(self, generation_prompt: str) -> PartStream:
+        """A reply's parts, where the prompt ends with this text of the assistant's turn."""
+        if not self.reasons:
+            return PartStream(self.modes, _START)
+        if not self.opens:
+            return PartStream(self.modes, _REASONING)
+        _, opened, inside = generation_prompt.rpartition(self.opens)
+        if self.closes in inside:
+            return PartStream(self.modes, _ANSWER)
+        return PartStream(self.modes, _REASONING if opened else _START)
+
+    @property
+    def markers(self) -> frozenset[str]:
+        """Every text that is a marker."""
+        return frozenset(literal for mode in self.modes.values() for literal, _ in mode.exits)
+
+
+PLAIN = Dialect({_START: Mode(Part.ANSWER)})
+"""Replies without parts: all of their text is the answer."""
+
+
+def find_dialect(
+    source: str, render: Render, is_control: Callable[[str], bool] = lambda _: False
+) -> Dialect:
+    """The dialect of a chat template. `is_control` knows the model's control tokens by text."""
+    if "<|channel|>" in source and "<|message|>" in source:
+        return _HARMONY
+    if "<|channel>" in source and "<channel|>" in source:
+        return _GEMMA
+    for opens, closes in _TAGS:
+        if closes in source or (is_control(opens) and is_control(closes)):
+            answer = next((tags[1:] for tags in _ANSWER_TAGS if tags[0] in source), ("", ""))
+            return tagged(opens, closes, *answer)
+    return _by_difference(render)
+
+
+def tagged(
+    opens: str, closes: str, answer_opens: str = "", answer_closes: str = "", *, direct: str = ""
+) -> Dialect:
+    """Reasoning between two tags at the beginning; the answer may stand in tags too, in others
+    (`direct`) where no reasoning comes before it."""
+    into_answer = tuple((tag, _ANSWER) for tag in dict.fromkeys((answer_opens, direct)) if tag)
+    out_of_answer = ((answer_closes, _NEXT),) if answer_closes else ()
+    modes = {
+        _START: Mode(
+            None, ((opens, _REASONING), *into_answer) if opens else into_answer, otherwise=_ANSWER
+        ),
+        _REASONING: Mode(Part.REASONING, ((closes, _BETWEEN), *into_answer), drops_space=True),
+        _BETWEEN: Mode(None, into_answer, otherwise="tagless"),
+        _ANSWER: Mode(Part.ANSWER, out_of_answer),
+        "tagless": Mode(Part.ANSWER, out_of_answer, drops_space=True),
+        _NEXT: Mode(Part.ANSWER),
+    }
+    return Dialect(modes, opens, closes)
+
+
+_HARMONY = Dialect(
+    {
+        _START: Mode(None, (("<|channel|>", _HEADER), ("<|start|>", _NEXT)), otherwise=_ANSWER),
+        _NEXT: Mode(None, (("<|channel|>", _HEADER), ("<|message|>", _ANSWER))),
+        _HEADER: Mode(None, (("<|message|>", _ANSWER),), by_name={"analysis": _REASONING}),
+        _REASONING: Mode(
+            Part.REASONING, (("<|end|>", _BETWEEN), ("<|channel|>", _HEADER)), drops_space=True
+        ),
+        _BETWEEN: Mode(None, (("<|start|>", _NEXT), ("<|channel|>", _HEADER)), otherwise=_ANSWER),
+        _ANSWER: Mode(Part.ANSWER, (("<|end|>", _BETWEEN), ("<|return|>", _BETWEEN))),
+    },
+    "<|channel|>analysis<|message|>",
+    "<|end|>",
+)
+"""gpt-oss: each message of a turn names its channel. Source: OpenAI's harmony format."""
+
+_GEMMA = Dialect(
+    {
+        _START: Mode(None, (("<|channel>", _HEADER),), otherwise=_ANSWER),
+        _HEADER: Mode(None, (("\n", _ANSWER),), by_name={"thought": _REASONING}),
+        _REASONING: Mode(Part.REASONING, (("<channel|>", _BETWEEN),), drops_space=True),
+        _BETWEEN: Mode(None, (("<|channel>", _HEADER),), otherwise=_ANSWER),
+        _ANSWER: Mode(Part.ANSWER, (("<|channel>", _HEADER), ("<channel|>", _ANSWER))),
+    },
+    "<|channel>thought\n",
+    "<channel|>",
+)
+
+
+def _by_difference(render: Render) -> Dialect:
+    """Where a template puts reasoning nobody has seen before: what stands before and behind it in
+    a conversation that has some."""
+    question = {"role": "user", "content": "Hello"}
+    plain = {"role": "assistant", "content": _REPLY}
+    thought = plain | dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _REASON)
+    try:
+        prompt = render([question], add_generation_prompt=True)
+        head, _, tail = render([question, thought], add_generation_prompt=False).partition(_REASON)
+        between, answered, _ = tail.partition(_REPLY)
+        unthought = render([question, plain], add_generation_prompt=False).partition(_REPLY)[0]
+    except Exception:  # a template is a program out of a file: it may raise anything
+        return PLAIN
+    closing = _CLOSING.search(between)
+    if not answered or closing is None:
+        return PLAIN
+    closes = closing.group()
+    opens = head[_shared(prompt, head) :].strip() or _counterpart(closes, prompt)
+    direct = unthought[_shared(prompt, unthought) :].strip()
+    return tagged(opens, closes, between[closing.end() :].strip(), direct=direct)
+
+
+def _counterpart(closes: str, prompt: str) -> str:
+    """The marker that a closing one belongs to, in a prompt that opens the reasoning itself."""
+    spelled = closes.replace("</", "<").replace("close", "open")
+    return spelled if spelled != closes and spelled in prompt else ""
+
+
+def _shared(one: str, other: str) -> int:
+    """Length of the common beginning of two texts."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
