@@ -57,10 +57,22 @@ BatchSize = Annotated[int, Meta(ge=32, le=8192)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a conversation: role is system, user or assistant."""
+    """One turn of a conversation: role is system, user or assistant.
+
+    `reasoning` is what an assistant thought before `content`; the chat template decides whether
+    the model sees it again.
+    """
 
     role: str
     content: str
+    reasoning: str = ""
+
+
+class Thinking(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the model is asked to think before it answers; None leaves it to the template."""
+
+    enabled: bool | None = None
+    effort: str | None = None
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,81 +1,17 @@
-"""From a conversation to prompt tokens: the model's own chat template, and what the cache knows.
-
-The template comes out of a model file, so it runs in Jinja's immutable sandbox.
-"""
+"""From a conversation to prompt tokens: the model's own chat template, and what the cache knows."""
 
 from __future__ import annotations
 
-import datetime
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NoReturn
-
-import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from eaglechat.engine.generation.window import cut_starts
 from eaglechat.engine.llama.objects import Model
-from eaglechat.wire.errors import PromptError
+from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.protocol import Message
 
-CHATML = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-"""llama.cpp's choice too for a model that brings no template."""
-
 _REMEMBERED = 8
-
-
-class _GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's words for training; to a chat it means nothing."""
-
-    tags = {"generation"}
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class ChatTemplate:
-    """The chat template of a model. Raises PromptError for one that is no valid Jinja."""
-
-    def __init__(self, source: str | None, *, bos: str, eos: str) -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols", _GenerationTag],
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
-        environment.globals["strftime_now"] = _now
-        try:
-            self._template = environment.from_string(source or CHATML)
-        except jinja2.TemplateError as error:
-            raise PromptError(f"the model's chat template is not valid Jinja: {error}") from error
-        self._bos, self._eos = bos, eos
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt's text, up to where the assistant's turn begins. Raises PromptError."""
-        turns = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            return self._template.render(
-                messages=turns,
-                add_generation_prompt=True,
-                bos_token=self._bos,
-                eos_token=self._eos,
-            )
-        except Exception as error:  # a template is a program out of a file: it may raise anything
-            raise PromptError(
-                f"the model's chat template refuses this conversation: {error}"
-            ) from error
 
 
 class Prompter:
@@ -205,15 +141,3 @@ class ConversationTurns:
 def _control_text(model: Model, token: int) -> str:
     """A control token spelled out; empty where the model has none (-1)."""
     return "" if token < 0 else model.spelled(token).decode(errors="replace")
-
-
-def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _now(pattern: str) -> str:
-    return datetime.datetime.now().strftime(pattern)

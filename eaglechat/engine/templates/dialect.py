@@ -54,9 +54,10 @@ class Dialect:
         if not self.opens:
             return PartStream(self.modes, _REASONING)
         _, opened, inside = generation_prompt.rpartition(self.opens)
-        if self.closes in inside:
-            return PartStream(self.modes, _ANSWER)
-        return PartStream(self.modes, _REASONING if opened else _START)
+        # Some close, without a word, what they never opened.
+        closed = self.closes in inside if opened else inside.rstrip().endswith(self.closes)
+        start = _ANSWER if closed else _REASONING if opened else _START
+        return PartStream(self.modes, start)
 
     @property
     def markers(self) -> frozenset[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eaglechat.wire.protocol import Thinking
+
 EFFORTS = ("low", "medium", "high", "max")
 """The words for it that templates know, least first."""
 
@@ -28,14 +30,6 @@ _OFF = {
     "thinking_budget": 0,
 }
 _EFFORT = ("reasoning_effort", "reasoning_strength", "thinking_effort")
-
-
-@dataclass(frozen=True)
-class Thinking:
-    """How much the model is asked to think; None leaves it to the template."""
-
-    enabled: bool | None = None
-    effort: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from typing import cast
 
 import pytest
 
-from eaglechat.engine.generation.prompt import ChatTemplate, Prompter
+from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from tests import tiny
@@ -55,13 +56,13 @@ def test_templates_have_what_their_authors_count_on() -> None:
     {%- if tools is defined and tools %}never{% endif -%}
     {{- bos_token -}}
     {%- for message in messages -%}
-        {%- if message.role == 'system' %}{% continue %}{% endif -%}
+        {%- if message.role == 'assistant' %}{% continue %}{% endif -%}
         {{- message['content'] | trim | tojson -}}
     {%- endfor -%}
     {{- strftime_now('%Y') | length -}}{{ eos_token if add_generation_prompt }}
     """
 
-    assert render(source, TURNS[0], Message(role="user", content=" é<\n ")).strip() == (
+    assert render(source, TURNS[2], Message(role="user", content=" é<\n ")).strip() == (
         '<s>"é<"4</s>'
     )
 
