@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 if TYPE_CHECKING:
@@ -60,5 +62,17 @@ class EagleScreen(Screen[Result]):
         by its own doing."""
 
 
-class EagleModal(EagleScreen[Result], ModalScreen[Result]):
+class PromptScreen(EagleScreen[Result]):
+    """A screen with a prompt, which gets what is typed whatever has the focus."""
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable and event.character and event.key not in self.active_bindings:
+            event.stop()
+            self.query_one(Prompt).type_in(event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        self.query_one(Prompt).type_in(event.text)
+
+
+class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     """A dialog of this app."""

@@ -52,6 +52,11 @@ class Prompt(TextArea):
         self._position = 0
         self._unsent = ""
 
+    def type_in(self, text: str) -> None:
+        """Take the focus and what was typed or pasted while something else had it."""
+        self.focus()
+        self.replace(text, *self.selection, maintain_selection_offset=False)
+
     def take(self) -> None:
         """The text was sent: remember it and clear the prompt."""
         self.remember(self.text)

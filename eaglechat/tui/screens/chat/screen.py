@@ -20,7 +20,7 @@ from eaglechat.tui.commands import ControlCommands
 from eaglechat.tui.messages import EngineEvents
 from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.pace import drawing_pace
-from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.keys import CHAT_BINDINGS
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
@@ -41,7 +41,7 @@ TABLE_FROM = 48
 """Height from which the panel has room for the table of the automatic draft length."""
 
 
-class ChatScreen(EagleScreen[None]):
+class ChatScreen(PromptScreen[None]):
     """A chat with a loaded pair, new or reopened."""
 
     CSS_PATH = "chat.tcss"

@@ -24,6 +24,8 @@ class Slider(Widget, can_focus=True):
     least value, marked A, where the value is None.
     """
 
+    # Tab reaches it; a click leaves the focus to whoever is typing.
+    FOCUS_ON_CLICK = False
     COMPONENT_CLASSES = {"slider--label", "slider--filled", "slider--track", "slider--value"}
 
     BINDINGS = [

@@ -8,6 +8,8 @@ from textual.widgets import Checkbox
 class Tick(Checkbox):
     """`[X] label` or `[ ] label` on one line."""
 
+    FOCUS_ON_CLICK = False
+
     def __init__(
         self, label: str, value: bool, *, id: str | None = None, tooltip: str = ""
     ) -> None:

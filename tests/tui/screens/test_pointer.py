@@ -1,0 +1,70 @@
+"""The mouse on the chat's controls: they stay where they are, and typing goes on in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.widget import Widget
+
+from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM
+from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.tick import Tick
+from eaglechat.wire.protocol import AUTO
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+@pytest.mark.parametrize("size", [PANEL_FROM, (120, 40), (120, TABLE_FROM), (80, 24)])
+async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size, n_draft_max=AUTO) as user:
+        await user.open_chat()
+        if size < PANEL_FROM:
+            await user.press("f2")
+        controls: list[Widget] = [*user.chat.query(Slider), *user.chat.query(Tick)]
+        await user.until(lambda: all(user.inside(one.region) for one in controls), "the controls")
+        before = [one.region for one in controls]
+        slider = user.chat.query_one("#n_draft_max", Slider)
+
+        for length in (0, 1, 2):
+            slider.action_step(1)
+            await user.until(lambda n=length: user.chat.controls.n_draft_max == n, f"{length}")
+            await user.pilot.pause()
+            assert [one.region for one in controls] == before
+        await user.press("f3")
+        await user.sees("Off: you switched it off")
+        await user.press("f3")
+        await user.ask("hello")
+        await user.press("ctrl+r")
+        await user.idle()
+        if size >= PANEL_FROM:
+            await user.sees("Speed-up, measured")
+        assert [one.region for one in controls] == before
+
+
+async def test_after_a_click_on_a_control_typing_goes_to_the_prompt(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.click("#n_draft_max")
+        before = user.chat.controls
+        await user.type("a-b")
+        assert user.prompt.text == "a-b"
+        await user.click("#enabled")
+        await user.until(lambda: not user.chat.controls.enabled, "speculation off")
+        await user.type("c")
+        assert user.prompt.text == "a-bc"
+        assert user.chat.controls.n_draft_max == before.n_draft_max
+
+
+async def test_a_slider_that_tab_reached_is_turned_by_its_keys_and_leaves_letters_to_the_prompt(
+    drive: Drive,
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.chat.query_one("#p_min", Slider).focus()
+        await user.press("right", "right")
+        assert user.chat.controls.p_min == pytest.approx(0.1)
+        await user.type("why")
+        assert user.prompt.text == "why"
+        assert user.prompt.has_focus
