@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from eaglechat import paths
@@ -22,10 +23,23 @@ def run(args: argparse.Namespace) -> int:
     if problem:
         complain(problem)
         return WRONG_USAGE
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        complain("the chat needs a terminal; for pipes and scripts there is eaglechat run")
+    problem = _no_terminal()
+    if problem:
+        complain(problem)
         return FAILED
     return _start(args)
+
+
+def _no_terminal() -> str | None:
+    """Why there is no chat here, and what there is instead."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "the chat needs a terminal; for pipes and scripts there is eaglechat run"
+    if os.environ.get("TERM") == "dumb":
+        return (
+            "the chat needs a terminal that moves its cursor, and this one says that it does not "
+            "(TERM=dumb); eaglechat run writes plain text"
+        )
+    return None
 
 
 def _start(args: argparse.Namespace) -> int:
