@@ -34,6 +34,7 @@ from eaglechat.tui.navigation import (
     OpenChat,
     OpenPastChats,
     OpenPlan,
+    OpenSearch,
     Resume,
     Say,
 )
@@ -338,10 +339,11 @@ class EagleApp(App[None]):
         plan = PlanScreen(self.services, message.entry)
         self._show(plan, lambda _started: self.on_open_downloads())
 
-    def on_open_search(self) -> None:
+    def on_open_search(self, message: OpenSearch) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
 
-        self._show(SearchScreen(self.services), lambda entry: self.on_open_plan(OpenPlan(entry)))
+        search = SearchScreen(self.services, message.words)
+        self._show(search, lambda entry: self.on_open_plan(OpenPlan(entry)))
 
     def on_open_library(self) -> None:
         from eaglechat.tui.screens.hub.library import LibraryScreen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -204,3 +205,32 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
         monkeypatch.setenv("HF_TOKEN", "hf_good")
         await user.press("enter")
         await user.sees("small  installed · Enter loads it")
+
+
+async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
+    drive: Drive, desk: HubDesk
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download 2.0 MB")
+        await user.type("zzzz")
+        await user.until(lambda: "small  available" not in user.text, "no pair with these words")
+        await user.press("enter")
+        await user.on(SearchScreen)
+        assert user.app.screen.query_one("#words", Input).value == "zzzz"
+        await user.sees("The Hub knows no GGUF by this name.")
+
+
+async def test_clearing_the_words_ends_the_search_for_them(
+    drive: Drive, desk: HubDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(Hub, "search", lambda *_, **__: [] if answer.wait(10) else None)
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.press("ctrl+f")
+        await user.on(SearchScreen)
+        await user.type("small")
+        await user.sees("Searching the Hub for “small”…")
+        await user.press("escape")
+        await user.sees("Type the name of a model to chat with.")
+        assert not user.app.screen.query_one("#found").loading
+        answer.set()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.drafts import Candidate, Target
 
 DEBOUNCE_S = 0.4
+_ASK = "Type the name of a model to chat with."
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,9 @@ class SearchScreen(EagleModal[Entry | None]):
             super().__init__()
             self.number, self.step, self.trouble = number, step, trouble
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, words: str = "") -> None:
         super().__init__()
+        self._words = words
         self._services = services
         self._steps: list[Step] = []
         self._number = 0
@@ -99,26 +101,27 @@ class SearchScreen(EagleModal[Entry | None]):
             words = Filter(rows, id="words")
             words.placeholder = "a model's name, or user/repo"
             yield words
-            yield Static("Type the name of a model to chat with.", id="said", markup=False)
+            yield Static(_ASK, id="said", markup=False)
             yield rows
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self.query_one("#words").focus()
+        words = self.query_one("#words", Input)
+        words.value = self._words
+        words.focus()
 
     # Asking
 
     @on(Input.Changed, "#words")
     def _typed(self) -> None:
-        if self._soon is not None:
-            self._soon.stop()
         if self._steps and not isinstance(self._steps[-1], Repos):
             # Later steps are short lists: typing filters them.
             self._show_step()
         else:
             # What was found for other words is not what Enter means now.
+            self._abandon()
             self._steps.clear()
-            self.query_one("#found", OptionList).clear_options()
+            self._show_step()
             self._soon = self.set_timer(DEBOUNCE_S, self._search)
 
     def _search(self) -> None:
@@ -126,10 +129,15 @@ class SearchScreen(EagleModal[Entry | None]):
         if words and not self._steps:
             self._ask(f"Searching the Hub for “{words}”…", lambda: self._find_repos(words))
 
-    def _ask(self, said: str, question: Callable[[], Step]) -> None:
+    def _abandon(self) -> None:
+        """No answer to an earlier question is wanted any more."""
         if self._soon is not None:
             self._soon.stop()
         self._number += 1
+        self.query_one("#found").loading = False
+
+    def _ask(self, said: str, question: Callable[[], Step]) -> None:
+        self._abandon()
         number = self._number
         self._say(said)
         self.query_one("#found").loading = True
@@ -174,7 +182,7 @@ class SearchScreen(EagleModal[Entry | None]):
         options = self.query_one("#found", OptionList)
         options.clear_options()
         if not self._steps:
-            self._say("Type the name of a model to chat with.")
+            self._say(_ASK)
             return
         step = self._steps[-1]
         wanted = [] if isinstance(step, Repos) else self.query_one(Filter).words
@@ -235,8 +243,7 @@ class SearchScreen(EagleModal[Entry | None]):
         self.dismiss(self._services.desk.pair_up(step.target, step.model, candidate))
 
     def action_back(self) -> None:
-        self._number += 1
-        self.query_one("#found").loading = False
+        self._abandon()
         if len(self._steps) > 1:
             self._steps.pop()
             self._show_step()

@@ -314,7 +314,7 @@ class MenuScreen(EagleScreen[None]):
         self.go(OpenPastChats(lambda chat: self.go(Resume(chat))))
 
     def action_search(self) -> None:
-        self.go(OpenSearch())
+        self.go(OpenSearch(self.query_one(Filter).value))
 
     def action_library(self) -> None:
         self.go(OpenLibrary())
