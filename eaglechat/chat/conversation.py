@@ -124,7 +124,6 @@ class Conversation:
         self,
         text: str,
         *,
-        request_id: int,
         sampling: Sampling,
         speculation: Speculation,
         system_prompt: str = "",
@@ -134,7 +133,6 @@ class Conversation:
         self.messages.append(Message(role="user", content=text))
         system = [Message(role="system", content=system_prompt)] if system_prompt else []
         chat = Chat(
-            id=request_id,
             messages=(*system, *self.messages),
             sampling=sampling,
             speculation=speculation,
@@ -159,7 +157,7 @@ class Conversation:
             return f"The last reply was decoded plainly already: {why}."
         return None
 
-    def compare(self, request_id: int) -> Chat:
+    def compare(self) -> Chat:
         """Start the last reply again without speculation: same messages, sampling and seed.
 
         Only where `cannot_compare` has no objection.
@@ -169,7 +167,6 @@ class Conversation:
         assert reply.end is not None
         cancelled = reply.end.finish_reason is FinishReason.CANCELLED
         chat = Chat(
-            id=request_id,
             messages=reply.request.messages,
             sampling=msgspec.structs.replace(reply.request.sampling, seed=reply.end.seed),
             speculation=Speculation(enabled=False, n_draft_max=0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eaglechat.chat.conversation import Comparison, Controls, Fork, Run
-from eaglechat.links.process import Died
+from eaglechat.links.base import Died
 from eaglechat.wire.protocol import PairInfo
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
 
@@ -197,24 +197,15 @@ def _quoted(text: str | None) -> str:
 
 def engine_stopped(event: Died) -> str:
     """That the engine process is gone, and what it said last."""
-    return f"{_stopped(event)} {_log(event.log_tail)}"
+    return f"{sentence(event.reason)} {_log(event.log_tail)}"
 
 
 def died_in_chat(event: Died) -> str:
     """The same in a chat, where the last line is the one in sight."""
     return (
-        f"{_log(event.log_tail)}\n{_stopped(event)} "
+        f"{_log(event.log_tail)}\n{sentence(event.reason)} "
         "Your chat is kept. Ctrl+L loads the models again."
     )
-
-
-def _stopped(event: Died) -> str:
-    how = "" if event.exit_status is None else f" ({_exit(event.exit_status)})"
-    return f"The engine stopped by itself{how}."
-
-
-def _exit(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _log(lines: Iterable[str]) -> str:

@@ -1,21 +1,23 @@
-"""The client's end of the engine process: starts it, writes requests, collects events.
+"""An engine behind the pipes of a child process, started by any command line.
 
-Nothing here blocks the caller for long: one thread reads the pipe into a queue that the user
-interface drains at its own rate, another writes what the interface asks.
+Nothing here blocks the caller for long: one thread reads what the engine says, another writes what
+it is asked.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import subprocess
+import tempfile
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO
 
+from eaglechat.links.base import Died, EngineStartError, RoutedLink
 from eaglechat.wire.protocol import (
     AnyEvent,
     AnyRequest,
@@ -26,118 +28,111 @@ from eaglechat.wire.protocol import (
 )
 
 LOG_TAIL_LINES = 8
+_LOG_TAIL_BYTES = 32_768
+_SILENT_S = 5.0
+"""A process that closed its output has this long to end."""
 
 
 @dataclass(frozen=True)
-class Died:
-    """The engine process is gone without being asked to; `log_tail` is what it said last."""
+class _Running:
+    """A process, its log, and the lines it is still to read."""
 
-    exit_status: int | None
-    log_tail: tuple[str, ...]
-
-
-class EngineLink(Protocol):
-    """What a user interface needs of an engine; tests script one."""
-
-    def start(self) -> None:
-        """Start the engine. Raises EngineStartError."""
-
-    def send(self, request: AnyRequest) -> bool:
-        """Send a request; False if the engine is gone."""
-
-    def drain(self) -> list[AnyEvent | Died]:
-        """The events since the last call, in order, without waiting."""
-
-    def close(self, patience_s: float = 1.0) -> None:
-        """End the engine: ask, wait `patience_s` seconds, kill."""
+    process: subprocess.Popen[bytes]
+    log: BinaryIO
+    lines: queue.SimpleQueue[bytes | None]
 
 
-class EngineStartError(RuntimeError):
-    """The engine's command line could not be started."""
-
-
-class EngineProcess:
-    """An engine behind the pipes of a child process, started by any command line."""
+class EngineProcess(RoutedLink):
+    """The link to it."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         """`log` receives the process' standard error: llama.cpp's own log."""
+        super().__init__()
         self._command = list(command)
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._events: deque[AnyEvent | Died] = deque()
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._running: _Running | None = None
 
-    def start(self) -> None:
-        """Start the process. Raises EngineStartError."""
+    def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
+        log = _open_log(self._log)
         try:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            self._log.write_bytes(b"")
-            # Appending, because the reader below writes to the log too.
-            with self._log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-                )
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
         except OSError as error:
+            log.close()
             command = " ".join(self._command)
             raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
-        # Queues of its own: what an engine closed before still says is nobody's news.
-        self._lines.put(None)
-        self._events, self._lines = deque(), queue.SimpleQueue()
-        for work, waiting in ((self._read, self._events), (self._write, self._lines)):
-            arguments = (self._process, waiting)
-            threading.Thread(target=work, args=arguments, name="engine-pipe", daemon=True).start()
+        running = self._running = _Running(process, log, queue.SimpleQueue())
+        for work in (lambda: _read(running, say), lambda: _write(running)):
+            threading.Thread(target=work, name="engine-pipe", daemon=True).start()
 
-    def send(self, request: AnyRequest) -> bool:
-        if self._process is None or self._process.poll() is not None:
-            return False
-        self._lines.put(encode(request))
-        return True
+    def hand_over(self, message: AnyRequest) -> None:
+        assert self._running is not None
+        self._running.lines.put(encode(message))
 
-    def drain(self) -> list[AnyEvent | Died]:
-        waiting, events = self._events, []
-        while waiting:
-            events.append(waiting.popleft())
-        return events
+    def end_engine(self, patience_s: float) -> None:
+        running, self._running = self._running, None
+        assert running is not None
+        running.lines.put(encode(Shutdown()))
+        running.lines.put(None)
+        _wait(running.process, patience_s)
 
-    def close(self, patience_s: float = 1.0) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        self._lines.put(encode(Shutdown()))
-        self._lines.put(None)
-        try:
-            process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
-    def _read(self, process: subprocess.Popen[bytes], events: deque[AnyEvent | Died]) -> None:
-        stdout = process.stdout
-        assert stdout is not None
-        for line in stdout:
-            try:
-                events.append(decode_event(line))
-            except ProtocolError:
-                # A remote shell's greeting, say; the log keeps it for whoever looks.
-                with self._log.open("ab") as log:
-                    log.write(b"not an engine message: " + line)
-        exit_status = process.wait()
-        if process is self._process:
-            events.append(Died(exit_status, self.log_tail()))
+def _open_log(path: Path) -> BinaryIO:
+    """The log, empty; where it cannot be written, a file without a name, or none at all."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        # Appending, because the reader below writes to the log too.
+        return path.open("a+b", buffering=0)
+    with contextlib.suppress(OSError):
+        return tempfile.TemporaryFile("a+b", buffering=0)
+    return Path(os.devnull).open("a+b", buffering=0)
 
-    @staticmethod
-    def _write(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
-        """Write what waits, up to a None; an engine that does not read holds up nobody else."""
-        assert process.stdin is not None
-        with contextlib.suppress(OSError, ValueError), process.stdin as stdin:
-            while (line := lines.get()) is not None:
-                stdin.write(line)
-                stdin.flush()
 
-    def log_tail(self) -> tuple[str, ...]:
-        """The last lines of the engine's log."""
-        try:
-            text = self._log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ()
-        return tuple(text.splitlines()[-LOG_TAIL_LINES:])
+def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
+    """Say what the process writes, and its death at the end."""
+    exit_status = None
+    try:
+        assert running.process.stdout is not None
+        with running.process.stdout as stdout:
+            for line in stdout:
+                try:
+                    say(decode_event(line))
+                except ProtocolError:
+                    # A remote shell's greeting, say; the log keeps it for whoever looks.
+                    with contextlib.suppress(OSError):
+                        running.log.write(b"not an engine message: " + line)
+        exit_status = _wait(running.process, _SILENT_S)
+    finally:
+        running.lines.put(None)
+        say(Died(exit_status, _tail(running.log)))
+        running.log.close()
+
+
+def _write(running: _Running) -> None:
+    """Write what waits, up to a None; an engine that does not read holds up nobody else."""
+    assert running.process.stdin is not None
+    with contextlib.suppress(OSError, ValueError), running.process.stdin as stdin:
+        while (line := running.lines.get()) is not None:
+            stdin.write(line)
+            stdin.flush()
+
+
+def _wait(process: subprocess.Popen[bytes], patience_s: float) -> int:
+    """The exit status of a process that is ending, by force after `patience_s` seconds."""
+    try:
+        return process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _tail(log: BinaryIO) -> tuple[str, ...]:
+    """The last lines of a log."""
+    try:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+        text = log.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ()
+    return tuple(text.splitlines()[-LOG_TAIL_LINES:])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +15,12 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from eaglechat.chat.history import SavedChat
-from eaglechat.engine.loading.machine import memory
-from eaglechat.hub.catalogue.fit import Machine, machine_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
-from eaglechat.links.process import Died, EngineLink, EngineStartError
+from eaglechat.links.base import Link
 from eaglechat.settings import Problem, Settings
 from eaglechat.tui.commands import ScreenCommands
-from eaglechat.tui.messages import EngineEvents, MachineKnown
 from eaglechat.tui.navigation import (
     Confirm,
     LoadAgain,
@@ -38,31 +33,22 @@ from eaglechat.tui.navigation import (
     Resume,
     Say,
 )
-from eaglechat.tui.pace import drawing_pace
 from eaglechat.tui.screens.base import EagleScreen
+from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
-from eaglechat.wire.protocol import (
-    PROTOCOL_VERSION,
-    AnyRequest,
-    Auto,
-    Hello,
-    PairInfo,
-    Unload,
-)
+from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.installs import InstallSnapshot
 
-FRAMES_PER_SECOND = 30
-FEWEST_FRAMES_PER_SECOND = 8
 INSTALL_LOOKS_PER_SECOND = 3
 
 
 class EagleApp(App[None]):
-    """Chats with a pair of models behind an EngineLink.
+    """Chats with a pair of models behind a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
     the app are written to `config_file`, chats to `chats_dir`.
@@ -114,7 +100,7 @@ class EagleApp(App[None]):
         *,
         settings: Settings,
         problems: Sequence[Problem] = (),
-        engine: EngineLink,
+        engine: Link,
         pairs: PairLibrary,
         config_file: Path,
         chats_dir: Path,
@@ -135,8 +121,10 @@ class EagleApp(App[None]):
         if chosen is not None:
             self.theme = chosen.name
         desk = desk or HubDesk()
+        settings_service = SettingsService(self, settings, config_file, self._complain)
         self.services = Services(
-            settings=SettingsService(self, settings, config_file, self._complain),
+            engine=EngineService(engine, lambda: not settings_service.current.engine.command),
+            settings=settings_service,
             pairs=pairs,
             desk=desk,
             installs=InstallWatch(self, desk, self._announce),
@@ -147,11 +135,6 @@ class EagleApp(App[None]):
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")
         if pairs.problem:
             self._notices.append(pairs.problem)
-        self._engine = engine
-        self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
-        self._engine_runs = False
-        self.hello: Hello | None = None
-        self._request_ids = itertools.count(1)
         self._start = start
         self._n_draft_max = n_draft_max
 
@@ -169,7 +152,7 @@ class EagleApp(App[None]):
         yield SystemCommand("Picture", "Save the screen as an SVG file", self.deliver_screenshot)
 
     def on_mount(self) -> None:
-        self.set_interval(1 / FRAMES_PER_SECOND, self._drain_engine)
+        self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self.services.installs.look)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.services.settings.changed.subscribe(self, self._follow_settings)
@@ -187,62 +170,13 @@ class EagleApp(App[None]):
     def on_unmount(self) -> None:
         # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
         # behind; the terminal is given back before.
-        threading.Thread(target=self._engine.close, name="engine-close").start()
+        threading.Thread(target=self.services.engine.close, name="engine-close").start()
         self.services.desk.close()
 
-    # The engine
-
-    def next_request_id(self) -> int:
-        return next(self._request_ids)
-
-    def start_engine(self) -> None:
-        """Start the engine unless it runs. Raises EngineStartError."""
-        if self.hello is not None and self.hello.protocol != PROTOCOL_VERSION:
-            # Another version may have been installed since.
-            self._engine.close()
-            self._engine_runs, self.hello = False, None
-        if not self._engine_runs:
-            self._engine.start()
-            self._engine_runs = True
-
-    def warm_engine(self) -> None:
-        """Start an engine on this machine while the user chooses, and learn what the machine has.
-
-        What goes wrong is said when a pair is loaded.
-        """
-        if not self.services.settings.current.engine.command:
-            with suppress(EngineStartError):
-                self.start_engine()
-
-    @property
-    def machine(self) -> Machine:
-        """The engine's machine; before it has said, the RAM of this one if it runs here."""
-        if self.hello is not None and self.hello.memory is not None:
-            return machine_of(self.hello.memory)
-        return (
-            Machine(None) if self.services.settings.current.engine.command else machine_of(memory())
-        )
-
-    def send(self, request: AnyRequest) -> bool:
-        """Send a request to the engine; False if it is gone."""
-        return self._engine_runs and self._engine.send(request)
-
-    def _drain_engine(self) -> None:
-        events = self._engine.drain() if self._pace.is_due() else []
-        if not events:
-            return
-        if any(isinstance(event, Died) for event in events):
-            self._engine_runs = False
-            self.hello = None
-        for event in events:
-            if isinstance(event, Hello):
-                self.hello = event
-                for screen in self.screen_stack:
-                    screen.post_message(MachineKnown())
-        for screen in reversed(self.screen_stack):
-            if hasattr(screen, "on_engine_events"):
-                screen.post_message(EngineEvents(events))
-                return
+    def _follow_engine(self) -> None:
+        # While the app closes, its screens have no widgets to show anything.
+        if self.is_running:
+            self.services.engine.tick()
 
     # From screen to screen
 
@@ -263,7 +197,7 @@ class EagleApp(App[None]):
         """Leave and close all there is above the menu, whose models are freed."""
         if len(self.screen_stack) > 1:
             self._leave_all()
-            self.send(Unload())
+            self.services.engine.unload()
         while len(self.screen_stack) > 1:
             self.pop_screen()
 

@@ -24,7 +24,7 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import SpeculationStats
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 N_CTX_LIMIT = 2**24
 """Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
@@ -129,7 +129,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Load(Request, frozen=True, kw_only=True, tag="load"):
-    id: int
+    id: int = 0
     target: str
     draft: str | None = None
     options: LoadOptions = LoadOptions()
@@ -138,7 +138,7 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     """Reply to `messages`. Answered by prefill, round ... and done, or by error."""
 
-    id: int
+    id: int = 0
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     speculation: Speculation = Speculation()
@@ -153,7 +153,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     greedy; what the chat had in the KV cache is gone afterwards.
     """
 
-    id: int
+    id: int = 0
     prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
     n: tuple[DraftLength | Auto, ...]
     repeats: Annotated[int, Meta(ge=1)] = 3
@@ -171,11 +171,15 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
 
 
 class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
-    """End the running load or reply; what was generated stays."""
+    """End the request with this id, or all of them; what was generated stays."""
+
+    id: int | None = None
 
 
 class Unload(Request, frozen=True, kw_only=True, tag="unload"):
     """Free both models."""
+
+    id: int = 0
 
 
 class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
@@ -255,7 +259,7 @@ class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
 
 
 class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
-    pass
+    id: int
 
 
 class WindowMoved(Event, frozen=True, kw_only=True, tag="window"):
@@ -316,9 +320,8 @@ class Error(Event, frozen=True, kw_only=True, tag="error"):
     message: str
 
 
-AnyEvent = (
-    Hello
-    | Loading
+Answer = (
+    Loading
     | Loaded
     | Unloaded
     | WindowMoved
@@ -331,6 +334,8 @@ AnyEvent = (
     | BenchDone
     | Error
 )
+"""What comes of a request."""
+AnyEvent = Hello | Answer
 
 
 class ProtocolError(ValueError):
@@ -343,15 +348,18 @@ _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
 def encode(message: Request | Event) -> bytes:
-    """One line, with its newline."""
-    return _encoder.encode(message) + b"\n"
+    """One line, with its newline. Raises ProtocolError for what JSON cannot say."""
+    try:
+        return _encoder.encode(message) + b"\n"
+    except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError) as error:
+        raise ProtocolError(f"cannot be sent: {error}") from error
 
 
 def decode_request(line: bytes) -> AnyRequest:
     """Parse a request line. Raises ProtocolError."""
     try:
         return _request_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(str(error)) from error
 
 
@@ -359,5 +367,5 @@ def decode_event(line: bytes) -> AnyEvent:
     """Parse an event line. Raises ProtocolError."""
     try:
         return _event_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(str(error)) from error

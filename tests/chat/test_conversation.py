@@ -42,7 +42,7 @@ def end_of(tokens: int, ms: float, reason: FinishReason = FinishReason.STOP) -> 
 
 def asked(text: str = "why?", speculation: Speculation = SPECULATION) -> Conversation:
     conversation = Conversation()
-    conversation.ask(text, request_id=1, sampling=SAMPLING, speculation=speculation)
+    conversation.ask(text, sampling=SAMPLING, speculation=speculation)
     return conversation
 
 
@@ -55,7 +55,7 @@ def answered(reason: FinishReason = FinishReason.STOP) -> Conversation:
 
 
 def compared(conversation: Conversation, *ids: int, ms: float) -> Conversation:
-    conversation.compare(2)
+    conversation.compare()
     for token in ids:
         conversation.add_round(round_of(token, drafted=0))
     conversation.finish(end_of(len(ids), ms))
@@ -73,7 +73,7 @@ def test_a_finished_reply_becomes_a_message() -> None:
 def test_the_system_prompt_is_sent_but_is_no_message_of_the_chat() -> None:
     conversation = Conversation()
     chat = conversation.ask(
-        "hi", request_id=1, sampling=SAMPLING, speculation=SPECULATION, system_prompt="Be brief."
+        "hi", sampling=SAMPLING, speculation=SPECULATION, system_prompt="Be brief."
     )
     assert [m.role for m in chat.messages] == ["system", "user"]
     assert [m.role for m in conversation.messages] == ["user"]
@@ -101,7 +101,7 @@ def test_a_partial_answer_stays_when_the_engine_dies() -> None:
 
 def test_a_comparison_repeats_the_request_with_the_seed_that_was_used() -> None:
     conversation = answered()
-    chat = conversation.compare(9)
+    chat = conversation.compare()
     assert chat.sampling.seed == 77
     assert chat.sampling.temperature == 0.5
     assert not chat.speculation.enabled
@@ -110,7 +110,7 @@ def test_a_comparison_repeats_the_request_with_the_seed_that_was_used() -> None:
 
 
 def test_a_cancelled_reply_is_compared_up_to_its_length() -> None:
-    assert answered(FinishReason.CANCELLED).compare(9).max_tokens == 3
+    assert answered(FinishReason.CANCELLED).compare().max_tokens == 3
 
 
 def test_a_comparison_is_measured_and_leaves_the_chat_alone() -> None:
@@ -135,7 +135,7 @@ def test_a_slower_reply_is_called_slower() -> None:
 
 def test_a_new_question_forgets_the_comparison() -> None:
     conversation = compared(answered(), 1, 2, 3, ms=60.0)
-    conversation.ask("next", request_id=3, sampling=SAMPLING, speculation=SPECULATION)
+    conversation.ask("next", sampling=SAMPLING, speculation=SPECULATION)
     assert conversation.comparison is None
 
 

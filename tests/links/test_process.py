@@ -9,12 +9,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from eaglechat.links.process import Died, EngineProcess, EngineStartError
+from eaglechat.links.base import (
+    ENGINE_DIED,
+    AnsweredRequest,
+    Died,
+    EngineStartError,
+    Ready,
+    Starting,
+)
+from eaglechat.links.process import EngineProcess
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
@@ -26,38 +34,37 @@ PATIENCE_S = 60
 USER = p.Message(role="user", content="the cat sat on the mat")
 GREEDY = p.Sampling(temperature=0.0)
 
-Event = p.AnyEvent | Died
+Event = p.Answer | Starting | Ready | Died
 
 
 @dataclass
 class Client:
-    """Collects an engine's events and waits for the one that matters."""
+    """Collects what an engine says and waits for what matters."""
 
     engine: EngineProcess
     log: Path
+    heard: list[Event] = field(default_factory=list)
+    request_id: int = 0
 
     def until(self, kind: type | tuple[type, ...]) -> list[Event]:
         """All events up to the first of this kind."""
-        events: list[Event] = []
         deadline = time.monotonic() + PATIENCE_S
-        while not (events and isinstance(events[-1], kind)):
-            batch = self.engine.drain()
-            for index, event in enumerate(batch):
-                events.append(event)
-                if isinstance(event, kind):
-                    self.engine._events.extendleft(reversed(batch[index + 1 :]))
-                    break
-            if any(isinstance(event, Died) for event in events) and kind is not Died:
-                pytest.fail(f"the engine died: {events[-1]}")
-            assert time.monotonic() < deadline, f"no {kind} among {events[-5:]}"
-            time.sleep(0.002)
+        while not (found := [i for i, event in enumerate(self.heard) if isinstance(event, kind)]):
+            if self.heard and isinstance(self.heard[-1], Died):
+                pytest.fail(f"the engine died: {self.heard[-1]}")
+            assert time.monotonic() < deadline, f"no {kind} among {self.heard[-5:]}"
+            self.engine.pump(0.1)
+        events = self.heard[: found[0] + 1]
+        del self.heard[: found[0] + 1]
         return events
+
+    def request(self, message: AnsweredRequest) -> None:
+        self.request_id = self.engine.request(message, self.heard.append)
 
     def load(self, files: tuple[Path, Path | None], **options: int) -> list[Event]:
         target, draft = files
-        self.engine.send(
+        self.request(
             p.Load(
-                id=1,
                 target=str(target),
                 draft=None if draft is None else str(draft),
                 options=p.LoadOptions(n_threads=1, **options),
@@ -66,8 +73,8 @@ class Client:
         return self.until((p.Loaded, p.Error))
 
     def chat(self, **options: object) -> None:
-        defaults = {"id": 7, "messages": (USER,), "sampling": GREEDY, "max_tokens": 40}
-        assert self.engine.send(p.Chat(**{**defaults, **options}))
+        defaults = {"messages": (USER,), "sampling": GREEDY, "max_tokens": 40}
+        self.request(p.Chat(**{**defaults, **options}))
 
 
 @pytest.fixture
@@ -82,8 +89,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         log = tmp_path / "log" / "engine.log"
         engine = EngineProcess(command, log)
         started.append(engine)
+        client = Client(engine, log)
+        engine.watch(client.heard.append)
         engine.start()
-        return Client(engine, log)
+        return client
 
     yield start_engine
     for engine in started:
@@ -95,15 +104,17 @@ def of(events: list[Event], kind: type) -> list:
 
 
 def process_of(client: Client) -> subprocess.Popen[bytes]:
-    assert client.engine._process is not None
-    return client.engine._process
+    assert client.engine._running is not None
+    return client.engine._running.process
 
 
 def test_a_session_from_hello_to_shutdown(
     start: Callable[..., Client], tiny_files: tuple[Path, Path]
 ) -> None:
     client = start()
-    (hello,) = client.until(p.Hello)
+    starting, ready = client.until(Ready)
+    hello = ready.hello
+    assert (starting, client.engine.hello) == (Starting(), hello)
     assert hello.protocol == p.PROTOCOL_VERSION
     assert "llama-cpp-python" in hello.llama_cpp
 
@@ -121,7 +132,7 @@ def test_a_session_from_hello_to_shutdown(
     events = client.until(p.Done)
     rounds = [event.round for event in of(events, p.RoundDone)]
     done = events[-1]
-    assert {event.id for event in events} == {7}
+    assert {event.id for event in events} == {client.request_id}
     assert isinstance(events[0], p.PrefillProgress)
     assert sum(len(round_.tokens) for round_ in rounds) == done.end.tokens == 40
     assert done.end.finish_reason is FinishReason.LENGTH
@@ -135,14 +146,14 @@ def test_a_session_from_hello_to_shutdown(
     assert timings.reused_tokens > 40
     assert timings.prefill_tokens < 12
 
-    client.engine.send(p.Unload())
+    client.request(p.Unload())
     client.until(p.Unloaded)
     client.chat()
     error = client.until(p.Error)[-1]
-    assert (error.id, error.code) == (7, "no_pair")
+    assert (error.id, error.code) == (client.request_id, "no_pair")
 
     process = process_of(client)
-    client.engine.send(p.Shutdown())
+    client.engine.hand_over(p.Shutdown())
     died = client.until(Died)[-1]
     assert died.exit_status == process.returncode == 0
 
@@ -160,7 +171,7 @@ def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
     events = client.until(p.Done)
 
     assert isinstance(events[0], p.WindowMoved)
-    assert (events[0].id, events[0].window.kv_kept) == (7, False)
+    assert (events[0].id, events[0].window.kv_kept) == (client.request_id, False)
     assert 10 < events[0].window.first_turn < 20
     assert events[-1].end.finish_reason is FinishReason.LENGTH
 
@@ -192,18 +203,11 @@ def test_bad_requests_are_answered_in_a_sentence_and_the_engine_lives_on(
 ) -> None:
     client = start()
     process = process_of(client)
-    assert process.stdin is not None
     text = tmp_path / "text.gguf"
     text.write_text("Once upon a time")
 
-    process.stdin.write(b'not json\n\n{"type": "set", "n_draft_max": 17}\n\xff\n')
-    process.stdin.flush()
-    errors = [client.until(p.Error)[-1] for _ in range(3)]
-    assert {(error.id, error.code) for error in errors} == {(None, "protocol")}
-    assert "n_draft_max" in errors[1].message
-
     missing = client.load((tmp_path / "missing.gguf", None))[-1]
-    assert (missing.id, missing.code) == (1, "preflight")
+    assert (missing.id, missing.code) == (client.request_id, "preflight")
     assert "does not exist" in missing.message
     assert "not a GGUF" in client.load((text, None))[-1].message
     assert "swapped" in client.load((tiny_files[1], tiny_files[0]))[-1].message
@@ -221,14 +225,14 @@ def test_a_load_can_be_cancelled(
     start: Callable[..., Client], real_files: tuple[Path, Path]
 ) -> None:
     client = start()
-    client.until(p.Hello)
+    client.until(Ready)
     target, draft = map(str, real_files)
-    client.engine.send(p.Load(id=3, target=target, draft=draft))
+    client.request(p.Load(target=target, draft=draft))
     client.engine.send(p.Cancel())
 
     error = client.until((p.Error, p.Loaded))[-1]
 
-    assert (error.id, error.code) == (3, "cancelled")
+    assert (error.id, error.code) == (client.request_id, "cancelled")
 
 
 def test_a_killed_engine_is_reported_with_the_end_of_its_log_and_starts_again(
@@ -244,9 +248,13 @@ def test_a_killed_engine_is_reported_with_the_end_of_its_log_and_starts_again(
 
     assert died.exit_status == -signal.SIGKILL
     assert died.log_tail
-    assert died.log_tail == client.engine.log_tail()
-    assert not client.engine.send(p.Cancel())
+    assert client.log.read_text().endswith("\n".join(died.log_tail) + "\n")
+    ended = client.until(p.Error)[-1]
+    assert (ended.id, ended.code) == (client.request_id, ENGINE_DIED)
+    assert ended.message == "the engine stopped by itself (signal 9)"
 
+    client.chat()
+    assert client.until(p.Error)[-1].message == "the engine is not running"
     client.engine.start()
     client.load(tiny_files)
     client.chat()
@@ -264,9 +272,12 @@ def test_an_engine_closed_in_mid_reply_is_no_news_to_the_one_after_it(
 
     client.engine.close()
     assert first.returncode is not None
+    client.engine.pump()
+    assert client.until(p.Error)[-1].message == "the engine was closed"
+    client.heard.clear()
     client.engine.start()
 
-    assert [type(event) for event in client.until(p.Hello)] == [p.Hello]
+    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
 
 
 def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -307,7 +318,7 @@ def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
     done: list[bool] = []
 
     def send_and_close() -> None:
-        done.append(client.engine.send(long_chat))
+        client.request(long_chat)
         client.engine.close(patience_s=0.1)
         done.append(process.poll() is not None)
 
@@ -315,7 +326,7 @@ def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
     thread.start()
     thread.join(PATIENCE_S)
 
-    assert done == [True, True]
+    assert done == [True]
 
 
 def test_native_output_does_not_reach_the_pipe(
@@ -323,7 +334,8 @@ def test_native_output_does_not_reach_the_pipe(
 ) -> None:
     """Printed by C and by Python, before and after the events' pipe is made."""
     noisy = (
-        "import ctypes, sys; from eaglechat.engine import server, bindings;"
+        "import ctypes, sys;"
+        "from eaglechat.engine.process import server; from eaglechat.engine.llama import bindings;"
         "start = bindings.start_backend;"
         "libc = ctypes.CDLL(None);"
         "say = lambda level: (start(level), libc.puts(b'native noise'), libc.fflush(None),"
@@ -333,7 +345,7 @@ def test_native_output_does_not_reach_the_pipe(
     )
     client = start([sys.executable, "-c", noisy])
 
-    assert [type(event) for event in client.until(p.Hello)] == [p.Hello]
+    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
     client.load(tiny_files)
 
     log = client.log.read_text()
@@ -348,7 +360,7 @@ def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
     greeting = 'echo "Welcome to gpu-box"; echo "{}"; echo before >&2; exec "$@"'
     client = start(["sh", "-c", greeting, "sh", *ENGINE])
 
-    assert [type(event) for event in client.until(p.Hello)] == [p.Hello]
+    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
     client.load(tiny_files)
 
     log = client.log.read_text()
@@ -362,14 +374,17 @@ def test_a_command_that_does_not_exist_says_so(start: Callable[..., Client]) -> 
         start(["no-such-program", "x"])
 
 
-def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_an_engine_whose_log_cannot_be_written_starts_all_the_same(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
     (tmp_path / "log").write_text("a file where a folder should be")
 
-    with pytest.raises(EngineStartError, match="log"):
-        EngineProcess(ENGINE, tmp_path / "log" / "engine.log").start()
+    client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
+
+    assert client.until(Died)[-1].log_tail == ("no eaglechat here",)
 
 
 def test_a_command_that_ends_at_once_dies_with_what_it_said(start: Callable[..., Client]) -> None:
     client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
 
-    assert client.until(Died) == [Died(127, ("no eaglechat here",))]
+    assert client.until(Died) == [Starting(), Died(127, ("no eaglechat here",))]

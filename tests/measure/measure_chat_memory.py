@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
 
 from eaglechat.hub.local.pairs import builtin_pair
-from eaglechat.links.process import Died, EngineProcess
+from eaglechat.links.base import FINAL, AnsweredRequest
+from eaglechat.links.process import EngineProcess
 from eaglechat.wire.protocol import (
+    Answer,
     Chat,
-    Done,
     Error,
     Load,
-    Loaded,
     LoadOptions,
     Message,
     RoundDone,
@@ -35,20 +34,17 @@ def measure_memory(n_turns: int, n_ctx: int) -> None:
         engine.start()
         try:
             load = Load(
-                id=0,
                 target=str(pair.target),
                 draft=str(pair.draft),
                 options=LoadOptions(n_ctx=n_ctx),
             )
-            engine.send(load)
-            wait_for(engine, Loaded)
+            answers(engine, load)
             print("| Turn | First turn in the context | Resident memory, MB |\n| --- | --- | --- |")
             messages, first_turn = [], 0
             for turn in range(n_turns):
                 text = f"{QUESTIONS[turn % len(QUESTIONS)]} ({turn})"
                 messages.append(Message(role="user", content=text))
-                engine.send(Chat(id=turn + 1, messages=tuple(messages), max_tokens=100))
-                events = wait_for(engine, Done)
+                events = answers(engine, Chat(messages=tuple(messages), max_tokens=100))
                 reply = "".join(e.round.text for e in events if isinstance(e, RoundDone))
                 messages.append(Message(role="assistant", content=reply))
                 for event in events:
@@ -60,13 +56,12 @@ def measure_memory(n_turns: int, n_ctx: int) -> None:
             engine.close()
 
 
-def wait_for(engine: EngineProcess, last: type) -> list[object]:
-    events: list[object] = []
-    while not events or not isinstance(events[-1], last):
-        new = engine.drain()
-        assert not any(isinstance(event, (Died, Error)) for event in new), new
-        events += new
-        time.sleep(0.01)
+def answers(engine: EngineProcess, request: AnsweredRequest) -> list[Answer]:
+    events: list[Answer] = []
+    engine.request(request, events.append)
+    while not events or not isinstance(events[-1], FINAL):
+        engine.pump(1.0)
+    assert not isinstance(events[-1], Error), events[-1]
     return events
 
 

@@ -24,20 +24,22 @@ def main() -> None:
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     engine = ScriptedEngine()
     engine.reply = "\n\n".join([REPLY] * PARAGRAPHS)
-    engine.start()
+    events: list[protocol.AnyEvent] = []
+    engine.open_engine(events.append)
     due = time.monotonic()
     while True:
         while not requests.empty():
             request = protocol.decode_request(requests.get())
             if isinstance(request, protocol.Shutdown):
                 return
-            engine.send(request)
+            engine.hand_over(request)
             due = time.monotonic()
-        events = engine.drain()
+        engine.work()
         for event in events:
             sys.stdout.buffer.write(protocol.encode(event))
         sys.stdout.buffer.flush()
         rounds = [event.round for event in events if isinstance(event, protocol.RoundDone)]
+        events.clear()
         due += sum(len(round_.tokens) for round_ in rounds) / tokens_per_second
         time.sleep(max(0.0, due - time.monotonic()) if rounds else _IDLE_S)
 

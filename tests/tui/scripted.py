@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import msgspec
 
-from eaglechat.links.process import Died, EngineStartError
+from eaglechat.links.base import Died, EngineStartError, RoutedLink
 from eaglechat.wire import protocol
 from eaglechat.wire.records import (
     AutoDraft,
@@ -47,6 +48,8 @@ SEED = 1234
 MACHINE = protocol.Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
 TOKENS_PER_MESSAGE = 20
 
+Steps = Iterator[list[protocol.AnyEvent]]
+
 
 def pair_info(target: str, draft: str | None, speculation_off: str | None) -> protocol.PairInfo:
     model = protocol.ModelInfo(
@@ -75,11 +78,23 @@ def pair_info(target: str, draft: str | None, speculation_off: str | None) -> pr
     )
 
 
-class ScriptedEngine:
-    """An EngineLink without a process. `budget` is how many rounds may still be written; None
-    writes one with every drain."""
+@dataclass
+class _Job:
+    """A request that is not answered to the end."""
+
+    request: protocol.Load | protocol.Chat | protocol.Bench | protocol.Unload
+    is_cancelled: bool = False
+    steps: Steps | None = None
+
+
+class ScriptedEngine(RoutedLink):
+    """A Link without a process, which does one job after the other, a step with every pump.
+
+    `budget` is how many rounds may still be written; None sets no limit.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.sent: list[protocol.AnyRequest] = []
         self.budget: int | None = None
         self.reply = REPLY
@@ -94,21 +109,20 @@ class ScriptedEngine:
         self.protocol = protocol.PROTOCOL_VERSION
         self.starts = 0
         self.closed = False
-        self.running = False
-        self._events: deque[protocol.AnyEvent | Died] = deque()
-        self._load: protocol.Load | None = None
-        self._reply: _Reply | None = None
-        self._bench: ScriptedBench | None = None
+        self._is_alive = False
+        self._say: Callable[[protocol.AnyEvent | Died], None] = lambda _event: None
+        self._jobs: list[_Job] = []
+        self._pair: protocol.PairInfo | None = None
         self._n_past = 0
 
-    # EngineLink
+    # What makes it a link
 
-    def start(self) -> None:
+    def open_engine(self, say: Callable[[protocol.AnyEvent | Died], None]) -> None:
         if self.start_error is not None:
             raise EngineStartError(self.start_error)
         self.starts += 1
-        self.running = True
-        self._events.append(
+        self._is_alive, self._say = True, say
+        say(
             protocol.Hello(
                 protocol=self.protocol,
                 eaglechat="0",
@@ -118,106 +132,144 @@ class ScriptedEngine:
             )
         )
 
-    def send(self, request: protocol.AnyRequest) -> bool:
-        if not self.running:
-            return False
-        self.sent.append(request)
-        if isinstance(request, protocol.Load):
-            self._load = request
-            self._events.append(protocol.Loading(id=request.id, stage="target", fraction=0.3))
-        elif isinstance(request, protocol.Chat):
-            self._begin(request)
-        elif isinstance(request, protocol.Bench):
-            self._bench = ScriptedBench(request)
-        elif isinstance(request, protocol.Set) and self._reply is not None:
-            self._reply.turn(request)
-        elif isinstance(request, protocol.Cancel):
-            self._cancel()
-        return True
+    def hand_over(self, message: protocol.AnyRequest) -> None:
+        if not self._is_alive:
+            return
+        self.sent.append(message)
+        if isinstance(message, protocol.Cancel):
+            for job in self._jobs:
+                job.is_cancelled |= message.id in (None, job.request.id)
+        elif isinstance(message, protocol.Set):
+            for job in self._jobs:
+                if isinstance(job.request, protocol.Chat):
+                    job.request = _changed(job.request, message)
+        elif not isinstance(message, protocol.Shutdown):
+            self._jobs.append(_Job(message))
 
-    def drain(self) -> list[protocol.AnyEvent | Died]:
-        self._work()
-        events = list(self._events)
-        self._events.clear()
-        return events
+    def end_engine(self, patience_s: float) -> None:
+        self._forget()
 
     def close(self, patience_s: float = 1.0) -> None:
         self.closed = True
-        self.running = False
+        super().close(patience_s)
+
+    def pump(self, wait_s: float = 0.0) -> None:
+        self.work()
+        super().pump(wait_s)
 
     # The test's levers
 
     def die(self, *log: str, exit_status: int = -6) -> None:
         """End as a failed assertion inside llama.cpp would."""
-        self.running = False
-        self._reply = self._load = self._bench = None
-        self._n_past = 0
-        self._events.append(Died(exit_status, log))
+        self._forget()
+        self._say(Died(exit_status, log))
 
     def requests(self, kind: type[protocol.Request]) -> list[protocol.AnyRequest]:
         return [request for request in self.sent if isinstance(request, kind)]
 
-    # What happens between two drains
+    # What happens between two frames
 
-    def _work(self) -> None:
-        if self._load is not None and not self.hold_load:
-            self._finish_load(self._load)
-            self._load = None
-        elif self._reply is not None and (self.budget is None or self.budget > 0):
-            if self.budget is not None:
-                self.budget -= 1
-            self._events.extend(self._reply.next_events())
-            self._n_past = self._reply.n_past
-            if self._reply.end is not None:
-                self._reply = None
-        elif self._bench is not None and (self.budget is None or self.budget > 0):
-            if self.budget is not None:
-                self.budget -= 1
-            self._events.extend(self._bench.next_events())
-            if self._bench.is_done:
-                self._bench = None
-
-    def _finish_load(self, load: protocol.Load) -> None:
-        if self.load_error is not None:
-            code, message = self.load_error
-            self._events.append(protocol.Error(id=load.id, code=code, message=message))
+    def work(self) -> None:
+        """A step of the oldest job."""
+        if not self._jobs:
             return
-        info = pair_info(load.target, load.draft, self.speculation_off)
-        self._events.append(protocol.Loading(id=load.id, stage="context", fraction=0.9))
-        self._events.append(protocol.Loaded(id=load.id, pair=info))
+        job = self._jobs[0]
+        job.steps = job.steps or self._do(job)
+        events = next(job.steps, None)
+        if events is None:
+            self._jobs.remove(job)
+            self.work()
+            return
+        for event in events:
+            self._say(event)
 
-    def _begin(self, chat: protocol.Chat) -> None:
+    def _forget(self) -> None:
+        self._is_alive = False
+        self._jobs.clear()
+        self._pair, self._n_past = None, 0
+
+    def _do(self, job: _Job) -> Steps:
+        """The events of a job, step by step."""
+        request = job.request
+        if isinstance(request, protocol.Load):
+            yield from self._load(request, job)
+        elif isinstance(request, protocol.Unload):
+            self._pair, self._n_past = None, 0
+            yield [protocol.Unloaded(id=request.id)]
+        elif self._pair is None:
+            yield [_error(request.id, "no_pair", "no pair is loaded; load one first")]
+        elif isinstance(request, protocol.Chat):
+            yield from self._chat(request, job)
+        elif off := self._pair.speculation_off:
+            yield [_error(request.id, "bench", f"there is nothing to compare: {off}")]
+        else:
+            yield from self._bench(request, job)
+
+    def _load(self, load: protocol.Load, job: _Job) -> Steps:
+        yield [protocol.Loading(id=load.id, stage="target", fraction=0.3)]
+        while self.hold_load and not job.is_cancelled:
+            yield []
+        self._pair, self._n_past = None, 0
+        if job.is_cancelled:
+            yield [_error(load.id, "cancelled", "the load was cancelled")]
+        elif self.load_error is not None:
+            yield [_error(load.id, *self.load_error)]
+        else:
+            self._pair = pair_info(load.target, load.draft, self.speculation_off)
+            yield [
+                protocol.Loading(id=load.id, stage="context", fraction=0.9),
+                protocol.Loaded(id=load.id, pair=self._pair),
+            ]
+
+    def _chat(self, chat: protocol.Chat, job: _Job) -> Steps:
         if self.chat_error is not None:
-            code, message = self.chat_error
-            self._events.append(protocol.Error(id=chat.id, code=code, message=message))
+            yield [_error(chat.id, *self.chat_error)]
             return
         turns = sum(message.role == "user" for message in chat.messages)
         if self.turns_in_context is not None and turns > self.turns_in_context:
             first = turns - self.turns_in_context
             window = Window(first, 2 * TOKENS_PER_MESSAGE * first, kv_kept=True)
-            self._events.append(protocol.WindowMoved(id=chat.id, window=window))
+            yield [protocol.WindowMoved(id=chat.id, window=window)]
         total = TOKENS_PER_MESSAGE * len(chat.messages)
         reused = min(self._n_past, total - 1)
-        self._events.append(
-            protocol.PrefillProgress(id=chat.id, prefill=Prefill(reused, total, reused))
-        )
-        self._events.append(
-            protocol.PrefillProgress(id=chat.id, prefill=Prefill(total, total, reused))
-        )
-        self._reply = _Reply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
+        for prefill in (Prefill(reused, total, reused), Prefill(total, total, reused)):
+            yield [protocol.PrefillProgress(id=chat.id, prefill=prefill)]
+        reply = _Reply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
+        while not job.is_cancelled and reply.end is None:
+            assert isinstance(job.request, protocol.Chat)
+            yield reply.next_events(job.request.speculation) if self._may_write() else []
+            self._n_past = reply.n_past
+        if reply.end is None:
+            yield [reply.done(FinishReason.CANCELLED)]
 
-    def _cancel(self) -> None:
-        if self._load is not None:
-            self._events.append(
-                protocol.Error(id=self._load.id, code="cancelled", message="the load was cancelled")
-            )
-            self._load = None
-        if self._reply is not None:
-            self._events.append(self._reply.done(FinishReason.CANCELLED))
-            self._reply = None
-        if self._bench is not None:
-            self._events.append(protocol.BenchDone(id=self._bench.request.id, cancelled=True))
-            self._bench = None
+    def _bench(self, request: protocol.Bench, job: _Job) -> Steps:
+        bench = ScriptedBench(request)
+        while not job.is_cancelled and not bench.is_done:
+            yield bench.next_events() if self._may_write() else []
+        if not bench.is_done:
+            yield [protocol.BenchDone(id=request.id, cancelled=True)]
+
+    def _may_write(self) -> bool:
+        if self.budget is not None:
+            self.budget -= 1
+            if self.budget < 0:
+                self.budget = 0
+                return False
+        return True
+
+
+def _error(request_id: int, code: str, message: str) -> protocol.Error:
+    return protocol.Error(id=request_id, code=code, message=message)
+
+
+def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
+    fields = {
+        name: getattr(change, name)
+        for name in ("enabled", "n_draft_max", "n_min", "p_min")
+        if getattr(change, name) is not None
+    }
+    speculation = msgspec.structs.replace(chat.speculation, **fields)
+    return msgspec.structs.replace(chat, speculation=speculation)
 
 
 class _Reply:
@@ -232,7 +284,6 @@ class _Reply:
     ) -> None:
         self.chat = chat
         self.engine = engine
-        self.speculation = chat.speculation
         self.n_past = n_past
         self.end: ReplyEnd | None = None
         words = engine.reply.split(" ")
@@ -247,18 +298,10 @@ class _Reply:
         self._times = [0.0, 0.0, 0.0]
         self._prefilled, self._reused = prefilled, reused
 
-    def turn(self, change: protocol.Set) -> None:
-        fields = {
-            name: getattr(change, name)
-            for name in ("enabled", "n_draft_max", "n_min", "p_min")
-            if getattr(change, name) is not None
-        }
-        self.speculation = msgspec.structs.replace(self.speculation, **fields)
-
-    def next_events(self) -> list[protocol.AnyEvent]:
+    def next_events(self, speculation: protocol.Speculation) -> list[protocol.AnyEvent]:
         events: list[protocol.AnyEvent] = []
         if self._position < len(self._texts):
-            events.append(protocol.RoundDone(id=self.chat.id, round=self._round()))
+            events.append(protocol.RoundDone(id=self.chat.id, round=self._round(speculation)))
         if self._position >= len(self._texts):
             events.append(self.done(FinishReason.LENGTH if self._cut else FinishReason.STOP))
         return events
@@ -279,8 +322,8 @@ class _Reply:
         self.end = ReplyEnd(reason, seed, self._position, "", timings)
         return protocol.Done(id=self.chat.id, end=self.end, stats=self._fold.stats())
 
-    def _round(self) -> Round:
-        n = self.speculation.n_draft_max if self.speculation.enabled else 0
+    def _round(self, speculation: protocol.Speculation) -> Round:
+        n = speculation.n_draft_max if speculation.enabled else 0
         auto = None
         if n == protocol.AUTO:
             auto = self._auto()

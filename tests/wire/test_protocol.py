@@ -66,7 +66,7 @@ EVENTS = [
     p.Hello(protocol=1, eaglechat="0", llama_cpp="b1", devices=("CPU",)),
     p.Loading(id=1, stage="target", fraction=0.5),
     p.Loaded(id=1, pair=PAIR),
-    p.Unloaded(),
+    p.Unloaded(id=6),
     p.PrefillProgress(id=2, prefill=Prefill(1, 2, 0)),
     p.RoundDone(id=2, round=ROUND),
     p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),

@@ -61,8 +61,8 @@ class _Job:
     live: Live | None
 
     @property
-    def id(self) -> int | None:
-        return None if isinstance(self.request, Unload) else self.request.id
+    def id(self) -> int:
+        return self.request.id
 
 
 def main() -> int:
@@ -120,7 +120,7 @@ class Server:
         if isinstance(request, Shutdown):
             return False
         if isinstance(request, Cancel):
-            self._cancel()
+            self._cancel(request.id)
         elif isinstance(request, Set):
             for job in list(self._unfinished):
                 if job.live is not None:
@@ -137,9 +137,11 @@ class Server:
         self._unfinished.append(job)
         self._queue.put(job)
 
-    def _cancel(self) -> None:
+    def _cancel(self, request_id: int | None = None) -> None:
+        """Cancel a job, or all of them."""
         for job in list(self._unfinished):
-            job.cancelled.set()
+            if request_id in (None, job.id):
+                job.cancelled.set()
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
@@ -164,7 +166,7 @@ class Server:
             BenchJob(job.request, self._loaded(), job.cancelled.is_set, self._send).run()
         else:
             self._unload()
-            self._send(Unloaded())
+            self._send(Unloaded(id=job.id))
 
     def _load(self, request: Load, cancelled: threading.Event) -> None:
         def progress(stage: str, fraction: float) -> bool:

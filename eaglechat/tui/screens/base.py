@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -13,9 +13,6 @@ from textual.widgets import Static
 
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
-
-if TYPE_CHECKING:
-    from eaglechat.tui.app import EagleApp
 
 Result = TypeVar("Result")
 
@@ -50,8 +47,9 @@ class EagleScreen(Screen[Result]):
     """A screen of this app."""
 
     @property
-    def eagle(self) -> EagleApp:
-        return cast("EagleApp", self.app)
+    def is_open(self) -> bool:
+        """Whether it is shown or lies beneath what is; else its widgets may be gone."""
+        return self in self.app.screen_stack
 
     def go(self, message: Message) -> None:
         """Ask the app to go somewhere, by a message of `tui.navigation`."""

@@ -10,8 +10,7 @@ from textual.widgets import Button, ProgressBar, Static
 
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.process import Died, EngineStartError
-from eaglechat.tui.messages import EngineEvents
+from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.wire import protocol
@@ -57,22 +56,29 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
+        self._unwatch = self._services.engine.watch(self._follow_engine)
         self._load()
 
-    def on_engine_events(self, message: EngineEvents) -> None:
-        for event in message.events:
-            if isinstance(event, Died):
-                self._fail(wording.engine_stopped(event), "died")
-            elif isinstance(event, protocol.Hello):
-                self._check(event)
-            elif getattr(event, "id", None) != self._request_id:
-                continue
-            elif isinstance(event, protocol.Loading):
-                self._progress(event.stage, event.fraction)
-            elif isinstance(event, protocol.Loaded):
-                self.dismiss(event.pair)
-            elif isinstance(event, protocol.Error):
-                self._fail(event.message, event.code)
+    def on_unmount(self) -> None:
+        self._unwatch()
+
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if not self.is_open:
+            return
+        if isinstance(news, Ready):
+            self._check(news.hello)
+        elif isinstance(news, Died):
+            self._fail(wording.engine_stopped(news), "died")
+
+    def _hear(self, event: protocol.Answer) -> None:
+        if event.id != self._request_id or not self.is_open:
+            return
+        if isinstance(event, protocol.Loading):
+            self._progress(event.stage, event.fraction)
+        elif isinstance(event, protocol.Loaded):
+            self.dismiss(event.pair)
+        elif isinstance(event, protocol.Error):
+            self._fail(event.message, event.code)
 
     def _check(self, hello: protocol.Hello) -> None:
         if hello.protocol != protocol.PROTOCOL_VERSION:
@@ -89,9 +95,10 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
     def leave(self) -> None:
         """Stop the load."""
         if self._request_id:
-            self.eagle.send(protocol.Cancel())
+            self._services.engine.send(protocol.Cancel(id=self._request_id))
             # In case the load was done before the cancel came.
-            self.eagle.send(protocol.Unload())
+            self._services.engine.unload()
+        self._request_id = 0
 
     @on(Button.Pressed, "#cancel")
     def _cancel_pressed(self) -> None:
@@ -104,19 +111,16 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
         self.query_one("#cancel", Button).focus()
         self._progress("engine", 0.0)
         try:
-            self.eagle.start_engine()
+            self._services.engine.start()
         except EngineStartError as error:
             self._fail(str(error), "start")
             return
-        self._request_id = self.eagle.next_request_id()
-        self.eagle.send(
-            protocol.Load(
-                id=self._request_id,
-                target=str(self._pair.target),
-                draft=str(self._pair.draft) if self._pair.draft else None,
-                options=self._services.settings.current.to_load_options(),
-            )
+        load = protocol.Load(
+            target=str(self._pair.target),
+            draft=str(self._pair.draft) if self._pair.draft else None,
+            options=self._services.settings.current.to_load_options(),
         )
+        self._request_id = self._services.engine.request(load, self._hear)
 
     def _progress(self, stage: str, fraction: float) -> None:
         self.query_one("#stage", Static).update(_STAGES.get(stage, "Starting the engine"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.settings import SettingsService
 
@@ -16,6 +17,7 @@ class Services:
     """What a screen may use beside its own widgets; where to go next it asks by a message of
     `tui.navigation`."""
 
+    engine: EngineService
     settings: SettingsService
     pairs: PairLibrary
     desk: HubDesk

@@ -211,9 +211,13 @@ async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("of 8.0 GB GPU")
         small = protocol.Memory(ram=1, ram_available=1)
-        assert user.app.hello is not None
-        user.app.hello = protocol.Hello(
-            protocol=1, eaglechat="0", llama_cpp="", devices=(), memory=small
+        assert user.engine.hello is not None
+        user.engine.hello = protocol.Hello(
+            protocol=protocol.PROTOCOL_VERSION,
+            eaglechat="0",
+            llama_cpp="",
+            devices=(),
+            memory=small,
         )
         await user.press("enter")
         await user.on(ConfirmDialog)

@@ -13,8 +13,7 @@ from textual.widgets import Button, DataTable, Footer, Input, SelectionList, Sta
 from eaglechat.chat import wording
 from eaglechat.engine.bench.measure import builtin_prompts
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.process import Died
-from eaglechat.tui.messages import EngineEvents
+from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.bench import view
 from eaglechat.tui.screens.bench.session import (
@@ -102,7 +101,11 @@ class BenchScreen(EagleScreen[None]):
         yield Footer(show_command_palette=False)
         yield TooSmall()
 
+    def on_unmount(self) -> None:
+        self._unwatch()
+
     def on_mount(self) -> None:
+        self._unwatch = self._services.engine.watch(self._follow_engine)
         self._choose()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -180,41 +183,31 @@ class BenchScreen(EagleScreen[None]):
             return
         self._session = BenchSession(plan)
         self._stopping = False
-        self._request_id = self.eagle.next_request_id()
         self._phase("running", "measuring…")
         self._show_results()
         self._show_progress()
         self._focus("stop")
-        if not self.eagle.send(plan.request(self._request_id)):
-            self._ended("The engine is not running. Ctrl+L in the chat loads the models again.")
+        self._request_id = self._services.engine.request(plan.request(), self._hear)
 
-    def on_engine_events(self, message: EngineEvents) -> None:
-        for event in message.events:
-            if isinstance(event, Died):
-                self._died(event)
-            elif self._session is None or not self._is_running:
-                continue
-            elif isinstance(event, protocol.Error) and event.id in (self._request_id, None):
-                self._ended(wording.sentence(event.message))
-            elif getattr(event, "id", None) != self._request_id:
-                continue
-            elif isinstance(event, protocol.BenchProgress):
-                self._session.progress = event
-            elif isinstance(event, protocol.BenchRunDone):
-                self._session.runs.append(event.run)
-                self._show_results()
-            elif isinstance(event, protocol.BenchDone):
-                self._ended("Stopped. The tables hold what was measured until then.")
+    def _hear(self, event: protocol.Answer) -> None:
+        is_ours = event.id == self._request_id and self._is_running and self.is_open
+        if self._session is None or not is_ours:
+            return
+        if isinstance(event, protocol.Error):
+            self._ended(_why_it_failed(event))
+        elif isinstance(event, protocol.BenchProgress):
+            self._session.progress = event
+        elif isinstance(event, protocol.BenchRunDone):
+            self._session.runs.append(event.run)
+            self._show_results()
+        elif isinstance(event, protocol.BenchDone):
+            self._ended("Stopped. The tables hold what was measured until then.")
         if self._is_running:
             self._show_progress()
 
-    def _died(self, event: Died) -> None:
-        # The chat below must know as well.
-        for screen in self.app.screen_stack:
-            if screen is not self and hasattr(screen, "on_engine_events"):
-                screen.post_message(EngineEvents([event]))
-        if self._is_running:
-            self._ended(wording.engine_stopped(event))
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if isinstance(news, Died) and self._is_running and self.is_open:
+            self._ended(wording.engine_stopped(news))
 
     def _ended(self, said: str) -> None:
         """Measuring is over; `said` is why, unless all was measured."""
@@ -312,4 +305,10 @@ class BenchScreen(EagleScreen[None]):
         """Stop what is being measured."""
         if self._is_running and not self._stopping:
             self._stopping = True
-            self.eagle.send(protocol.Cancel())
+            self._services.engine.send(protocol.Cancel(id=self._request_id))
+
+
+def _why_it_failed(error: protocol.Error) -> str:
+    said = wording.sentence(error.message)
+    again = "Ctrl+L in the chat loads the models again."
+    return f"{said} {again}" if error.code == ENGINE_DIED else said

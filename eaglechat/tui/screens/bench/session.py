@@ -25,9 +25,8 @@ class BenchPlan:
     def replies(self) -> int:
         return len(self.prompts) * self.repeats * len(settings_of(self.lengths))
 
-    def request(self, request_id: int) -> Bench:
+    def request(self) -> Bench:
         return Bench(
-            id=request_id,
             prompts=self.prompts,
             n=self.lengths,
             repeats=self.repeats,

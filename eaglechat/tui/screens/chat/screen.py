@@ -15,9 +15,8 @@ from eaglechat.chat.history import ChatLog, SavedChat, new_log, reopened_log
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.process import Died
+from eaglechat.links.base import Died, Lifecycle
 from eaglechat.tui.commands import ControlCommands
-from eaglechat.tui.messages import EngineEvents
 from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.pace import drawing_pace
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
@@ -65,6 +64,8 @@ class ChatScreen(PromptScreen[None]):
         self._engine_gone = False
         self._stopping = False
         self._reply: Reply | None = None
+        self._request_id = 0
+        self._heard: list[protocol.Answer] = []
 
     def compose(self) -> ComposeResult:
         interface = self._services.settings.current.interface
@@ -89,10 +90,14 @@ class ChatScreen(PromptScreen[None]):
         self.set_class(not self._services.settings.current.interface.show_panel, "-panel-hidden")
         self._services.settings.changed.subscribe(self, self._settings_changed)
         self._open(self._saved)
+        self._unwatch = self._services.engine.watch(self._follow_engine)
         self._numbers_pace = drawing_pace(FEWEST_NUMBERS_PER_SECOND)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self._save_partial)
         self._prompt.focus()
+
+    def on_unmount(self) -> None:
+        self._unwatch()
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -160,7 +165,7 @@ class ChatScreen(PromptScreen[None]):
         if not self._opened:
             return
         if self._conversation.running is not None:
-            self.eagle.send(protocol.Cancel())
+            self._services.engine.send(protocol.Cancel(id=self._request_id))
             if run := self._conversation.abandon():
                 self._recorder.ended(run)
         self._recorder.left("" if keep_prompt else self._prompt.text)
@@ -206,7 +211,6 @@ class ChatScreen(PromptScreen[None]):
         settings = self._services.settings.current
         chat = self._conversation.ask(
             text,
-            request_id=self.eagle.next_request_id(),
             sampling=requests.sampling(settings, self._controls),
             speculation=requests.speculation(settings, self._controls),
             system_prompt=settings.generation.system_prompt,
@@ -224,7 +228,7 @@ class ChatScreen(PromptScreen[None]):
         if reason is not None:
             self.notify(reason)
             return
-        chat = self._conversation.compare(self.eagle.next_request_id())
+        chat = self._conversation.compare()
         self._transcript.add_notice(
             "Compare: the same prompt, sampling and seed once more, without speculation. "
             "This does not become part of the conversation."
@@ -235,27 +239,36 @@ class ChatScreen(PromptScreen[None]):
         self._stopping = False
         self._reply = self._transcript.begin_reply()
         self._transcript.anchor()
-        self.eagle.send(chat)
+        self._request_id = self._services.engine.request(chat, self._hear)
         self._show_numbers()
 
     def action_stop(self) -> None:
         if self._conversation.running is not None and not self._stopping:
             self._stopping = True
-            self.eagle.send(protocol.Cancel())
+            self._services.engine.send(protocol.Cancel(id=self._request_id))
             self._show_numbers()
 
     # What the engine says
 
-    def on_engine_events(self, message: EngineEvents) -> None:
+    def _hear(self, event: protocol.Answer) -> None:
+        """Take an event; all of a frame are shown together."""
+        if not self._heard:
+            self.call_later(self._show_heard)
+        self._heard.append(event)
+
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if isinstance(news, Died) and self.is_open:
+            self._show_heard()
+            self._died(news)
+
+    def _show_heard(self) -> None:
+        heard, self._heard = self._heard, []
         rounds: list[Round] = []
-        for event in message.events:
+        for event in heard:
             run = self._conversation.running
-            if isinstance(event, Died):
-                self._show_rounds(rounds)
-                self._died(event)
-            elif run is None or getattr(event, "id", None) != run.request.id:
+            if run is None or event.id != self._request_id:
                 continue
-            elif isinstance(event, protocol.RoundDone):
+            if isinstance(event, protocol.RoundDone):
                 self._conversation.add_round(event.round)
                 rounds.append(event.round)
             elif isinstance(event, protocol.WindowMoved):
@@ -344,7 +357,7 @@ class ChatScreen(PromptScreen[None]):
         run = self._conversation.running
         if change is not None and run is not None and not run.is_comparison:
             run.changed.update(requests.changed_names(change))
-            self.eagle.send(change)
+            self._services.engine.send(change)
         self._controls = controls
         self.query_one("#panel", SpeculationPanel).show_controls(controls)
         self._show_numbers()

@@ -144,7 +144,7 @@ class PlanScreen(EagleModal[bool]):
     def on_plan_screen_weighed(self, message: Weighed) -> None:
         if message.facts.memory is None:
             return
-        judged = fit.judge(message.facts.memory, self.eagle.machine)
+        judged = fit.judge(message.facts.memory, self._services.engine.machine)
         memory = self.query_one("#memory", Static)
         memory.update(f"Memory: {judged.text}, for both models and both KV caches.")
         memory.set_class(judged.fits is False, "problem")

@@ -19,7 +19,7 @@ from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.offers import Offer, offers
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect
-from eaglechat.tui.messages import MachineKnown
+from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.navigation import (
     Confirm,
     OpenChat,
@@ -113,8 +113,12 @@ class MenuScreen(EagleScreen[None]):
         self._services.installs.changed.subscribe(self, self._read_catalogue)
         self._list_anew()
         self.query_one(Filter).focus()
-        self.call_after_refresh(self.eagle.warm_engine)
+        self._unwatch = self._services.engine.watch(self._follow_engine)
+        self.call_after_refresh(self._services.engine.warm)
         self.set_interval(1.0, self._draw_moving)
+
+    def on_unmount(self) -> None:
+        self._unwatch()
 
     def on_screen_resume(self) -> None:
         if self.is_mounted:
@@ -122,7 +126,11 @@ class MenuScreen(EagleScreen[None]):
 
     # What is on offer
 
-    @on(MachineKnown)
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if isinstance(news, Ready):
+            # It said how much memory there is.
+            self._read_catalogue()
+
     def _read_catalogue(self, _: object = None) -> None:
         self._list_anew()
         in_background(self, self._catalogue_messages)
@@ -205,7 +213,7 @@ class MenuScreen(EagleScreen[None]):
         pair = offer.pair
         return Known(
             offer=offer,
-            machine=self.eagle.machine,
+            machine=self._services.engine.machine,
             n_ctx=self._services.settings.current.engine.n_ctx,
             kv_types=(
                 self._services.settings.current.engine.kv_type,

@@ -1,0 +1,242 @@
+"""The door to an engine: what a client needs of one, wherever it runs.
+
+`Link` is the contract. `RoutedLink` is what every kind of link has in common: ids, who is answered,
+who is told that the engine starts, is ready or has died. A kind of link adds how its engine is
+opened, reached and ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from eaglechat.wire.protocol import (
+    Answer,
+    AnyEvent,
+    AnyRequest,
+    Bench,
+    BenchDone,
+    Cancel,
+    Chat,
+    Done,
+    Error,
+    Hello,
+    Load,
+    Loaded,
+    ProtocolError,
+    Set,
+    Unload,
+    Unloaded,
+)
+
+ENGINE_DIED = "engine_died"
+"""Code of the error that answers requests of an engine that is gone."""
+
+
+@dataclass(frozen=True)
+class Starting:
+    """The engine was started and has not said anything yet."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The engine takes requests; `hello` is what it can do."""
+
+    hello: Hello
+
+
+@dataclass(frozen=True)
+class Died:
+    """The engine is gone without being asked to; `log_tail` is what it said last."""
+
+    exit_status: int | None
+    log_tail: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """How it ended, in words, to begin a sentence with."""
+        status = self.exit_status
+        if status is None:
+            return "the engine stopped by itself"
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return f"the engine stopped by itself ({how})"
+
+
+Lifecycle = Starting | Ready | Died
+Listener = Callable[[Answer], None]
+Watcher = Callable[[Lifecycle], None]
+AnsweredRequest = Load | Chat | Bench | Unload
+_News = AnyEvent | Starting | Died
+FINAL = (Loaded, Done, BenchDone, Unloaded, Error)
+"""The events that end a request."""
+
+
+class EngineStartError(RuntimeError):
+    """The engine could not be started; the text says why."""
+
+
+class Link(Protocol):
+    """An engine, as its client sees it. Listeners and watchers are only called within `pump`."""
+
+    hello: Hello | None
+    """What the engine is and can do; None until it is ready, and after it died."""
+
+    def start(self) -> None:
+        """Start the engine unless it runs. Raises EngineStartError."""
+
+    def request(self, message: AnsweredRequest, listener: Listener) -> int:
+        """Send a request under a new id, which is returned.
+
+        `listener` gets every event of that id, up to the one that ends the request: an Error with
+        code `engine_died` where the engine is gone. A load cancels the loads before it.
+        """
+
+    def send(self, message: Set | Cancel) -> None:
+        """Send what is not answered; nothing happens if the engine is gone."""
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell `watcher` what becomes of the engine, until the function returned is called."""
+
+    def pump(self, wait_s: float = 0.0) -> None:
+        """Deliver what has come, in order; wait for something at most `wait_s` seconds."""
+
+    def close(self, patience_s: float = 1.0) -> None:
+        """End the engine: ask, wait `patience_s` seconds, kill."""
+
+
+class RoutedLink:
+    """A Link, but for the engine itself: `open_engine`, `hand_over` and `end_engine`."""
+
+    def __init__(self) -> None:
+        self.hello: Hello | None = None
+        self._is_open = False
+        self._ids = itertools.count(1)
+        self._pending: dict[int, tuple[AnsweredRequest, Listener]] = {}
+        self._watchers: list[Watcher] = []
+        self._inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
+
+    # What a kind of link brings
+
+    def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
+        """Start the engine, which `say`s its events from any thread, and Died as the last one.
+
+        Raises EngineStartError.
+        """
+        raise NotImplementedError
+
+    def hand_over(self, message: AnyRequest) -> None:
+        """Give the engine a message, without waiting. Raises ProtocolError if it cannot be sent."""
+        raise NotImplementedError
+
+    def end_engine(self, patience_s: float) -> None:
+        """Ask the engine to end, and end it by force after `patience_s` seconds."""
+        raise NotImplementedError
+
+    # What all have in common
+
+    def start(self) -> None:
+        if self._is_open:
+            return
+        inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        inbox.put(Starting())
+        self.open_engine(inbox.put)
+        self._answer_pending(inbox, "the engine was started again")
+        self._inbox, self._is_open = inbox, True
+
+    def request(self, message: AnsweredRequest, listener: Listener) -> int:
+        request_id = next(self._ids)
+        message = msgspec.structs.replace(message, id=request_id)
+        if isinstance(message, Load):
+            self._cancel_loads()
+        self._pending[request_id] = message, listener
+        if not self._is_open:
+            self._refuse(request_id, ENGINE_DIED, "the engine is not running")
+            return request_id
+        try:
+            self.hand_over(message)
+        except ProtocolError as error:
+            self._refuse(request_id, "protocol", str(error))
+        return request_id
+
+    def _cancel_loads(self) -> None:
+        for request_id, (message, _) in self._pending.items():
+            if isinstance(message, Load):
+                self.send(Cancel(id=request_id))
+
+    def _refuse(self, request_id: int, code: str, message: str) -> None:
+        self._inbox.put(Error(id=request_id, code=code, message=message))
+
+    def send(self, message: Set | Cancel) -> None:
+        if self._is_open:
+            self.hand_over(message)
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        self._watchers.append(watcher)
+
+        def unwatch() -> None:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+        return unwatch
+
+    def pump(self, wait_s: float = 0.0) -> None:
+        inbox = self._inbox
+        try:
+            self._deliver(inbox.get(timeout=wait_s) if wait_s else inbox.get_nowait())
+            for _ in range(inbox.qsize()):
+                if inbox is not self._inbox:
+                    return
+                self._deliver(inbox.get_nowait())
+        except queue.Empty:
+            return
+
+    def close(self, patience_s: float = 1.0) -> None:
+        if not self._is_open:
+            return
+        self._is_open, self.hello = False, None
+        # What a closed engine still says is nobody's news.
+        self._inbox = queue.SimpleQueue()
+        self._answer_pending(self._inbox, "the engine was closed")
+        self.end_engine(patience_s)
+
+    def _deliver(self, event: _News) -> None:
+        if isinstance(event, Hello):
+            self.hello = event
+            self._tell(Ready(event))
+        elif isinstance(event, Starting):
+            self._tell(event)
+        elif isinstance(event, Died):
+            self._is_open, self.hello = False, None
+            self._tell(event)
+            self._fail_pending(ENGINE_DIED, event.reason)
+        elif isinstance(event, Error) and event.id is None:
+            # It may be about any of them; none may wait for ever, nor go on unheard.
+            self.send(Cancel())
+            self._fail_pending(event.code, event.message)
+        elif event.id is not None:
+            self._answer(event.id, event)
+
+    def _answer(self, request_id: int, event: Answer) -> None:
+        if request_id not in self._pending:
+            return
+        _, listener = self._pending[request_id]
+        if isinstance(event, FINAL):
+            del self._pending[request_id]
+        listener(event)
+
+    def _fail_pending(self, code: str, message: str) -> None:
+        for request_id in tuple(self._pending):
+            self._answer(request_id, Error(id=request_id, code=code, message=message))
+
+    def _answer_pending(self, inbox: queue.SimpleQueue[_News], message: str) -> None:
+        for request_id in self._pending:
+            inbox.put(Error(id=request_id, code=ENGINE_DIED, message=message))
+
+    def _tell(self, news: Lifecycle) -> None:
+        for watcher in tuple(self._watchers):
+            watcher(news)

@@ -1,0 +1,88 @@
+"""The app's one engine: what state it is in, and what it says, at frame rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from eaglechat.engine.loading.machine import memory
+from eaglechat.hub.catalogue.fit import Machine, machine_of
+from eaglechat.links.base import (
+    AnsweredRequest,
+    EngineStartError,
+    Lifecycle,
+    Link,
+    Listener,
+    Watcher,
+)
+from eaglechat.tui.pace import drawing_pace
+from eaglechat.wire.protocol import PROTOCOL_VERSION, Cancel, Hello, Set, Unload
+
+FRAMES_PER_SECOND = 30
+FEWEST_FRAMES_PER_SECOND = 8
+
+
+class EngineService:
+    """What the screens use of a link. Their listeners are called in frames, by `tick`."""
+
+    def __init__(self, link: Link, is_here: Callable[[], bool]) -> None:
+        """`is_here` says whether the engine that is started runs on this machine."""
+        self._link = link
+        self._is_here = is_here
+        self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
+        self.state: Lifecycle | None = None
+        """Starting, ready or died; None before the first start."""
+        link.watch(self._note)
+
+    @property
+    def hello(self) -> Hello | None:
+        """What the engine is and can do; None while there is none."""
+        return self._link.hello
+
+    def start(self) -> None:
+        """Start the engine unless it runs. Raises EngineStartError."""
+        if self.hello is not None and self.hello.protocol != PROTOCOL_VERSION:
+            # Another version may have been installed since.
+            self._link.close()
+        self._link.start()
+
+    def warm(self) -> None:
+        """Start an engine on this machine before it is needed; it says what the machine has.
+
+        What goes wrong is said when it is needed.
+        """
+        if self._is_here():
+            with suppress(EngineStartError):
+                self.start()
+
+    @property
+    def machine(self) -> Machine:
+        """The engine's machine; before it has said, the RAM of this one if it runs here."""
+        if self.hello is not None and self.hello.memory is not None:
+            return machine_of(self.hello.memory)
+        return machine_of(memory()) if self._is_here() else Machine(None)
+
+    def request(self, message: AnsweredRequest, listener: Listener) -> int:
+        return self._link.request(message, listener)
+
+    def send(self, message: Set | Cancel) -> None:
+        self._link.send(message)
+
+    def unload(self) -> None:
+        """Free the models' memory."""
+        self._link.request(Unload(), lambda _event: None)
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        return self._link.watch(watcher)
+
+    def tick(self) -> None:
+        """Deliver what the engine said since the last frame, if a frame is due."""
+        if self._pace.is_due():
+            self._link.pump()
+
+    def close(self) -> None:
+        """End the engine, in a second at most."""
+        self._link.close()
+
+    def _note(self, news: Lifecycle) -> None:
+        self.state = news
