@@ -15,8 +15,8 @@ from eaglechat.engine.auto.calibration import (
     NOT_CALIBRATED,
     Calibration,
 )
+from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits
-from eaglechat.engine.generation.reply import ms_since
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError, ProcessError
 

@@ -8,7 +8,7 @@ decode of the target is followed by `see`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -52,9 +52,9 @@ class Proposal(tuple[ProposedToken, ...]):
     def ids(self) -> list[int]:
         return [token.id for token in self]
 
-    def children(self, parent: int) -> Iterator[int]:
+    def children(self, parent: int) -> list[int]:
         """Indices of the tokens that may follow the one at `parent`."""
-        return (index for index, token in enumerate(self) if token.parent == parent)
+        return [index for index, token in enumerate(self) if token.parent == parent]
 
 
 @dataclass(frozen=True)

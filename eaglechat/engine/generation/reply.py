@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
+from eaglechat.engine.drafters.base import LAST_TOKEN, Proposal
 from eaglechat.engine.generation.text import TextStream
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
-from eaglechat.wire.records import (
-    DraftToken,
-    FinishReason,
-    Origin,
-    Prefill,
-    ReplyEnd,
-    ReplyTimings,
-    Round,
-    Token,
-)
+from eaglechat.wire.records import FinishReason, Origin, ReplyEnd, ReplyTimings, Token
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the target made of a proposal."""
+
+    tokens: tuple[Token, ...]
+    """Those it sampled: the accepted ones, and one of its own."""
+    path: tuple[int, ...]
+    """The accepted ones' indices in the proposal, each the child of the one before."""
+    n_tested: int
+    """Times it was asked about proposed tokens: as often as it accepted one, and at most once
+    more."""
 
 
 class ReplyState:
@@ -38,12 +43,6 @@ class ReplyState:
     ) -> None:
         self.id_last = prompt[-1]
         self.finish: FinishReason | None = None
-        self.started = time.perf_counter()
-        self.prefill_ms = 0.0
-        self.prefill = Prefill(0, 0, 0)
-        self.rounds = 0
-        self.draft_failed = False
-        self.trouble: str | None = None
         self._target = target
         self._sampling = sampling
         self._seed = seed
@@ -51,7 +50,6 @@ class ReplyState:
         self._text = TextStream(stop)
         self._recent = list(prompt[-REPEAT_LAST_N:])
         self._n_tokens = 0
-        self._draft_ms = self._verify_ms = self._process_ms = self._sample_ms = 0.0
         self._sampler = self._make_sampler(seed)
 
     @property
@@ -68,53 +66,42 @@ class ReplyState:
         self._sampler.close()
         self._sampler = self._make_sampler((self._seed + self._n_tokens) % (SEED_LIMIT + 1))
 
-    def verify(
-        self, drafted: Sequence[DraftToken], context_left: int
-    ) -> tuple[list[Token], int, int]:
-        """Sample the target's tokens row by row: the tokens, draft tokens tested, and accepted."""
+    def verify(self, proposal: Proposal, context_left: int) -> Verdict:
+        """Sample the target's token after the last one, and after each proposed token that it
+        turns out to be. Row 0 of the batch just decoded is the last token's, row 1 + i that of
+        proposed token i."""
         tokens: list[Token] = []
-        n_tested = n_accepted = 0
-        for row in range(len(drafted) + 1):
-            id = self._sampler.sample(self._target, row)
-            origin = _origin(id, row, drafted)
-            n_tested += row < len(drafted)
-            n_accepted += origin is Origin.ACCEPTED
-            drafter = drafted[row].drafter if origin is Origin.ACCEPTED else None
-            tokens.append(Token(id, self._write(id), origin, drafter))
+        path: list[int] = []
+        n_tested, at = 0, LAST_TOKEN
+        while True:
+            id = self._sampler.sample(self._target, 1 + at)
+            children = proposal.children(at)
+            n_tested += bool(children)
+            child = next((index for index in children if proposal[index].id == id), None)
+            drafter = proposal[child].drafter if child is not None else None
+            tokens.append(Token(id, self._write(id), _origin(proposal, children, child), drafter))
+            if child is not None:
+                path.append(child)
+                at = child
             if self.finish is None and len(tokens) >= context_left:
                 self.finish = FinishReason.CONTEXT
-            if self.finish is not None or origin is not Origin.ACCEPTED:
+            if self.finish is not None or child is None:
                 break
-        return tokens, n_tested, n_accepted
+        self.id_last = tokens[-1].id
+        return Verdict(tuple(tokens), tuple(path), n_tested)
 
-    def note(self, round_: Round) -> Round:
-        """Count a round in."""
-        self.rounds += 1
-        self._draft_ms += round_.timings.draft_ms
-        self._verify_ms += round_.timings.verify_ms
-        self._process_ms += round_.timings.process_ms
-        self._sample_ms += round_.timings.sample_ms
-        return round_
-
-    def end(self) -> ReplyEnd:
+    def end(self, timings: ReplyTimings) -> ReplyEnd:
         assert self.finish is not None
-        self._sampler.close()
         return ReplyEnd(
             finish_reason=self.finish,
             seed=self._seed,
             tokens=self._n_tokens,
             tail=self._text.flush(),
-            timings=ReplyTimings(
-                prefill_ms=self.prefill_ms,
-                prefill_tokens=self.prefill.done - self.prefill.reused,
-                reused_tokens=self.prefill.reused,
-                generation_ms=ms_since(self.started),
-                draft_ms=self._draft_ms,
-                verify_ms=self._verify_ms,
-                process_ms=self._process_ms,
-                sample_ms=self._sample_ms,
-            ),
+            timings=timings,
         )
+
+    def close(self) -> None:
+        self._sampler.close()
 
     def _write(self, id: int) -> str:
         """The text a token adds; sets `finish` when the reply ends with it."""
@@ -146,14 +133,9 @@ class ReplyState:
         return sampler
 
 
-def _origin(id: int, row: int, drafted: Sequence[DraftToken]) -> Origin:
-    if not drafted:
+def _origin(proposal: Proposal, children: Sequence[int], child: int | None) -> Origin:
+    if not proposal:
         return Origin.PLAIN
-    if row == len(drafted):
+    if not children:
         return Origin.BONUS
-    return Origin.ACCEPTED if id == drafted[row].id else Origin.CORRECTION
-
-
-def ms_since(started: float) -> float:
-    """Milliseconds since a `time.perf_counter()`."""
-    return (time.perf_counter() - started) * 1000.0
+    return Origin.CORRECTION if child is None else Origin.ACCEPTED

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from eaglechat.engine.generation.loop import Generator
+from eaglechat.engine.drafters.base import Proposal, ProposedToken
+from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Sampling
-from eaglechat.wire.records import DraftToken
 from tests import tiny
 from tests.engine.rig import N_THREADS, Rig, decode, plainly
 
@@ -99,12 +99,12 @@ def test_a_wrong_verification_would_be_noticed(
     rig: Rig, exact: dict[Outcome, float], rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The two tempting mistakes: accept what was drafted, or accept it when it is the argmax."""
-    drafted: list[DraftToken] = []
-    draft, draw = Generator._draft, Sampler.sample
+    drafted: list[ProposedToken] = []
+    propose, draw = Drafting.propose, Sampler.sample
 
-    def remember(*args: object) -> list[DraftToken]:
-        drafted[:] = draft(*args)
-        return list(drafted)
+    def remember(*args: object) -> Proposal:
+        drafted[:] = proposal = propose(*args)
+        return proposal
 
     def wrong(sampler: Sampler, context: Context, row: int) -> int:
         token = draw(sampler, context, row)
@@ -114,7 +114,7 @@ def test_a_wrong_verification_would_be_noticed(
         likeliest = int(context.logits(row).argmax()) == drafted[row].id
         return drafted[row].id if trusted or likeliest else token
 
-    monkeypatch.setattr(Generator, "_draft", remember)
+    monkeypatch.setattr(Drafting, "propose", remember)
     monkeypatch.setattr(Sampler, "sample", wrong)
 
     assert g_test(sample(rig, speculative=True), exact) > 2 * WORST_Z

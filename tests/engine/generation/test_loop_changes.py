@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 
-from eaglechat.engine.generation import loop as loop_module
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import DecodeError
@@ -117,17 +117,16 @@ def test_a_catch_up_in_mid_reply_is_not_the_prompt_s_prefill(
 def test_the_parts_of_a_round_do_not_overlap(
     rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a clock that stands still but for process(), which takes a second."""
+    """On a clock that stands still but while features are handed over, which takes a second."""
     clock = {"now": 0.0}
-    process = rig.session.process
+    layer_inputs = rig.target.layer_inputs
 
-    def slow_process(batch: object) -> None:
-        process(batch)
-        clock["now"] += 1.0
-        rig.session._counts.process_s += 1.0
+    def slow_inputs(layer: int, n_rows: int) -> object:
+        clock["now"] += 1.0 if layer == rig.session.layers[0] else 0.0
+        return layer_inputs(layer, n_rows)
 
-    monkeypatch.setattr(rig.session, "process", slow_process)
-    monkeypatch.setattr(loop_module.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(rig.target, "layer_inputs", slow_inputs)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock["now"])
 
     for round_ in rig.reply(prompt).rounds:
         timings = round_.timings

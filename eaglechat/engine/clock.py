@@ -1,0 +1,10 @@
+"""Time that has passed."""
+
+from __future__ import annotations
+
+import time
+
+
+def ms_since(started: float) -> float:
+    """Milliseconds since a `time.perf_counter()`."""
+    return (time.perf_counter() - started) * 1000.0

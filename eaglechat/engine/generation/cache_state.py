@@ -1,0 +1,149 @@
+"""What the target's KV cache and the drafter hold of a conversation, in step with each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from eaglechat.engine.clock import ms_since
+from eaglechat.engine.drafters.base import Proposal
+from eaglechat.engine.generation.drafting import Drafting
+from eaglechat.engine.generation.window import common_prefix, find_cut
+from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.wire.errors import DecodeError
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+
+SEQ = 0
+"""The one sequence there is."""
+
+_NO_ROOM, _STOPPED = 1, 2
+"""llama.cpp's statuses of a decode that found no cells, and of one that was cancelled."""
+
+
+class CacheState:
+    """The caches of one conversation; `tokens` are those whose KV the target holds.
+
+    All that changes what the target holds goes through here, and the drafter is told. It knows as
+    many tokens, or fewer where it was off, failed, or could not keep them; `resume` says how far
+    the target has to go back for it.
+    """
+
+    def __init__(self, target: Context, drafting: Drafting) -> None:
+        self._target = target
+        self._drafting = drafting
+        self._batch = Batch(target)
+        self._decode_ms = 0.0
+        self.tokens: list[int] = []
+        self.first_turn = 0
+        """The oldest turn of the conversation that they begin with."""
+        self.can_shift = target.can_shift
+
+    def close(self) -> None:
+        self._batch.close()
+
+    @property
+    def room(self) -> int:
+        """Tokens that the context has room for."""
+        return self._target.n_ctx - len(self.tokens)
+
+    @property
+    def longest_draft(self) -> int:
+        """The most tokens behind the last one that fit, and that can be taken back."""
+        limit = N_DRAFT_MAX_LIMIT if self._target.n_rollback is None else self._target.n_rollback
+        return min(limit, self.room - 1)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the drafter has to see again what the target holds."""
+        return self._drafting.on and self._drafting.known < len(self.tokens)
+
+    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+        """Keep what can stay of both caches where `tokens` are to be held, and drop the rest; how
+        many of them are left. With `to_draft` a proposal comes next, and needs its drafter to know
+        the end of them."""
+        common = common_prefix(self.tokens, tokens)
+        # A recurrent state would have to be computed anew, all of it, for the drafter to see more.
+        to_draft = to_draft and self._target.n_rollback is None
+        return self._cut(self._drafting.resume(tokens[:common], to_draft=to_draft))
+
+    def shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
+        """Take the turns that have left out of both caches, keeping what was behind them.
+
+        False where the rest has to be read again.
+        """
+        cut = find_cut(before, after) if self.can_shift else None
+        held = common_prefix(self.tokens, before)
+        if cut is None or held <= cut.end:
+            return False
+        if held < len(before) and self._cut(held) < held:
+            return False
+        self._target.shift(SEQ, cut.start, cut.end)
+        self._drafting.shift(cut.start, cut.end)
+        del self.tokens[cut.start : cut.end]
+        return True
+
+    def read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> bool:
+        """Decode more of a prompt. False where it was cancelled: nothing of it is held then.
+
+        Raises DecodeError.
+        """
+        self._fill_batch(tokens, outputs=False)
+        with self._target.stopped_by(cancelled):
+            if not self._decode():
+                return False
+        self.tokens += tokens
+        return True
+
+    def decode(self, id_last: int, proposal: Proposal) -> float:
+        """Decode the last token and a proposal behind it, for the target to choose from; the
+        target's milliseconds. `accept` must follow. Raises DecodeError."""
+        self._fill_batch([id_last, *proposal.ids], outputs=True)
+        self._decode()
+        return self._decode_ms
+
+    def accept(self, path: Sequence[int]) -> None:
+        """Hold, of the batch just decoded, the last token and those of the proposal at `path`.
+
+        Raises DecodeError.
+        """
+        id_last, *proposed = self._batch.tokens
+        self.tokens += [id_last, *(proposed[index] for index in path)]
+        if len(path) < len(proposed) and not self._target.forget(SEQ, len(self.tokens)):
+            self._cut(0)
+            raise DecodeError("the target cannot take back the rejected tokens")
+        self._drafting.accept(path)
+
+    def _fill_batch(self, tokens: Sequence[int], *, outputs: bool) -> None:
+        self._batch.clear()
+        self._batch.add_tokens(tokens, len(self.tokens), SEQ, output=outputs)
+
+    def _decode(self) -> bool:
+        """Run the target over the batch and show it to the drafter; False where it was stopped."""
+        started = time.perf_counter()
+        status = self._target.decode(self._batch)
+        self._decode_ms = ms_since(started)
+        if status == 0:
+            self._drafting.see(self._batch)
+            return True
+        # Some of the batch may be in the cache. A recurrent state has taken it in for good.
+        self._cut(len(self.tokens) if self._target.n_rollback is None else 0)
+        if status == _STOPPED:
+            return False
+        if status == _NO_ROOM:
+            raise DecodeError("the KV cache has no room for the batch; load a larger context")
+        raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
+
+    def _cut(self, length: int) -> int:
+        """Drop all positions from `length` on, or all there are where the target's memory cannot
+        drop those alone; how many are left."""
+        held = self._target.last_position(SEQ) + 1
+        if length < held and self._target.n_rollback is not None:
+            # A recurrent state has snapshots of its latest batch only.
+            length = 0
+        if length < held and not self._target.forget(SEQ, length):
+            self._target.forget(SEQ, 0)
+            length = 0
+        del self.tokens[length:]
+        if length < self._drafting.known:
+            self._drafting.resume(self.tokens, to_draft=False)
+        return length

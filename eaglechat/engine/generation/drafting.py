@@ -1,0 +1,143 @@
+"""The drafter as the loop has it: there may be none, it may be off, and it may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Concatenate, ParamSpec, TypeVar
+
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits, Proposal, Spent
+from eaglechat.engine.llama.objects import Batch
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import AUTO, Speculation
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Method = Callable[Concatenate["Drafting", _P], _T]
+
+
+def _guarded(otherwise: _T) -> Callable[[_Method[_P, _T]], _Method[_P, _T]]:
+    """Where the drafter fails, it is given up and the call answers `otherwise`."""
+
+    def guard(method: _Method[_P, _T]) -> _Method[_P, _T]:
+        def call(self: Drafting, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            try:
+                return method(self, *args, **kwargs)
+            except Exception as error:
+                self.give_up(error)
+                return otherwise
+
+        return call
+
+    return guard
+
+
+class Drafting:
+    """A drafter, or none, whose failures end speculation for the rest of a reply and nothing else.
+
+    While it is off, nothing is proposed and nothing seen.
+    """
+
+    def __init__(self, drafter: Drafter | None) -> None:
+        self._drafter = drafter
+        """None too once it has failed, until the next reply."""
+        self._failed: Drafter | None = None
+        self._failure: str | None = None
+        self.on = drafter is not None
+
+    def new_reply(self, speculation: Speculation) -> None:
+        """A reply begins: what failed in the last one may try again, from nothing."""
+        if self._failed is not None:
+            self._drafter, self._failed = self._failed, None
+            self._forget_all()
+        self.follow(speculation)
+
+    @_guarded(None)
+    def follow(self, speculation: Speculation) -> None:
+        """Go on as the settings now are."""
+        if self._drafter is None:
+            return
+        self._drafter.most_waiting = MOST_CAUGHT_UP if speculation.n_draft_max == AUTO else 0
+        if self.on != speculation.enabled:
+            self.on = speculation.enabled
+            self._drafter.listen(self.on)
+
+    def failure(self) -> str | None:
+        """What has failed since this was last asked."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def give_up(self, error: Exception) -> None:
+        """Go on without the drafter until the next reply."""
+        what = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
+        self._failure = f"the draft failed: {what}"
+        drafter, self._drafter, self.on = self._drafter, None, False
+        if drafter is not None:
+            self._failed = drafter
+            with suppress(Exception):
+                drafter.listen(False)
+
+    # What follows is a drafter's own; see `Drafter`.
+
+    @property
+    @_guarded(0)
+    def known(self) -> int:
+        return self._drafter.known if self._drafter is not None else 0
+
+    @property
+    @_guarded(0)
+    def waiting(self) -> int:
+        return self._drafter.waiting if self._drafter is not None and self.on else 0
+
+    @property
+    @_guarded(True)
+    def is_blind(self) -> bool:
+        return self._drafter is None or self._drafter.is_blind
+
+    @property
+    @_guarded(Spent(0.0, 0.0))
+    def spent(self) -> Spent:
+        return self._drafter.spent if self._drafter is not None else Spent(0.0, 0.0)
+
+    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+        """As of a drafter; while it is off, all of them may stay."""
+        if self.on or self.known > len(tokens):
+            kept = self._resume(tokens, to_draft)
+            return kept if self.on else len(tokens)
+        return len(tokens)
+
+    @_guarded(0)
+    def _resume(self, tokens: Sequence[int], to_draft: bool) -> int:
+        assert self._drafter is not None
+        return self._drafter.resume(tokens, to_draft=to_draft)
+
+    @_guarded(None)
+    def _forget_all(self) -> None:
+        assert self._drafter is not None
+        self._drafter.resume((), to_draft=False)
+
+    @_guarded(None)
+    def shift(self, start: int, end: int) -> None:
+        if self._drafter is not None:
+            self._drafter.shift(start, end)
+
+    @_guarded(None)
+    def see(self, batch: Batch) -> None:
+        if self._drafter is not None and self.on:
+            self._drafter.see(batch)
+
+    @_guarded(None)
+    def take_in(self) -> None:
+        if self._drafter is not None and self.on:
+            self._drafter.take_in()
+
+    @_guarded(Proposal())
+    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        if self._drafter is None or not self.on or limits.n_max == 0:
+            return Proposal()
+        return self._drafter.propose(n_past, id_last, limits)
+
+    @_guarded(None)
+    def accept(self, path: Sequence[int]) -> None:
+        if self._drafter is not None and self.on:
+            self._drafter.accept(path)
