@@ -11,11 +11,12 @@ from textual.filter import Monochrome, NoColor
 from textual.widgets import Input, Select, Static
 
 from eaglechat import paths
-from eaglechat.settings import InterfaceSettings, Settings, load
+from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingField
+from eaglechat.tui.widgets.panel.tick import Tick
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -73,6 +74,22 @@ async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Pa
     loaded, problems = load(tmp_path / "config.toml")
     assert problems == []
     assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_settings_show_their_switches_whole_under_headings(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
+        await user.press("f9")
+        await user.sees("Randomness of sampling")
+        for tick in user.app.screen.query(Tick):
+            tick.scroll_visible(animate=False, immediate=True)
+            await user.until(lambda tick=tick: tick.region in user.app.screen.region, "a switch")
+            assert "".join(segment.text for segment in tick.render_line(0)).strip() == "▐X▌"
+        headings = [str(one.content) for one in user.app.screen.query(".heading").results(Static)]
+        tables = dict.fromkeys(doc.table.capitalize() for doc in describe())
+        assert [heading.split()[0] for heading in headings] == list(tables)
 
 
 async def test_files_of_your_own(drive: Drive, models: Path) -> None:

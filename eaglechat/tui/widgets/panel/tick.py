@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.geometry import Size
 from textual.widgets import Checkbox
 
 
@@ -15,6 +16,10 @@ class Tick(Checkbox):
     ) -> None:
         super().__init__(label, value, id=id, compact=True, tooltip=tooltip or None)
         self._mark()
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        # Textual pads an empty label too, but leaves it no room.
+        return super().get_content_width(container, viewport) + (0 if self.label else 2)
 
     def watch_value(self) -> None:
         super().watch_value()
