@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Protocol
@@ -48,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # argparse would drop them without a word.
         parser.error(f"options of {args.command} stand after it: eaglechat {args.command} ...")
     command: Command = _COMMANDS.get(args.command, start)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a script starts its background jobs: SIGINT still ends a command, and keeps its work.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         status = command.run(args)
         sys.stdout.flush()

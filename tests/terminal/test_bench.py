@@ -52,6 +52,7 @@ def test_a_bench_stops_at_once_and_quits_at_once(tmp_path: Path) -> None:
         terminal.keys("Escape")
         terminal.wait_for("Ask something", 5)
         terminal.keys("F11")
+        terminal.wait_for("Replies to write")
         terminal.keys("F5")
         terminal.wait_for("Reply 1 of 192")
         terminal.keys("C-q")
