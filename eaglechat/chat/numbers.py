@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eaglechat.chat import wording
 from eaglechat.chat.conversation import Comparison, Controls, Conversation
 from eaglechat.wire.protocol import AUTO, PairInfo
-from eaglechat.wire.records import AutoDraft, Round
+from eaglechat.wire.records import AutoDraft, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
 
@@ -71,8 +71,10 @@ def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
     return rounds[-1].auto if rounds else None
 
 
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(times: list[float | None]) -> float | None:
+    """None where there are none, or one of them is not reported."""
+    total = summed(times)
+    return total / len(times) if times and total is not None else None
 
 
 def _prefill(conversation: Conversation) -> str:

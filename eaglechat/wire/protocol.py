@@ -235,10 +235,42 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     unified: bool = False
 
 
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine reports and what it can be asked, beyond a reply and its origins."""
+
+    draft_text: bool = False
+    """It says what was drafted and rejected; else it counts those tokens only."""
+    probabilities: bool = False
+    """It says how sure the draft was of each token."""
+    times: bool = False
+    """It says what drafting and verifying took in each round."""
+    live_draft_length: bool = False
+    """`set` turns the draft length of a running reply."""
+    auto: bool = False
+    """It chooses draft lengths by measurement."""
+    plain: bool = False
+    """It decodes without a draft when asked to, to compare."""
+    bench: bool = False
+    """It answers `bench`."""
+
+
+EVERYTHING = Capabilities(
+    draft_text=True,
+    probabilities=True,
+    times=True,
+    live_draft_length=True,
+    auto=True,
+    plain=True,
+    bench=True,
+)
+
+
 class Hello(Event, frozen=True, kw_only=True, tag="hello"):
-    """The first line of an engine."""
+    """The first line of an engine. `engine` is its name, as in “not reported by llama-server”."""
 
     protocol: int
+    engine: str = "eaglechat"
+    can: Capabilities = Capabilities()
     eaglechat: str
     llama_cpp: str
     devices: tuple[str, ...]

@@ -7,6 +7,7 @@ an acceptance or a time from text.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,11 +54,14 @@ class FinishReason(str, enum.Enum):
 
 @dataclass(frozen=True)
 class DraftToken:
-    """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10)."""
+    """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10).
 
-    id: int
-    text: str
-    probability: float
+    None is what the engine does not report: some only count the tokens that were rejected.
+    """
+
+    id: int | None
+    text: str | None
+    probability: float | None
     parent: int = -1
     """Index in `Round.drafted` of the token it follows; -1: the last one emitted."""
     drafter: str = ""
@@ -81,17 +85,30 @@ class Token:
 
 @dataclass(frozen=True)
 class RoundTimings:
-    """Milliseconds of one round, by part. `total_ms` is wall time and covers the rest too."""
+    """Milliseconds of one round, by part; None is what the engine does not report.
 
-    draft_ms: float
+    `total_ms` is wall time and covers the rest too.
+    """
+
+    draft_ms: float | None
     """The draft's decoder: the accepted rows taken in, and a step for each drafted token."""
-    verify_ms: float
+    verify_ms: float | None
     """The target's decode of the last token and the drafted ones."""
-    process_ms: float
+    process_ms: float | None
     """Handing the target's features to the draft: gathering them, and the draft's encoder."""
-    sample_ms: float
+    sample_ms: float | None
     """Sampling the target's tokens."""
     total_ms: float
+
+
+def summed(times: Iterable[float | None]) -> float | None:
+    """The sum of times in ms; None where one of them is not reported."""
+    total = 0.0
+    for ms in times:
+        if ms is None:
+            return None
+        total += ms
+    return total
 
 
 class AutoReason(str, enum.Enum):
@@ -189,17 +206,18 @@ class SpeculationOff:
 
 @dataclass(frozen=True)
 class ReplyTimings:
-    """Times of a whole reply. Generation excludes prefill."""
+    """Times of a whole reply; None is what the engine does not report. Generation excludes
+    prefill."""
 
     prefill_ms: float
     prefill_tokens: int
     """Tokens decoded in prefill; those reused from the KV cache are not among them."""
     reused_tokens: int
     generation_ms: float
-    draft_ms: float
-    verify_ms: float
-    process_ms: float
-    sample_ms: float
+    draft_ms: float | None
+    verify_ms: float | None
+    process_ms: float | None
+    sample_ms: float | None
 
 
 @dataclass(frozen=True)

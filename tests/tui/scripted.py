@@ -107,6 +107,8 @@ class ScriptedEngine(RoutedLink):
         self.speculation_off: str | None = None
         self.turns_in_context: int | None = None
         self.protocol = protocol.PROTOCOL_VERSION
+        self.engine_name = "scripted"
+        self.can = protocol.EVERYTHING
         self.starts = 0
         self.closed = False
         self._is_alive = False
@@ -125,6 +127,8 @@ class ScriptedEngine(RoutedLink):
         say(
             protocol.Hello(
                 protocol=self.protocol,
+                engine=self.engine_name,
+                can=self.can,
                 eaglechat="0",
                 llama_cpp="scripted",
                 devices=(),

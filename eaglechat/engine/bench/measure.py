@@ -127,7 +127,8 @@ class RunTally:
         """Raises BenchFailedError when the draft gives up."""
         if isinstance(event, Round):
             self._fold.add(event)
-            self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
+            if event.timings.verify_ms is not None:
+                self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
         elif isinstance(event, SpeculationOff):
             prompt, setting, _ = self._of
             raise BenchFailedError(f"{prompt}, n = {setting}: {event.reason}")

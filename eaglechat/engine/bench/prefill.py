@@ -9,7 +9,7 @@ from statistics import median
 from eaglechat.engine.bench.measure import BenchFailedError, Write
 from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.protocol import Speculation
-from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
+from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff, summed
 
 DRAFTING = "drafting"
 """Features taken from every token, and all of them in the draft's KV cache."""
@@ -71,7 +71,7 @@ def _run(
     for event in write(prompt, speculation, 2):
         if isinstance(event, Round) and catch_up_ms is None:
             # The draft takes in the last of the prompt when it first drafts.
-            catch_up_ms = event.timings.process_ms + event.timings.draft_ms
+            catch_up_ms = summed((event.timings.process_ms, event.timings.draft_ms))
         elif isinstance(event, SpeculationOff):
             raise BenchFailedError(f"{prompt.name}, prefill: {event.reason}")
         elif isinstance(event, ReplyEnd):

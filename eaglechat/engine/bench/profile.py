@@ -99,5 +99,6 @@ def profile(setting: str, events: Iterable[object], clock: NativeClock) -> Round
     )
 
 
-def _median(values: Sequence[float]) -> float:
-    return median(values) if values else 0.0
+def _median(values: Sequence[float | None]) -> float:
+    """Of those that are reported; 0 where none is."""
+    return median([value for value in values if value is not None] or [0.0])

@@ -15,7 +15,7 @@ from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Limits, Proposal
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.reply import Verdict
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import DraftToken, Prefill, ReplyTimings, Round, RoundTimings
+from eaglechat.wire.records import DraftToken, Prefill, ReplyTimings, Round, RoundTimings, summed
 
 
 class ReplyBooks:
@@ -28,8 +28,7 @@ class ReplyBooks:
         self._began = time.perf_counter()
         self._prefill_ms = 0.0
         self._prefill = Prefill(0, 0, 0)
-        self._rounds = 0
-        self._draft_ms = self._verify_ms = self._process_ms = self._sample_ms = 0.0
+        self._rounds: list[RoundTimings] = []
 
     def note_prefill(self, progress: Prefill) -> None:
         self._prefill = progress
@@ -44,12 +43,8 @@ class ReplyBooks:
         return RoundBooks(self._drafting, self._auto, speculation, n_past, max(0, room))
 
     def end_round(self, books: RoundBooks) -> Round:
-        round_ = books.close(self._rounds, self._piece)
-        self._rounds += 1
-        self._draft_ms += round_.timings.draft_ms
-        self._verify_ms += round_.timings.verify_ms
-        self._process_ms += round_.timings.process_ms
-        self._sample_ms += round_.timings.sample_ms
+        round_ = books.close(len(self._rounds), self._piece)
+        self._rounds.append(round_.timings)
         return round_
 
     def timings(self) -> ReplyTimings:
@@ -59,10 +54,10 @@ class ReplyBooks:
             prefill_tokens=self._prefill.done - self._prefill.reused,
             reused_tokens=self._prefill.reused,
             generation_ms=ms_since(self._began),
-            draft_ms=self._draft_ms,
-            verify_ms=self._verify_ms,
-            process_ms=self._process_ms,
-            sample_ms=self._sample_ms,
+            draft_ms=summed(times.draft_ms for times in self._rounds),
+            verify_ms=summed(times.verify_ms for times in self._rounds),
+            process_ms=summed(times.process_ms for times in self._rounds),
+            sample_ms=summed(times.sample_ms for times in self._rounds),
         )
 
 

@@ -25,6 +25,7 @@ from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.errors import EngineError, NoPairError
 from eaglechat.wire.protocol import (
+    EVERYTHING,
     PROTOCOL_VERSION,
     AnyEvent,
     Bench,
@@ -95,6 +96,7 @@ class Server:
         self._send(
             Hello(
                 protocol=PROTOCOL_VERSION,
+                can=EVERYTHING,
                 eaglechat=eaglechat.__version__,
                 llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in devices),

@@ -201,12 +201,14 @@ def _round_runs(round: Round) -> Iterator[Run]:
     rejected = round.rejected
     for token in round.tokens:
         if token.origin is Origin.CORRECTION and rejected is not None:
-            yield _rejected_run(rejected)
+            yield from _rejected_run(rejected)
             rejected = None
         yield Run(token.text, token.origin.value)
     if rejected is not None:
-        yield _rejected_run(rejected)
+        yield from _rejected_run(rejected)
 
 
-def _rejected_run(token: DraftToken) -> Run:
-    return Run(token.text.translate(_SEEN_WHITESPACE), REJECTED, copied=False)
+def _rejected_run(token: DraftToken) -> Iterator[Run]:
+    """Nothing, where the engine does not say what was rejected."""
+    if token.text is not None:
+        yield Run(token.text.translate(_SEEN_WHITESPACE), REJECTED, copied=False)
