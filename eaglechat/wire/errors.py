@@ -39,6 +39,12 @@ class PromptError(EngineError):
     code = "prompt"
 
 
+class PromptCancelledError(PromptError):
+    """The reply was cancelled before its prompt was made."""
+
+    code = "cancelled"
+
+
 class LoadCancelledError(EngineError):
     """The load was cancelled."""
 

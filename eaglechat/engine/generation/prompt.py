@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 
@@ -28,15 +28,19 @@ class Prompter:
         self._template = ChatTemplate(source, bos=self._bos, eos=_control_text(model, model.eos))
         self._known: list[tuple[str, tuple[int, ...]]] = []
 
-    def text(self, messages: Sequence[Message]) -> str:
-        """The prompt before it is tokenised. Raises PromptError."""
-        text = self._template.render(messages)
+    def text(
+        self, messages: Sequence[Message], cancelled: Callable[[], bool] = lambda: False
+    ) -> str:
+        """The prompt before it is tokenised. Raises PromptError, PromptCancelledError."""
+        text = self._template.render(messages, cancelled=cancelled)
         # Tokenising adds it; some templates write it too.
         return text.removeprefix(self._bos) if self._model.adds_bos else text
 
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The tokens of the prompt for the next reply. Raises PromptError."""
-        text = self.text(messages)
+    def prompt(
+        self, messages: Sequence[Message], cancelled: Callable[[], bool] = lambda: False
+    ) -> tuple[int, ...]:
+        """The tokens of the prompt for the next reply. Raises PromptError, PromptCancelledError."""
+        text = self.text(messages, cancelled)
         tokens = self._continued(text) or self._tokenize(text, bos=True)
         self._remember(text, tokens)
         return tokens
@@ -55,9 +59,11 @@ class Prompter:
     def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
         return tuple(self._model.tokenize(text, bos=bos, special=True))
 
-    def turns(self, messages: Sequence[Message]) -> ConversationTurns:
+    def turns(
+        self, messages: Sequence[Message], cancelled: Callable[[], bool] = lambda: False
+    ) -> ConversationTurns:
         """The turns of a conversation, to let the oldest of them leave the context."""
-        return ConversationTurns(self, self._model, messages)
+        return ConversationTurns(self, self._model, messages, cancelled)
 
     def tokens_of(self, text: str) -> tuple[int, ...]:
         """The tokens of a prompt's text by itself, whatever was generated before."""
@@ -86,10 +92,17 @@ class ConversationTurns:
     System messages before the first turn are in every prompt.
     """
 
-    def __init__(self, prompter: Prompter, model: Model, messages: Sequence[Message]) -> None:
+    def __init__(
+        self,
+        prompter: Prompter,
+        model: Model,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool],
+    ) -> None:
         self._prompter = prompter
         self._model = model
         self._messages = messages
+        self._cancelled = cancelled
         self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
 
     @property
@@ -98,12 +111,13 @@ class ConversationTurns:
 
     def without(self, n: int) -> tuple[int, ...]:
         """The prompt's tokens without its first `n` turns, those of what remains unchanged where
-        the template allows it. Raises PromptError."""
+        the template allows it. Raises PromptError, PromptCancelledError."""
         if n == 0:
             return self._tokens
         head = self._messages[: self._starts[0]]
         system = [message for message in head if message.role == "system"]
-        shorter = self._prompter.text([*system, *self._messages[self._starts[n] :]])
+        left = [*system, *self._messages[self._starts[n] :]]
+        shorter = self._prompter.text(left, self._cancelled)
         text, rest = self._text.encode(), shorter.encode()
         removed = len(text) - len(rest)
         for start in reversed(cut_starts(text, rest)):
@@ -114,11 +128,11 @@ class ConversationTurns:
 
     @cached_property
     def _text(self) -> str:
-        return self._prompter.text(self._messages)
+        return self._prompter.text(self._messages, self._cancelled)
 
     @cached_property
     def _tokens(self) -> tuple[int, ...]:
-        return self._prompter.prompt(self._messages)
+        return self._prompter.prompt(self._messages, self._cancelled)
 
     @cached_property
     def _boundaries(self) -> dict[int, int]:

@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from eaglechat.engine.templates.dialect import Dialect, find_dialect
-from eaglechat.engine.templates.environment import compiled
+from eaglechat.engine.templates.environment import Template
 from eaglechat.engine.templates.messages import Shape, find_shape
 from eaglechat.engine.templates.modes import PartStream
+from eaglechat.engine.templates.sandbox import CancelledError, TooMuchError
 from eaglechat.engine.templates.variables import Switches, find_switches, variables
-from eaglechat.wire.errors import PromptError
+from eaglechat.wire.errors import PromptCancelledError, PromptError
 from eaglechat.wire.protocol import Message, Thinking
 
 CHATML = (
@@ -38,18 +39,34 @@ class ChatTemplate:
     ) -> None:
         """`is_control` knows the texts of the model's control tokens."""
         self._source = source or CHATML
-        self._template = compiled(self._source)
+        self._template = Template(self._source)
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self._is_control = is_control
 
-    def render(self, messages: Sequence[Message], thinking: Thinking | None = None) -> str:
-        """The prompt's text, up to where the assistant's turn begins. Raises PromptError."""
-        shaped = self._shape.of([_as_dict(message) for message in messages])
+    def render(
+        self,
+        messages: Sequence[Message],
+        thinking: Thinking | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> str:
+        """The prompt's text, up to where the assistant's turn begins.
+
+        Raises PromptError, PromptCancelledError.
+        """
         try:
-            return self._text(shaped, variables(thinking or Thinking()))
+            with self._template.limits(cancelled):
+                shaped = self._shape.of([_as_dict(message) for message in messages])
+                return self._text(shaped, variables(thinking or Thinking()))
+        except CancelledError:
+            raise PromptCancelledError("cancelled while the prompt was made") from None
+        except TooMuchError as error:
+            raise PromptError(f"the model's chat template was stopped: {error}") from None
+        except RecursionError:
+            raise PromptError("the model's chat template calls itself without end") from None
         except Exception as error:  # a template is a program out of a file: it may raise anything
+            reason = str(error) or type(error).__name__
             raise PromptError(
-                f"the model's chat template refuses this conversation: {error}"
+                f"the model's chat template refuses this conversation: {reason}"
             ) from error
 
     def parts(self, thinking: Thinking | None = None) -> PartStream:
@@ -69,13 +86,15 @@ class ChatTemplate:
             shaped = self._shape.of(messages)
             return self._text(shaped, variables(Thinking()), prompting=add_generation_prompt)
 
-        return find_dialect(self._source, render, self._is_control)
+        with self._template.limits():
+            return find_dialect(self._source, render, self._is_control)
 
     @cached_property
     def switches(self) -> Switches:
         """What the template lets one choose."""
         question = [{"role": "user", "content": _QUESTION}]
-        return find_switches(lambda given: self._text(question, given))
+        with self._template.limits():
+            return find_switches(lambda given: self._text(question, given))
 
     @cached_property
     def _shape(self) -> Shape:
