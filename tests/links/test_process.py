@@ -198,6 +198,21 @@ def test_changes_and_cancel_reach_a_running_reply(
     assert client.until(p.Done)[-1].end.finish_reason is FinishReason.LENGTH
 
 
+def test_a_template_that_never_ends_can_be_cancelled(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    asked = "{% if 'endlessly' in messages[-1].content %}" + endless + "{% endif %}"
+    target = tiny.write_target(tmp_path / "endless.gguf", template=asked + tiny.TEMPLATE)
+    client = start()
+    client.load((target, None))
+    client.chat(messages=(p.Message(role="user", content="endlessly"),))
+    client.engine.send(p.Cancel())
+    assert client.until((p.Done, p.Error))[-1].end.finish_reason is FinishReason.CANCELLED
+    client.chat()
+    assert client.until((p.Done, p.Error))[-1].end.finish_reason is FinishReason.LENGTH
+
+
 def test_bad_requests_are_answered_in_a_sentence_and_the_engine_lives_on(
     start: Callable[..., Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:

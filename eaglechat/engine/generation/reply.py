@@ -139,3 +139,18 @@ def _origin(proposal: Proposal, children: Sequence[int], child: int | None) -> O
     if not children:
         return Origin.BONUS
     return Origin.CORRECTION if child is None else Origin.ACCEPTED
+
+
+def unbegun(seed: int) -> ReplyEnd:
+    """The end of a reply that was cancelled before it began."""
+    nothing = ReplyTimings(
+        prefill_ms=0.0,
+        prefill_tokens=0,
+        reused_tokens=0,
+        generation_ms=0.0,
+        draft_ms=0.0,
+        verify_ms=0.0,
+        process_ms=0.0,
+        sample_ms=0.0,
+    )
+    return ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)

@@ -18,12 +18,13 @@ from typing import BinaryIO
 
 import eaglechat
 from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.reply import unbegun
 from eaglechat.engine.llama import bindings
 from eaglechat.engine.loading.machine import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.gguf.preflight import check_pair
-from eaglechat.wire.errors import EngineError, NoPairError
+from eaglechat.wire.errors import EngineError, NoPairError, PromptCancelledError
 from eaglechat.wire.protocol import (
     EVERYTHING,
     PROTOCOL_VERSION,
@@ -195,14 +196,23 @@ class Server:
     def _chat(
         self, request: Chat, pair: LoadedPair, live: Live, cancelled: threading.Event
     ) -> None:
-        prompt = pair.prompter.prompt(request.messages)
+        try:
+            self._reply(request, pair, live, cancelled)
+        except PromptCancelledError:
+            end = unbegun(request.sampling.draw_seed())
+            self._send(Done(id=request.id, end=end, stats=StatsFold().stats()))
+
+    def _reply(
+        self, request: Chat, pair: LoadedPair, live: Live, cancelled: threading.Event
+    ) -> None:
+        prompt = pair.prompter.prompt(request.messages, cancelled.is_set)
         fold, reply = StatsFold(), []
         for event in pair.generator.reply(
             prompt,
             request.sampling,
             live,
             seed=request.sampling.draw_seed(),
-            turns=pair.prompter.turns(request.messages),
+            turns=pair.prompter.turns(request.messages, cancelled.is_set),
             max_tokens=request.max_tokens,
             stop=request.stop,
             cancelled=cancelled.is_set,
