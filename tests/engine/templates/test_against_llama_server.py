@@ -1,0 +1,69 @@
+"""Prompts and parts beside those of llama.cpp's own server, on the same template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat.engine.templates.template import ChatTemplate
+from eaglechat.wire.protocol import Message, Thinking
+from tests.engine.templates import dialects
+from tests.engine.templates.dialects import CASES, NAMES
+from tests.llama_server import llama_server
+
+pytest.importorskip("xllamacpp", reason="llama.cpp's server comes with the extra dev")
+pytestmark = pytest.mark.real
+
+CONVERSATIONS = (
+    ({"role": "user", "content": "hi"},),
+    ({"role": "system", "content": "Be brief."}, {"role": "user", "content": " hi\n"}),
+    (
+        {"role": "user", "content": "2 + 2?"},
+        {"role": "assistant", "content": "4", "reasoning_content": "Two and two."},
+        {"role": "user", "content": "日本語 \"quoted\" <b>?"},
+    ),
+)  # fmt: skip
+
+DIFFERENT = {
+    ("harmony", "A"): "refused there: a reply without channels; here it is shown",
+    ("switched", "<think>R</thi"): "half a marker at the end is lost there; here it is shown",
+    ("wrapped", "<|START_THINKING|>R<|END_THINKING|><|START_RESPONSE|>A<|END_RESPONSE|>"):
+        "answer tags are known there by Command R7B's own template only",
+    ("wrapped", "<|START_RESPONSE|>A<|END_RESPONSE|>"): "the same",
+}  # fmt: skip
+"""Replies that are not read as llama.cpp reads them, and why."""
+
+
+def _as_message(message: dict[str, str]) -> Message:
+    return Message(
+        role=message["role"],
+        content=message["content"],
+        reasoning=message.get("reasoning_content", ""),
+    )
+
+
+def _options(thinking: Thinking) -> dict[str, Any]:
+    return (
+        {}
+        if thinking.enabled is None
+        else {"chat_template_kwargs": {"enable_thinking": thinking.enabled, "thinking_budget": 0}}
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prompts_and_parts_are_those_of_llama_server(
+    name: str, real_files: tuple[Path, Path]
+) -> None:
+    template = ChatTemplate(dialects.source(name), bos="<|im_start|>", eos="<|im_end|>")
+    with llama_server(real_files[0], dialects.FOLDER / f"{name}.jinja") as server:
+        for messages in CONVERSATIONS:
+            ours = template.render([_as_message(message) for message in messages])
+            assert ours == server.prompt(list(messages))
+        for case in (case for case in CASES if case.template == name):
+            if (name, case.raw) in DIFFERENT:
+                continue
+            question = [{"role": "user", "content": "hi"}]
+            theirs = server.parts_of(case.raw, question, **_options(case.thinking))
+            assert [part.strip() for part in theirs] == [case.reasoning, case.answer], case.raw
