@@ -54,9 +54,7 @@ class Dialect:
         if not self.opens:
             return PartStream(self.modes, _REASONING)
         _, opened, inside = generation_prompt.rpartition(self.opens)
-        # Some close, without a word, what they never opened.
-        closed = self.closes in inside if opened else inside.rstrip().endswith(self.closes)
-        start = _ANSWER if closed else _REASONING if opened else _START
+        start = _START if not opened else _ANSWER if self.closes in inside else _REASONING
         return PartStream(self.modes, start)
 
     @property
