@@ -5,6 +5,9 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
+from eaglechat.engine.templates.modes import PartStream, Segment, joined
+from eaglechat.wire.records import Part
+
 
 class TextStream:
     """Text of a reply, token by token.
@@ -47,3 +50,43 @@ class TextStream:
             if any(text.startswith(self._held[-length:]) for text in self._stop):
                 return length
         return 0
+
+
+class ReplyText:
+    """Text of a reply token by token, and the part of the reply that it belongs to.
+
+    A token's text is of one part. Where it ends one part and begins the next, the beginning comes
+    with the token after it.
+    """
+
+    def __init__(self, parts: PartStream, stop: Sequence[str] = ()) -> None:
+        self._stream = TextStream(stop)
+        self._parts = parts
+        self._waiting: list[Segment] = []
+
+    @property
+    def stopped(self) -> bool:
+        """True once a stop string was seen; the text ends before it."""
+        return self._stream.stopped
+
+    @property
+    def part(self) -> Part | None:
+        """The part that the reply is in now."""
+        return self._parts.part
+
+    def push(self, piece: bytes) -> tuple[str, Part | None]:
+        """The text that became certain with a token's bytes, and the token's part: None for
+        markers and headers."""
+        text = self._stream.push(piece)
+        self._waiting = joined([*self._waiting, *self._parts.push(text)])
+        if self._waiting:
+            part, certain = self._waiting.pop(0)
+            return certain, part
+        swallowed = text and not self._parts.holds
+        return "", None if swallowed else self._parts.part
+
+    def flush(self) -> tuple[str, Part | None]:
+        """What was held back, when nothing follows."""
+        rest = [*self._waiting, *self._parts.push(self._stream.flush()), *self._parts.flush()]
+        self._waiting = []
+        return "".join(text for _, text in rest), rest[-1][0] if rest else None

@@ -50,20 +50,25 @@ class PartStream:
             return self._modes[self._mode.otherwise].part
         return self._mode.part
 
+    @property
+    def holds(self) -> bool:
+        """Whether some text is not certain yet."""
+        return bool(self._held)
+
     def push(self, text: str) -> list[Segment]:
         """The stretches of text that became certain, in order."""
         self._held += text
         segments: list[Segment] = []
         while self._step(segments, final=False):
             pass
-        return _joined(segments)
+        return joined(segments)
 
     def flush(self) -> list[Segment]:
         """What was held back, when nothing follows."""
         segments: list[Segment] = []
         while self._step(segments, final=True):
             pass
-        return _joined(segments)
+        return joined(segments)
 
     def leave(self, marker: str) -> None:
         """Go on as if `marker` had been written here."""
@@ -132,12 +137,12 @@ def _beginning(text: str, literals: list[str]) -> int:
     return 0
 
 
-def _joined(segments: list[Segment]) -> list[Segment]:
+def joined(segments: list[Segment]) -> list[Segment]:
     """Neighbours of the same part as one."""
-    joined: list[Segment] = []
+    merged: list[Segment] = []
     for part, text in segments:
-        if joined and joined[-1][0] is part:
-            joined[-1] = (part, joined[-1][1] + text)
+        if merged and merged[-1][0] is part:
+            merged[-1] = (part, merged[-1][1] + text)
         else:
-            joined.append((part, text))
-    return joined
+            merged.append((part, text))
+    return merged

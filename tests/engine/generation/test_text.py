@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.generation.text import TextStream
+from eaglechat.engine.generation.text import ReplyText, TextStream
+from eaglechat.engine.templates.dialect import tagged
+from eaglechat.wire.records import Part
 
 
 def pushed(stream: TextStream, data: bytes) -> list[str]:
@@ -74,3 +76,48 @@ def test_a_stop_string_may_hold_a_character_of_several_bytes() -> None:
 
     assert "".join(pushed(stream, "a 語? 語!b".encode()[:-1])) == "a 語? "
     assert stream.stopped
+
+
+# --- parts ---
+
+
+def thought() -> ReplyText:
+    return ReplyText(tagged("<think>", "</think>").begin(""))
+
+
+def test_each_token_belongs_to_the_part_its_text_does() -> None:
+    text = thought()
+    pieces = [b"<think>", b"\n", b"R", b"</think>", b"\n\n", b"A", b""]
+
+    assert [text.push(piece) for piece in pieces] == [
+        ("", None),
+        ("", None),
+        ("R", Part.REASONING),
+        ("", None),
+        ("", None),
+        ("A", Part.ANSWER),
+        ("", Part.ANSWER),
+    ]
+
+
+def test_a_token_that_ends_one_part_and_begins_the_next_leaves_the_beginning_to_the_next() -> None:
+    text = thought()
+    text.push(b"<think>one")
+
+    assert text.push(b" two</think>A") == (" two", Part.REASONING)
+    assert text.push(b" B") == ("A B", Part.ANSWER)
+    assert text.flush() == ("", None)
+
+
+def test_what_waits_at_the_end_of_a_reply_keeps_its_part() -> None:
+    text = thought()
+    text.push(b"<think>one</th")
+
+    assert text.flush() == ("</th", Part.REASONING)
+
+
+def test_a_stop_string_ends_a_reply_in_any_part() -> None:
+    text = ReplyText(tagged("<think>", "</think>").begin(""), stop=["END"])
+
+    assert text.push(b"<think>oneENDtwo") == ("one", Part.REASONING)
+    assert text.stopped
