@@ -75,6 +75,10 @@ class Thinking(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
 
 
+AS_IT_IS = Thinking()
+"""As much as the chat template would have it."""
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the target's tokens are sampled. Temperature 0 is greedy; seed None draws one."""
 
@@ -142,6 +146,7 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     speculation: Speculation = Speculation()
+    thinking: Thinking = AS_IT_IS
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     stop: tuple[str, ...] = ()
 
@@ -168,6 +173,8 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
     n_min: DraftLength | None = None
     p_min: Probability | None = None
     temperature: Temperature | None = None
+    answer_now: bool = False
+    """End the reasoning: the model goes on with its answer."""
 
 
 class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
@@ -203,6 +210,19 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     n_ctx_train: int
 
 
+class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
+    """What the chat template of a target knows of reasoning before the answer."""
+
+    marked: bool = False
+    """Whether reasoning can be told from the answer."""
+    on_off: bool = False
+    """Whether it can be switched."""
+    efforts: tuple[str, ...] = ()
+    """The words for how much of it, least first; empty where there is no choice."""
+    can_end: bool = False
+    """Whether `set` with `answer_now` can end it."""
+
+
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is loaded, and how. `speculation_off` says why there is none, or is None."""
 
@@ -217,6 +237,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_kv_type: KvType = "f16"
     draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
+    reasoning: Reasoning = Reasoning()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

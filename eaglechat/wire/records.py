@@ -81,6 +81,8 @@ class Token:
     origin: Origin
     drafter: str | None = None
     """Who proposed it; None: it is the target's own."""
+    part: Part | None = Part.ANSWER
+    """The part of the reply it belongs to; None for markers between the parts."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,18 @@ class Round:
     timings: RoundTimings
     auto: AutoDraft | None = None
     """How the length was chosen, where n_draft_max is auto."""
+    given: tuple[int, ...] = ()
+    """Tokens that were put before this round's without being sampled: they ended the reasoning."""
 
     @property
     def rejected(self) -> DraftToken | None:
         """The first rejected draft token, if the target rejected one."""
         return self.drafted[self.n_accepted] if self.n_tested > self.n_accepted else None
+
+    @property
+    def part(self) -> Part | None:
+        """The part of the reply its first token belongs to, markers aside."""
+        return next((token.part for token in self.tokens if token.part is not None), None)
 
     @property
     def text(self) -> str:
@@ -233,6 +242,8 @@ class ReplyEnd:
     tokens: int
     tail: str
     timings: ReplyTimings
+    tail_part: Part | None = None
+    """The part that `tail` belongs to."""
 
     @property
     def tokens_per_second(self) -> float:

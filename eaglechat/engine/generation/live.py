@@ -16,6 +16,8 @@ class Live:
     def __init__(self, speculation: Speculation, temperature: float) -> None:
         self.speculation = speculation
         self.temperature = temperature
+        self.answer_now = False
+        """Whether the model should stop thinking; the loop takes it back when it has seen it."""
 
     def apply(self, change: Set) -> None:
         """Take over the fields that are given."""
@@ -25,3 +27,5 @@ class Live:
         self.speculation = msgspec.structs.replace(self.speculation, **given)
         if change.temperature is not None:
             self.temperature = change.temperature
+        if change.answer_now:
+            self.answer_now = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
@@ -23,6 +24,7 @@ from eaglechat.engine.generation.reply import ReplyState
 from eaglechat.engine.generation.room import make_room, open_window
 from eaglechat.engine.generation.window import ContextWindow, Turns
 from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, SpeculationOff, Window
@@ -66,6 +68,7 @@ class Generator:
         turns: Turns | None = None,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
+        parts: ReplyParts | None = None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
         """Prefill `prompt`, then yield a Round for each pass and a ReplyEnd at the end.
@@ -82,7 +85,9 @@ class Generator:
         reader = Reader(cache, self._drafting, self._auto, target.n_batch, cancelled)
         self._auto.new_reply()
         self._drafting.new_reply(live.speculation)
-        reply = ReplyState(target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop)
+        reply = ReplyState(
+            target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop, parts=parts
+        )
         with closing(reply):
             yield from open_window(window, cache, reply.tokens_left)
             _check_fits(window.tokens, target.n_ctx)
@@ -98,6 +103,14 @@ class Generator:
                 reply.follow_temperature(live.temperature)
                 self._drafting.follow(speculation)
                 yield from make_room(window, cache, reader, speculation)
+                given: tuple[int, ...] = ()
+                if live.answer_now:
+                    live.answer_now = False
+                    before = reply.id_last
+                    given = reply.end_reasoning()
+                    if given:
+                        held = [*cache.tokens, before, *given[:-1]]
+                        yield from reader.read(held, speculation)
                 yield from reader.catch_up(speculation)
                 if reader.stopped or cancelled():
                     reply.finish = FinishReason.CANCELLED
@@ -106,7 +119,7 @@ class Generator:
                 failure = self._drafting.failure() or self._auto.failure()
                 if failure is not None:
                     yield SpeculationOff(failure)
-                yield round_
+                yield replace(round_, given=given) if given else round_
             yield reply.end(books.timings())
 
     def _round(self, reply: ReplyState, books: ReplyBooks, speculation: Speculation) -> Round:

@@ -8,8 +8,9 @@ from itertools import accumulate
 
 from eaglechat.engine.generation.window import cut_starts
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.wire.protocol import Message
+from eaglechat.wire.protocol import AS_IT_IS, Message, Reasoning, Thinking
 
 _REMEMBERED = 8
 
@@ -25,22 +26,33 @@ class Prompter:
         self._model = model
         self._bos = _control_text(model, model.bos)
         source = model.metadata("tokenizer.chat_template")
-        self._template = ChatTemplate(source, bos=self._bos, eos=_control_text(model, model.eos))
+        self._template = ChatTemplate(
+            source,
+            bos=self._bos,
+            eos=_control_text(model, model.eos),
+            is_control=lambda text: len(model.tokenize(text, bos=False, special=True)) == 1,
+        )
         self._known: list[tuple[str, tuple[int, ...]]] = []
 
     def text(
-        self, messages: Sequence[Message], cancelled: Callable[[], bool] = lambda: False
+        self,
+        messages: Sequence[Message],
+        thinking: Thinking = AS_IT_IS,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> str:
         """The prompt before it is tokenised. Raises PromptError, PromptCancelledError."""
-        text = self._template.render(messages, cancelled=cancelled)
+        text = self._template.render(messages, thinking, cancelled)
         # Tokenising adds it; some templates write it too.
         return text.removeprefix(self._bos) if self._model.adds_bos else text
 
     def prompt(
-        self, messages: Sequence[Message], cancelled: Callable[[], bool] = lambda: False
+        self,
+        messages: Sequence[Message],
+        thinking: Thinking = AS_IT_IS,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> tuple[int, ...]:
         """The tokens of the prompt for the next reply. Raises PromptError, PromptCancelledError."""
-        text = self.text(messages, cancelled)
+        text = self.text(messages, thinking, cancelled)
         tokens = self._continued(text) or self._tokenize(text, bos=True)
         self._remember(text, tokens)
         return tokens
@@ -59,11 +71,42 @@ class Prompter:
     def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
         return tuple(self._model.tokenize(text, bos=bos, special=True))
 
+    def parts(self, thinking: Thinking = AS_IT_IS) -> ReplyParts:
+        """How the reply to a prompt falls into reasoning and answer."""
+        closing = self._tokenize(self._template.dialect.answers, bos=False)
+        return ReplyParts(self._template.parts(thinking), self.written, closing)
+
+    def written(self, token: int) -> bytes:
+        """The bytes a token writes, markers of the template among the control tokens included."""
+        piece = self._model.piece(token)
+        if piece or not self._markers:
+            return piece
+        spelled = self._model.spelled(token)
+        return spelled if any(spelled in marker for marker in self._markers) else b""
+
+    @property
+    def reasoning(self) -> Reasoning:
+        """What the chat template knows of reasoning."""
+        dialect, switches = self._template.dialect, self._template.switches
+        return Reasoning(
+            marked=dialect.reasons,
+            on_off=switches.on_off,
+            efforts=switches.efforts,
+            can_end=bool(dialect.answers),
+        )
+
+    @cached_property
+    def _markers(self) -> tuple[bytes, ...]:
+        return tuple(marker.encode() for marker in self._template.dialect.markers)
+
     def turns(
-        self, messages: Sequence[Message], cancelled: Callable[[], bool] = lambda: False
+        self,
+        messages: Sequence[Message],
+        thinking: Thinking = AS_IT_IS,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> ConversationTurns:
         """The turns of a conversation, to let the oldest of them leave the context."""
-        return ConversationTurns(self, self._model, messages, cancelled)
+        return ConversationTurns(self, self._model, messages, thinking, cancelled)
 
     def tokens_of(self, text: str) -> tuple[int, ...]:
         """The tokens of a prompt's text by itself, whatever was generated before."""
@@ -73,7 +116,7 @@ class Prompter:
         """Remember the sampled tokens of a reply to a prompt this object made."""
         before = next((text for text, tokens in self._known if tokens == prompt), None)
         written = [token for token in reply if not self._model.is_end(token)]
-        piece = b"".join(self._model.piece(token) for token in written)
+        piece = b"".join(self.written(token) for token in written)
         try:
             text = piece.decode("utf-8")
         except UnicodeDecodeError:
@@ -97,9 +140,11 @@ class ConversationTurns:
         prompter: Prompter,
         model: Model,
         messages: Sequence[Message],
+        thinking: Thinking,
         cancelled: Callable[[], bool],
     ) -> None:
         self._prompter = prompter
+        self._thinking = thinking
         self._model = model
         self._messages = messages
         self._cancelled = cancelled
@@ -117,7 +162,7 @@ class ConversationTurns:
         head = self._messages[: self._starts[0]]
         system = [message for message in head if message.role == "system"]
         left = [*system, *self._messages[self._starts[n] :]]
-        shorter = self._prompter.text(left, self._cancelled)
+        shorter = self._prompter.text(left, self._thinking, self._cancelled)
         text, rest = self._text.encode(), shorter.encode()
         removed = len(text) - len(rest)
         for start in reversed(cut_starts(text, rest)):
@@ -128,11 +173,11 @@ class ConversationTurns:
 
     @cached_property
     def _text(self) -> str:
-        return self._prompter.text(self._messages, self._cancelled)
+        return self._prompter.text(self._messages, self._thinking, self._cancelled)
 
     @cached_property
     def _tokens(self) -> tuple[int, ...]:
-        return self._prompter.prompt(self._messages, self._cancelled)
+        return self._prompter.prompt(self._messages, self._thinking, self._cancelled)
 
     @cached_property
     def _boundaries(self) -> dict[int, int]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import msgspec
 
 from eaglechat.engine.drafters.base import LAST_TOKEN, Proposal
-from eaglechat.engine.generation.text import TextStream
+from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
+from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
-from eaglechat.wire.records import FinishReason, Origin, ReplyEnd, ReplyTimings, Token
+from eaglechat.wire.records import FinishReason, Origin, Part, ReplyEnd, ReplyTimings, Token
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class ReplyState:
         seed: int,
         max_tokens: int | None,
         stop: Sequence[str],
+        parts: ReplyParts | None = None,
     ) -> None:
         self.id_last = prompt[-1]
         self.finish: FinishReason | None = None
@@ -47,7 +49,9 @@ class ReplyState:
         self._sampling = sampling
         self._seed = seed
         self._max_tokens = max_tokens
-        self._text = TextStream(stop)
+        self._text = ReplyText(parts.stream if parts else None, stop)
+        self._written = parts.written if parts else target.model.piece
+        self._closing = parts.closing if parts else ()
         self._recent = list(prompt[-REPEAT_LAST_N:])
         self._n_tokens = 0
         self._sampler = self._make_sampler(seed)
@@ -79,7 +83,9 @@ class ReplyState:
             n_tested += bool(children)
             child = next((index for index in children if proposal[index].id == id), None)
             drafter = proposal[child].drafter if child is not None else None
-            tokens.append(Token(id, self._write(id), _origin(proposal, children, child), drafter))
+            text, part = self._write(id)
+            origin = _origin(proposal, children, child)
+            tokens.append(Token(id, text, origin, drafter, part))
             if child is not None:
                 path.append(child)
                 at = child
@@ -90,32 +96,44 @@ class ReplyState:
         self.id_last = tokens[-1].id
         return Verdict(tuple(tokens), tuple(path), n_tested)
 
+    def end_reasoning(self) -> tuple[int, ...]:
+        """The tokens that end the reasoning, the last of them being the reply's last token now;
+        none where the reply is past it, or cannot be made to answer."""
+        if self._text.part is not Part.REASONING or not self._closing:
+            return ()
+        for token in self._closing:
+            self._text.give(self._written(token))
+        self.id_last = self._closing[-1]
+        return self._closing
+
     def end(self, timings: ReplyTimings) -> ReplyEnd:
         assert self.finish is not None
+        tail, part = self._text.flush()
         return ReplyEnd(
             finish_reason=self.finish,
             seed=self._seed,
             tokens=self._n_tokens,
-            tail=self._text.flush(),
+            tail=tail,
             timings=timings,
+            tail_part=part,
         )
 
     def close(self) -> None:
         self._sampler.close()
 
-    def _write(self, id: int) -> str:
-        """The text a token adds; sets `finish` when the reply ends with it."""
+    def _write(self, id: int) -> tuple[str, Part | None]:
+        """The text a token adds and its part; sets `finish` when the reply ends with it."""
         self._n_tokens += 1
         self._recent.append(id)
         if self._target.model.is_end(id):
             self.finish = FinishReason.STOP
-            return ""
-        text = self._text.push(self._target.model.piece(id))
+            return "", None
+        text, part = self._text.push(self._written(id))
         if self._text.stopped:
             self.finish = FinishReason.STOP
         elif self.tokens_left <= 0:
             self.finish = FinishReason.LENGTH
-        return text
+        return text, part
 
     def _make_sampler(self, seed: int) -> Sampler:
         sampling = self._sampling

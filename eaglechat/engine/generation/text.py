@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
+from eaglechat.engine.templates.dialect import PLAIN
 from eaglechat.engine.templates.modes import PartStream, Segment, joined
 from eaglechat.wire.records import Part
 
@@ -59,9 +60,10 @@ class ReplyText:
     with the token after it.
     """
 
-    def __init__(self, parts: PartStream, stop: Sequence[str] = ()) -> None:
+    def __init__(self, parts: PartStream | None = None, stop: Sequence[str] = ()) -> None:
+        """Without `parts` all of it is the answer."""
         self._stream = TextStream(stop)
-        self._parts = parts
+        self._parts = parts or PLAIN.begin("")
         self._waiting: list[Segment] = []
 
     @property
@@ -77,13 +79,18 @@ class ReplyText:
     def push(self, piece: bytes) -> tuple[str, Part | None]:
         """The text that became certain with a token's bytes, and the token's part: None for
         markers and headers."""
-        text = self._stream.push(piece)
-        self._waiting = joined([*self._waiting, *self._parts.push(text)])
+        self.give(piece)
         if self._waiting:
             part, certain = self._waiting.pop(0)
             return certain, part
-        swallowed = text and not self._parts.holds
+        swallowed = piece and not self._parts.holds
         return "", None if swallowed else self._parts.part
+
+    def give(self, piece: bytes) -> None:
+        """Go on as if a token with these bytes had been written; its text, if any, comes with the
+        next one."""
+        text = self._stream.push(piece)
+        self._waiting = joined([*self._waiting, *self._parts.push(text)])
 
     def flush(self) -> tuple[str, Part | None]:
         """What was held back, when nothing follows."""

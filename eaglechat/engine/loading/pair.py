@@ -150,6 +150,7 @@ class LoadedPair:
             draft_kv_type=self._options.draft_kv_type,
             draft_window=self._options.draft_window,
             speculation_off=self._off,
+            reasoning=self.prompter.reasoning,
         )
 
     def close(self) -> None:

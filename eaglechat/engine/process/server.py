@@ -205,21 +205,22 @@ class Server:
     def _reply(
         self, request: Chat, pair: LoadedPair, live: Live, cancelled: threading.Event
     ) -> None:
-        prompt = pair.prompter.prompt(request.messages, cancelled.is_set)
+        prompt = pair.prompter.prompt(request.messages, request.thinking, cancelled.is_set)
         fold, reply = StatsFold(), []
         for event in pair.generator.reply(
             prompt,
             request.sampling,
             live,
             seed=request.sampling.draw_seed(),
-            turns=pair.prompter.turns(request.messages, cancelled.is_set),
+            turns=pair.prompter.turns(request.messages, request.thinking, cancelled.is_set),
             max_tokens=request.max_tokens,
             stop=request.stop,
+            parts=pair.prompter.parts(request.thinking),
             cancelled=cancelled.is_set,
         ):
             if isinstance(event, Round):
                 fold.add(event)
-                reply += [token.id for token in event.tokens]
+                reply += [*event.given, *(token.id for token in event.tokens)]
                 self._send(RoundDone(id=request.id, round=event))
             elif isinstance(event, Prefill):
                 self._send(PrefillProgress(id=request.id, prefill=event))

@@ -41,6 +41,8 @@ class Dialect:
     modes: Mapping[str, Mode]
     opens: str = ""
     closes: str = ""
+    answers: str = ""
+    """What ends the reasoning and begins the answer, as the model would write it."""
 
     @property
     def reasons(self) -> bool:
@@ -99,7 +101,8 @@ def tagged(
         "tagless": Mode(Part.ANSWER, out_of_answer, drops_space=True),
         _NEXT: Mode(Part.ANSWER),
     }
-    return Dialect(modes, opens, closes)
+    answers = f"\n{closes}\n\n" if closes.startswith("</") else closes + answer_opens
+    return Dialect(modes, opens, closes, answers)
 
 
 _HARMONY = Dialect(
@@ -115,6 +118,7 @@ _HARMONY = Dialect(
     },
     "<|channel|>analysis<|message|>",
     "<|end|>",
+    "<|end|><|start|>assistant<|channel|>final<|message|>",
 )
 """gpt-oss: each message of a turn names its channel. Source: OpenAI's harmony format."""
 
@@ -127,6 +131,7 @@ _GEMMA = Dialect(
         _ANSWER: Mode(Part.ANSWER, (("<|channel>", _HEADER), ("<channel|>", _ANSWER))),
     },
     "<|channel>thought\n",
+    "<channel|>",
     "<channel|>",
 )
 
