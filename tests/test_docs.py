@@ -32,7 +32,7 @@ RECORDS = {
         protocol.LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
         bench_records.BenchPrompt, bench_records.BenchRun, protocol.PairInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
-        protocol.Capabilities,
+        protocol.Capabilities, protocol.Thinking, protocol.Reasoning,
     )
 }  # fmt: skip
 

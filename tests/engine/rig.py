@@ -15,6 +15,7 @@ from eaglechat.engine.generation.loop import Generator, ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.generation.window import Turns
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.wire.protocol import Message, Sampling, Speculation
 from eaglechat.wire.records import (
     KvType,
@@ -101,6 +102,7 @@ class Rig:
         turns: Turns | None = None,
         max_tokens: int | None = 32,
         stop: Sequence[str] = (),
+        parts: ReplyParts | None = None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
         live = live or Live(Speculation(n_draft_max=n_draft_max), sampling.temperature)
@@ -112,6 +114,7 @@ class Rig:
             turns=turns,
             max_tokens=max_tokens,
             stop=stop,
+            parts=parts,
             cancelled=cancelled,
         )
 

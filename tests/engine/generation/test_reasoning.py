@@ -1,0 +1,74 @@
+"""Reasoning and answer in replies of the tiny pair, and the end of reasoning on request."""
+
+from __future__ import annotations
+
+import pytest
+
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.templates.dialect import tagged
+from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.wire.protocol import Set, Speculation
+from eaglechat.wire.records import Part, Round
+from tests.engine.rig import Reply, Rig, check_bookkeeping, fresh_reply
+
+CLOSES = "qzq"
+
+
+def thinking(rig: Rig, *, can_end: bool = True) -> ReplyParts:
+    """A reply that begins in its reasoning."""
+    model = rig.target.model
+    closing = model.tokenize(CLOSES, bos=False, special=True) if can_end else []
+    return ReplyParts(tagged("", CLOSES).begin(""), model.piece, tuple(closing))
+
+
+def ended_at(rig: Rig, prompt: tuple[int, ...], index: int, parts: ReplyParts, n: int) -> Reply:
+    """A reply whose reasoning is asked to end after the round of this number."""
+    live = Live(Speculation(n_draft_max=n), 0.0)
+    events = []
+    for event in rig.stream(prompt, live=live, parts=parts, max_tokens=40):
+        events.append(event)
+        if isinstance(event, Round) and event.index == index:
+            live.apply(Set(answer_now=True))
+    return Reply(tuple(events))
+
+
+@pytest.mark.parametrize("n_draft_max", [0, 3])
+def test_the_answer_goes_on_from_where_the_reasoning_was_ended(
+    rig: Rig, tiny_models: tuple[Model, Model], n_draft_max: int
+) -> None:
+    prompt, parts = rig.prompt("the cat sat"), thinking(rig)
+
+    reply = ended_at(rig, prompt, 3, parts, n_draft_max)
+
+    before = [token for round_ in reply.rounds[:4] for token in round_.tokens]
+    after = [token for round_ in reply.rounds[4:] for token in round_.tokens]
+    assert reply.rounds[4].given == parts.closing
+    assert {token.part for token in before} == {Part.REASONING}
+    # The first may bring what was held back: it could have begun the marker.
+    assert {token.part for token in after[1:] if token.text} == {Part.ANSWER}
+    written = [*prompt, *(token.id for token in before), *parts.closing]
+    fresh = fresh_reply(tiny_models, tuple(written), max_tokens=len(after))
+    assert [token.id for token in after] == fresh.tokens
+    assert rig.generator.cached[: len(written)] == tuple(written)
+
+
+def test_a_reply_that_cannot_be_made_to_answer_goes_on(rig: Rig) -> None:
+    prompt = rig.prompt("the cat sat")
+
+    reply = ended_at(rig, prompt, 3, thinking(rig, can_end=False), 3)
+
+    assert not any(round_.given for round_ in reply.rounds)
+    assert {token.part for round_ in reply.rounds for token in round_.tokens} == {Part.REASONING}
+    check_bookkeeping(reply, prompt)
+
+
+def test_an_answer_is_not_ended(rig: Rig) -> None:
+    prompt = rig.prompt("the cat sat")
+    model = rig.target.model
+    parts = ReplyParts(tagged("y", CLOSES).begin(""), model.piece, (1, 2))
+
+    reply = ended_at(rig, prompt, 3, parts, 3)
+
+    assert not any(round_.given for round_ in reply.rounds)
+    assert {token.part for round_ in reply.rounds for token in round_.tokens} == {Part.ANSWER}
