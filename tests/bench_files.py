@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import api
 from eaglechat.hub.local.pairs import builtin_pair
 
@@ -50,7 +50,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pair = builtin_pair()
     assert pair.draft is not None
-    bindings.start_backend(bindings.LOG_ERRORS)
+    backend.start_backend(backend.LOG_ERRORS)
     print(write_bf16_target(pair.target, folder / "target-bf16.gguf"))
     print(write_random_draft(pair.draft, folder / "random-draft.gguf"))
 

@@ -15,7 +15,7 @@ from eaglechat.cli.status import FAILED, OK
 from eaglechat.wire.errors import ModelLoadError, NativeLibraryError
 
 if TYPE_CHECKING:
-    from eaglechat.engine.llama.bindings import Device
+    from eaglechat.engine.llama.backend import Device
     from eaglechat.engine.loading.placement import Placement
     from eaglechat.gguf.header import GGUFHeader
 
@@ -55,15 +55,15 @@ def run(_args: argparse.Namespace) -> int:
 
 def _llama_cpp(wrong: list[str]) -> Iterator[str]:
     try:
-        from eaglechat.engine.llama import bindings  # loads llama.cpp
+        from eaglechat.engine.llama import backend  # loads llama.cpp
     except NativeLibraryError as error:
         wrong.append(str(error))
         yield "not usable"
         return
-    python, native = bindings.versions()
+    python, native = backend.versions()
     yield f"llama-cpp-python {python}, llama.cpp {native}"
-    yield f"built for {', '.join(bindings.backends())}"
-    yield from _features(bindings.system_info())
+    yield f"built for {', '.join(backend.backends())}"
+    yield from _features(backend.system_info())
     yield "every function the engine needs is there"
 
 
@@ -89,16 +89,16 @@ def _devices(wrong: list[str]) -> Iterator[str]:
 
     ram = memory()
     yield f"memory: {_gib(ram.ram_available)} free of {_gib(ram.ram)}"
-    if "eaglechat.engine.llama.bindings" not in sys.modules:
+    if "eaglechat.engine.llama.backend" not in sys.modules:
         return
-    from eaglechat.engine.llama import bindings
+    from eaglechat.engine.llama import backend
 
-    bindings.start_backend(bindings.LOG_ERRORS)
-    devices = bindings.devices()
+    backend.start_backend(backend.LOG_ERRORS)
+    devices = backend.devices()
     for device in devices:
         size = f", {_gib(device.memory_free)} free of {_gib(device.memory_total)}"
         yield f"{device.name}: {device.description}{size if device.is_gpu else ''}"
-    yield from _offload(devices, bindings.backends(), wrong)
+    yield from _offload(devices, backend.backends(), wrong)
 
 
 def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:

@@ -33,12 +33,12 @@ def choose_pair(args: argparse.Namespace) -> Pair:
 
 def load_pair(pair: Pair, settings: Settings, interrupt: Interrupt) -> LoadedPair:
     """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
-    from eaglechat.engine.llama import bindings  # loads llama.cpp
+    from eaglechat.engine.llama import backend  # loads llama.cpp
     from eaglechat.engine.loading.pair import LoadedPair
     from eaglechat.gguf.preflight import check_pair
 
     headers = check_pair(pair.target, pair.draft)
-    bindings.start_backend(bindings.LOG_ERRORS)
+    backend.start_backend(backend.LOG_ERRORS)
     return LoadedPair(
         headers, settings.to_load_options(), lambda _stage, _fraction: not interrupt.happened
     )

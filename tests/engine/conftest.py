@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from tests.engine.rig import Rig, open_rig
 
@@ -35,6 +35,6 @@ def real_rig(real_models: tuple[Model, Model]) -> Iterator[Rig]:
 
 
 def _open(files: tuple[Path, Path]) -> Iterator[tuple[Model, Model]]:
-    bindings.start_backend(bindings.LOG_ERRORS)
+    backend.start_backend(backend.LOG_ERRORS)
     with Model(files[0]) as target, Model(files[1]) as draft:
         yield target, draft

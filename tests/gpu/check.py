@@ -24,7 +24,7 @@ from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench.measure import BenchPrompt, BenchRun, Write
 from eaglechat.engine.bench.profile import RoundProfile, native_clock, profile
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loading.placement import offload_devices
 from eaglechat.gguf.preflight import check_pair
@@ -59,17 +59,17 @@ class Check:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    bindings.start_backend(bindings.LOG_ERRORS)
-    gpus = offload_devices(bindings.devices())
+    backend.start_backend(backend.LOG_ERRORS)
+    gpus = offload_devices(backend.devices())
     if not gpus and not args.cpu:
         print(
-            f"no GPU: llama.cpp was built for {', '.join(bindings.backends())} and sees none. "
+            f"no GPU: llama.cpp was built for {', '.join(backend.backends())} and sees none. "
             "docs/gpu.md says how to build it; --cpu runs what can run without one.",
             file=sys.stderr,
         )
         return NO_GPU
     print(f"eaglechat on {platform.platform()}, {platform.machine()}")
-    print(f"llama-cpp-python and llama.cpp: {', '.join(bindings.versions())}")
+    print(f"llama-cpp-python and llama.cpp: {', '.join(backend.versions())}")
     for gpu in [] if args.cpu else gpus:
         print(f"{gpu.name}: {gpu.description}, {gpu.memory_total / 2**30:.1f} GiB")
     checks: list[Check] = []
@@ -163,7 +163,7 @@ def _check(pair: Pair, args: argparse.Namespace) -> Iterator[Check]:
 def _loaded(pair: Pair, options: LoadOptions) -> Iterator[tuple[LoadedPair, str]]:
     """A loaded pair, and llama.cpp's log of the load."""
     log = io.StringIO()
-    bindings.start_backend(bindings.LOG_INFO)
+    backend.start_backend(backend.LOG_INFO)
     try:
         with redirect_stderr(log):
             loaded = LoadedPair(check_pair(*pair), options)
@@ -171,7 +171,7 @@ def _loaded(pair: Pair, options: LoadOptions) -> Iterator[tuple[LoadedPair, str]
         print(log.getvalue(), file=sys.stderr)
         raise
     finally:
-        bindings.start_backend(bindings.LOG_ERRORS)
+        backend.start_backend(backend.LOG_ERRORS)
     try:
         yield loaded, log.getvalue()
     finally:
@@ -179,7 +179,7 @@ def _loaded(pair: Pair, options: LoadOptions) -> Iterator[tuple[LoadedPair, str]
 
 
 def _free_memory() -> dict[str, int]:
-    return {gpu.name: gpu.memory_free for gpu in offload_devices(bindings.devices())}
+    return {gpu.name: gpu.memory_free for gpu in offload_devices(backend.devices())}
 
 
 def _offload_check(log: str, *, skipped: bool) -> Check:

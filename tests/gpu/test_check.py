@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.placement import offload_devices
 from eaglechat.gguf.preflight import check_pair
@@ -37,13 +37,13 @@ def test_the_script_runs_on_the_processor(
 def test_without_a_gpu_it_says_so_and_ends_with_a_status_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    processor = [device for device in bindings.devices() if not device.is_gpu]
-    monkeypatch.setattr(bindings, "devices", lambda: tuple(processor))
+    processor = [device for device in backend.devices() if not device.is_gpu]
+    monkeypatch.setattr(backend, "devices", lambda: tuple(processor))
     assert check.main([]) == check.NO_GPU
     assert "no GPU: llama.cpp was built for " in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not offload_devices(bindings.devices()), reason="no GPU on this machine")
+@pytest.mark.skipif(not offload_devices(backend.devices()), reason="no GPU on this machine")
 def test_the_script_passes_on_the_gpu(tmp_path: Path) -> None:
     assert check.main(["--shape", "small", "--folder", str(tmp_path), "--prompts", "3"]) == 0
 

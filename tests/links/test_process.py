@@ -350,12 +350,12 @@ def test_native_output_does_not_reach_the_pipe(
     """Printed by C and by Python, before and after the events' pipe is made."""
     noisy = (
         "import ctypes, sys;"
-        "from eaglechat.engine.process import server; from eaglechat.engine.llama import bindings;"
-        "start = bindings.start_backend;"
+        "from eaglechat.engine.process import server; from eaglechat.engine.llama import backend;"
+        "start = backend.start_backend;"
         "libc = ctypes.CDLL(None);"
         "say = lambda level: (start(level), libc.puts(b'native noise'), libc.fflush(None),"
         " print('python noise', flush=True));"
-        "bindings.start_backend = say;"
+        "backend.start_backend = say;"
         "sys.exit(server.main())"
     )
     client = start([sys.executable, "-c", noisy])

@@ -26,7 +26,7 @@ from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.generation.window import Turns, common_prefix
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire.protocol import (
@@ -400,7 +400,7 @@ def main() -> None:
     for name in ("prefill", "cancel", "moving"):
         commands.add_parser(name)
     args = parser.parse_args()
-    bindings.start_backend(bindings.LOG_ERRORS)
+    backend.start_backend(backend.LOG_ERRORS)
     pair = builtin_pair()
     assert pair.draft is not None
     with Model(pair.target) as target, Model(pair.draft) as draft:

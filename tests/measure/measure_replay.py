@@ -28,7 +28,7 @@ from eaglechat.engine.auto.costs import CONTEXT_BUCKET, context_bucket
 from eaglechat.engine.bench.measure import BenchPrompt, builtin_prompts, parse_prompts
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.protocol import LoadOptions, Message, Sampling, Speculation
@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--chats", type=int, default=12)
     args = parser.parse_args()
-    bindings.start_backend(bindings.LOG_ERRORS)
+    backend.start_backend(backend.LOG_ERRORS)
     prompts = parse_prompts(args.prompts.read_text()) if args.prompts else builtin_prompts()
     pair = LoadedPair(check_pair(args.target, args.draft), LoadOptions(n_ctx=4096))
     try:

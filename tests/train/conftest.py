@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 
 
 @pytest.fixture
 def tiny_target(tiny_files: tuple[Path, Path]) -> Iterator[Model]:
-    bindings.start_backend(bindings.LOG_ERRORS)
+    backend.start_backend(backend.LOG_ERRORS)
     with Model(tiny_files[0]) as model:
         yield model

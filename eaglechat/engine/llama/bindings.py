@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +37,9 @@ except (ImportError, OSError, RuntimeError, AttributeError) as error:
     raise NativeLibraryError(
         f"llama-cpp-python cannot be imported ({error}); install {REQUIREMENT}"
     ) from error
+
+WRAPPER_VERSION: str = llama_cpp.__version__
+"""Of llama-cpp-python."""
 
 _I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
 _SIZE, _TEXT = ctypes.c_size_t, ctypes.c_char_p
@@ -201,109 +201,9 @@ def _ggml_libraries() -> Iterator[Any]:
 
 
 C: Any = _bind(_SYMBOLS, lambda: (api._lib,))
-_G: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
+G: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
 
-__all__ = ["C", "Floats", "api"]
-
-
-LOG_INFO, LOG_ERRORS = 2, 4
-_log_callback: Any = None
-_log_muted = False
-
-
-def start_backend(log_level: int) -> None:
-    """Initialise llama.cpp; its log from `log_level` on goes to standard error."""
-    global _log_callback  # noqa: PLW0603 - llama.cpp keeps the pointer for the process' life
-    last_level = LOG_INFO
-
-    def write(level: int, text: bytes, _data: Any) -> None:
-        nonlocal last_level
-        # 5 continues the line before it.
-        last_level = last_level if level == 5 else level
-        if last_level >= log_level and not _log_muted:
-            sys.stderr.write(text.decode("utf-8", errors="replace"))
-            sys.stderr.flush()
-
-    _log_callback = api.llama_log_callback(write)
-    api.llama_log_set(_log_callback, _PTR(0))
-    api.llama_backend_init()
-
-
-@contextmanager
-def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Let a context's decode end early, with status 2, once `cancelled` says so."""
-    global _log_muted  # noqa: PLW0603 - the log is one for the process
-
-    def ask(_data: Any) -> bool:
-        global _log_muted  # noqa: PLW0603
-        # llama.cpp logs the stop as an error.
-        _log_muted = cancelled()
-        return _log_muted
-
-    callback = api.ggml_abort_callback(ask)
-    api.llama_set_abort_callback(context, callback, None)
-    try:
-        yield
-    finally:
-        api.llama_set_abort_callback(context, api.ggml_abort_callback(0), None)
-        _log_muted = False
-
-
-def versions() -> tuple[str, str]:
-    """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
-    native = f"{api.llama_version().decode()} ({_G.commit().decode()})"
-    return llama_cpp.__version__, native
-
-
-def system_info() -> str:
-    """What llama.cpp was compiled for, in its own words."""
-    return str(api.llama_print_system_info().decode())
-
-
-def backends() -> tuple[str, ...]:
-    """The backends in this build, such as CUDA and CPU, whether or not they found a device."""
-    return tuple(_G.backend_name(_G.backend(index)).decode() for index in range(_G.backends()))
-
-
-@dataclass(frozen=True)
-class Device:
-    """A compute device; memory in bytes (0 where the backend does not say).
-
-    `backend` is what drives it, `hardware_id` the same for one card seen by two backends.
-    """
-
-    name: str
-    description: str
-    memory_free: int
-    memory_total: int
-    is_gpu: bool
-    shares_ram: bool
-    backend: str = ""
-    hardware_id: str = ""
-    splits_rows: bool = False
-
-
-def devices() -> tuple[Device, ...]:
-    """The devices llama.cpp sees."""
-    return tuple(_device(_G.device(index)) for index in range(_G.devices()))
-
-
-def _device(device: int) -> Device:
-    found = _DeviceProperties()
-    _G.device_properties(device, ctypes.byref(found))
-    backend, name = _G.device_backend(device), found.name.decode()
-    return Device(
-        name=name,
-        description=found.description.decode(),
-        memory_free=found.memory_free,
-        memory_total=found.memory_total,
-        is_gpu=found.type in (1, 2),
-        # Metal calls its devices MTL0 and so on, and does not say that they share.
-        shares_ram=found.type == 2 or name.startswith(("MTL", "Metal")),
-        backend=_G.backend_name(backend).decode(),
-        hardware_id=(found.device_id or b"").decode(),
-        splits_rows=bool(_G.backend_function(backend, b"ggml_backend_split_buffer_type")),
-    )
+__all__ = ["WRAPPER_VERSION", "C", "Floats", "G", "api"]
 
 
 SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
@@ -336,10 +236,17 @@ def load_model(
     return pointer
 
 
+def device_properties(device: int) -> Any:
+    """What ggml says of a device: struct ggml_backend_dev_props."""
+    found = _DeviceProperties()
+    G.device_properties(device, ctypes.byref(found))
+    return found
+
+
 def model_devices(model: int) -> tuple[str, ...]:
     """The GPUs a model may use, by name."""
     return tuple(
-        _G.device_name(C.model_device(model, index)).decode()
+        G.device_name(C.model_device(model, index)).decode()
         for index in range(C.model_devices_n(model))
     )
 

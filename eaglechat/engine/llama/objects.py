@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend, bindings
 from eaglechat.engine.llama.bindings import C, Floats, api
 from eaglechat.engine.loading.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
@@ -275,7 +275,7 @@ class Context(Owned):
 
         It is asked after every operation of the graph, on the CPU only.
         """
-        return bindings.stopped_by(self.pointer, cancelled)
+        return backend.stopped_by(self.pointer, cancelled)
 
     def decode(self, batch: Batch) -> int:
         """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:

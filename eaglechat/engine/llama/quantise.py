@@ -91,10 +91,10 @@ class _Log:
 
 
 def _main(source: str, out: str, file_type: str) -> int:
-    from eaglechat.engine.llama import bindings  # noqa: PLC0415 - the parent needs no llama.cpp
+    from eaglechat.engine.llama import backend, bindings  # noqa: PLC0415 - the parent needs no llama.cpp
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    bindings.start_backend(bindings.LOG_INFO)
+    backend.start_backend(backend.LOG_INFO)
     for dry_run in (True, False):  # the first only tells the size
         if not bindings.quantise(source, out, int(file_type), _MAX_BUFFER_BYTES, dry_run=dry_run):
             return 1

@@ -12,7 +12,7 @@ from eaglechat.engine.loading.placement import offload_devices
 from eaglechat.wire.protocol import Memory
 
 if TYPE_CHECKING:
-    from eaglechat.engine.llama.bindings import Device
+    from eaglechat.engine.llama.backend import Device
 
 
 def memory(devices: Sequence[Device] = ()) -> Memory:

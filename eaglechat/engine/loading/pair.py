@@ -12,7 +12,7 @@ from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.placement import Placement, draft_placement, target_placement
@@ -63,7 +63,7 @@ class LoadedPair:
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
         self._n_threads = options.n_threads or threads.choose().count
-        placement = target_placement(options, bindings.devices())
+        placement = target_placement(options, backend.devices())
         target = self._open(target_header, placement, report)
         draft = None
         if draft_header is not None:
@@ -144,7 +144,7 @@ class LoadedPair:
             target_layers=self._layers,
             n_ctx=self._target_context.n_ctx,
             n_threads=self._n_threads,
-            devices=tuple(device.description for device in bindings.devices()),
+            devices=tuple(device.description for device in backend.devices()),
             load_ms=self._load_ms,
             kv_type=self._options.kv_type,
             draft_kv_type=self._options.draft_kv_type,

@@ -10,7 +10,7 @@ from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.protocol import LoadOptions, SplitMode
 
 if TYPE_CHECKING:
-    from eaglechat.engine.llama.bindings import Device
+    from eaglechat.engine.llama.backend import Device
 
 
 @dataclass(frozen=True)

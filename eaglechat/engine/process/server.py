@@ -19,7 +19,7 @@ from typing import BinaryIO
 import eaglechat
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.reply import unbegun
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.machine import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.bench_job import BenchJob
@@ -74,7 +74,7 @@ def main() -> int:
     events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Whatever native code prints must not stand between the events.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    bindings.start_backend(bindings.LOG_INFO)
+    backend.start_backend(backend.LOG_INFO)
     Server(sys.stdin.buffer, events).serve()
     return 0
 
@@ -92,8 +92,8 @@ class Server:
 
     def serve(self) -> None:
         """Read requests until shutdown or the end of the input."""
-        python, native = bindings.versions()
-        devices = bindings.devices()
+        python, native = backend.versions()
+        devices = backend.devices()
         self._send(
             Hello(
                 protocol=PROTOCOL_VERSION,

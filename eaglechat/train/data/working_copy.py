@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gguf import LlamaFileType
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
 from eaglechat.gguf.errors import GGUFError
 from eaglechat.gguf.header import GGUFHeader, read_header
@@ -38,7 +38,7 @@ def working_copy(
     if (
         not fast_bfloat16
         or target.quantization in _UNQUANTISED
-        or any(device.is_gpu for device in bindings.devices())
+        or any(device.is_gpu for device in backend.devices())
         or n_bytes > min(_LARGEST_BYTES, shutil.disk_usage(directory).free // 4)
     ):
         return target.path

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from eaglechat.engine.llama import bindings
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.placement import Placement
@@ -103,7 +103,7 @@ class Run:
 
     def go(self) -> Outcome:
         """Raises PausedError, TrainingError, EngineError, OSError."""
-        bindings.start_backend(bindings.LOG_ERRORS)
+        backend.start_backend(backend.LOG_ERRORS)
         with ExitStack() as stack:
             model = stack.enter_context(closing(self._open_target()))
             training, held_out = corpus.split(self._gather(model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from eaglechat.engine.llama.bindings import Device
+from eaglechat.engine.llama.backend import Device
 from eaglechat.engine.loading.machine import memory
 
 CPU = Device("CPU", "a processor", 0, 16 << 30, is_gpu=False, shares_ram=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.llama.bindings import Device
+from eaglechat.engine.llama.backend import Device
 from eaglechat.engine.loading.placement import (
     Placement,
     draft_placement,

@@ -1,0 +1,109 @@
+"""llama.cpp as a whole: its version, its log, the devices it sees, and how it is stopped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from eaglechat.engine.llama.bindings import WRAPPER_VERSION, G, api, device_properties
+
+LOG_INFO, LOG_ERRORS = 2, 4
+_log_callback: Any = None
+_log_muted = False
+
+
+def start_backend(log_level: int) -> None:
+    """Initialise llama.cpp; its log from `log_level` on goes to standard error."""
+    global _log_callback  # noqa: PLW0603 - llama.cpp keeps the pointer for the process' life
+    last_level = LOG_INFO
+
+    def write(level: int, text: bytes, _data: Any) -> None:
+        nonlocal last_level
+        # 5 continues the line before it.
+        last_level = last_level if level == 5 else level
+        if last_level >= log_level and not _log_muted:
+            sys.stderr.write(text.decode("utf-8", errors="replace"))
+            sys.stderr.flush()
+
+    _log_callback = api.llama_log_callback(write)
+    api.llama_log_set(_log_callback, None)
+    api.llama_backend_init()
+
+
+@contextmanager
+def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Let a context's decode end early, with status 2, once `cancelled` says so."""
+    global _log_muted  # noqa: PLW0603 - the log is one for the process
+
+    def ask(_data: Any) -> bool:
+        global _log_muted  # noqa: PLW0603
+        # llama.cpp logs the stop as an error.
+        _log_muted = cancelled()
+        return _log_muted
+
+    callback = api.ggml_abort_callback(ask)
+    api.llama_set_abort_callback(context, callback, None)
+    try:
+        yield
+    finally:
+        api.llama_set_abort_callback(context, api.ggml_abort_callback(0), None)
+        _log_muted = False
+
+
+def versions() -> tuple[str, str]:
+    """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
+    native = f"{api.llama_version().decode()} ({G.commit().decode()})"
+    return WRAPPER_VERSION, native
+
+
+def system_info() -> str:
+    """What llama.cpp was compiled for, in its own words."""
+    return str(api.llama_print_system_info().decode())
+
+
+def backends() -> tuple[str, ...]:
+    """The backends in this build, such as CUDA and CPU, whether or not they found a device."""
+    return tuple(G.backend_name(G.backend(index)).decode() for index in range(G.backends()))
+
+
+@dataclass(frozen=True)
+class Device:
+    """A compute device; memory in bytes (0 where the backend does not say).
+
+    `backend` is what drives it, `hardware_id` the same for one card seen by two backends.
+    """
+
+    name: str
+    description: str
+    memory_free: int
+    memory_total: int
+    is_gpu: bool
+    shares_ram: bool
+    backend: str = ""
+    hardware_id: str = ""
+    splits_rows: bool = False
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices llama.cpp sees."""
+    return tuple(_device(G.device(index)) for index in range(G.devices()))
+
+
+def _device(device: int) -> Device:
+    found = device_properties(device)
+    backend, name = G.device_backend(device), found.name.decode()
+    return Device(
+        name=name,
+        description=found.description.decode(),
+        memory_free=found.memory_free,
+        memory_total=found.memory_total,
+        is_gpu=found.type in (1, 2),
+        # Metal calls its devices MTL0 and so on, and does not say that they share.
+        shares_ram=found.type == 2 or name.startswith(("MTL", "Metal")),
+        backend=G.backend_name(backend).decode(),
+        hardware_id=(found.device_id or b"").decode(),
+        splits_rows=bool(G.backend_function(backend, b"ggml_backend_split_buffer_type")),
+    )
