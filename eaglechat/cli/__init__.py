@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
-from eaglechat.cli import doctor, engine, run, start
+from eaglechat.cli import doctor, engine, prompt, run, start
 from eaglechat.cli.bench import command as bench
 from eaglechat.cli.hub import convert, models, pull, remove
 from eaglechat.cli.status import FAILED, INTERRUPTED
@@ -29,6 +29,7 @@ class Command(Protocol):
 
 _COMMANDS: dict[str, Command] = {
     "run": run,
+    "prompt": prompt,
     "bench": bench,
     "pull": pull,
     "models": models,

@@ -85,6 +85,9 @@ def add_flags(group: argparse._ActionsContainer, *docs: SettingDoc) -> None:
         else:
             shown = _metavar(doc)
             group.add_argument(doc.flag, type=partial(_value, doc), metavar=shown, **how)
+        for flag, value in doc.shorthand:
+            how["help"] = f"the same as {doc.flag} {value}"
+            group.add_argument(flag, nargs=0, const=(doc.name, value), **how)
 
 
 _OVERRIDES = "overrides"

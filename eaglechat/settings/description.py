@@ -59,6 +59,8 @@ class SettingDoc:
     flag: str
     """Its flag on the command line, empty for none; a bool's flag switches it off."""
     flag_help: str
+    shorthand: tuple[tuple[str, Any], ...] = ()
+    """Further flags without a value, and the value each stands for."""
     example: tuple[Any, ...] | None = None
     """Of a list."""
     most_items: int | None = None
@@ -117,6 +119,7 @@ def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
         description=description,
         flag=extra.get("flag", f"--{key.replace('_', '-')}"),
         flag_help=extra.get("flag_help", description),
+        shorthand=tuple(extra.get("shorthand", {}).items()),
         example=next((tuple(m.examples[0]) for m in metas if m.examples), None),
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
     )

@@ -2,13 +2,14 @@
 
 The file's tables, the flags, the settings screen, the documentation and what the engine is sent
 are made from it. Of a setting's Meta, `extra` may hold `flag`, its flag on the command line where
-that is not its key with dashes ("" for none), `flag_help`, and `unset`, the value that is None to
-the engine; `examples` holds a value as one would write it.
+that is not its key with dashes ("" for none), `flag_help`, `shorthand`, further flags with the
+value each of them stands for, and `unset`, the value that is None to the engine; `examples`
+holds a value as one would write it.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -34,9 +35,12 @@ from eaglechat.wire.protocol import (
     Speculation,
     SplitMode,
     Temperature,
+    Thinking,
     TopK,
 )
 from eaglechat.wire.records import KvType
+
+ThinkingMode = Literal["auto", "on", "off"]
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +74,21 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[
         int, Meta(ge=0, description="Longest reply in tokens; 0 means until the context is full.")
     ] = 0
+    thinking: Annotated[
+        ThinkingMode,
+        Meta(
+            description="Whether a model that can think does so before it answers; auto leaves "
+            "it to the chat template.",
+            extra={"shorthand": {"--no-thinking": "off"}},
+        ),
+    ] = "auto"
+    effort: Annotated[
+        str,
+        Meta(
+            description="How much it thinks, in the words of its chat template, such as low, "
+            "medium or high; empty leaves it to the template."
+        ),
+    ] = ""
     system_prompt: Annotated[
         str,
         Meta(
@@ -247,6 +266,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def to_speculation(self) -> Speculation:
         """The settings as the engine wants them for drafting."""
         return _to_wire(Speculation, self.speculation)
+
+    def to_thinking(self) -> Thinking:
+        """The settings as the engine wants them for reasoning before the answer."""
+        enabled = {"auto": None, "on": True, "off": False}[self.generation.thinking]
+        return Thinking(enabled=enabled, effort=self.generation.effort or None)
 
     def to_load_options(self) -> LoadOptions:
         """The settings as the engine wants them for a load."""

@@ -22,12 +22,12 @@ class Prompter:
     begins with a text whose tokens are known, those tokens stand for it.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, template: str | None = None) -> None:
+        """`template` replaces the model's own chat template."""
         self._model = model
         self._bos = _control_text(model, model.bos)
-        source = model.metadata("tokenizer.chat_template")
         self._template = ChatTemplate(
-            source,
+            template or model.metadata("tokenizer.chat_template"),
             bos=self._bos,
             eos=_control_text(model, model.eos),
             is_control=lambda text: len(model.tokenize(text, bos=False, special=True)) == 1,

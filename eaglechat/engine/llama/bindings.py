@@ -218,12 +218,14 @@ def load_model(
     main_gpu: int,
     tensor_split: Sequence[float],
     progress: Callable[[float], bool] | None,
+    vocabulary_only: bool = False,
 ) -> int | None:
     """Load a GGUF; `progress` gets 0..1 and stops the load by returning False.
 
     `tensor_split` is each GPU's share; empty shares by free memory.
     """
     params = api.llama_model_default_params()
+    params.vocab_only = vocabulary_only
     params.n_gpu_layers = n_gpu_layers
     params.split_mode = SPLIT_MODES[split_mode]
     params.main_gpu = main_gpu

@@ -60,8 +60,11 @@ class Model(Owned):
         path: Path,
         placement: Placement = ALL_LAYERS,
         progress: Callable[[float], bool] | None = None,
+        *,
+        vocabulary_only: bool = False,
     ) -> None:
-        """Load `path`. `progress` gets 0..1 and stops the load by returning False.
+        """Load `path`, or its metadata and vocabulary only. `progress` gets 0..1 and stops the
+        load by returning False.
 
         Raises ModelLoadError.
         """
@@ -72,6 +75,7 @@ class Model(Owned):
             main_gpu=placement.main_gpu,
             tensor_split=placement.tensor_split,
             progress=progress,
+            vocabulary_only=vocabulary_only,
         )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")

@@ -1,0 +1,88 @@
+"""`eaglechat prompt`: what a model would see, and what its reply falls into."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eaglechat.cli import main
+from tests.engine.templates.dialects import FOLDER
+
+SWITCHED = str(FOLDER / "switched.jinja")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> str:
+    file = tmp_path / "messages.json"
+    file.write_text(
+        json.dumps(
+            [
+                {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]},
+                {"role": "assistant", "content": "4", "reasoning_content": "Two and two."},
+                {"role": "user", "content": "Sure?"},
+            ]
+        )
+    )
+    return str(file)
+
+
+def test_the_prompt_of_a_greeting_is_printed(
+    tiny_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prompt", "--target", str(tiny_files[0])]) == 0
+    assert capsys.readouterr().out == "hi x\n"
+
+
+def test_a_template_takes_the_place_of_the_model_s_own(
+    tiny_files: tuple[Path, Path], conversation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    budget = str(FOLDER / "budget.jinja")
+    words = ["--target", str(tiny_files[0]), "--template", budget, "--messages", conversation]
+
+    assert main(["prompt", *words, "--system", "Be brief."]) == 0
+
+    assert capsys.readouterr().out == (
+        "<seed:bos>system\nBe brief.<seed:eos><seed:bos>user\n2 + 2?<seed:eos>"
+        "<seed:bos>assistant\n<seed:think>Two and two.</seed:think>\n4<seed:eos>"
+        "<seed:bos>user\nSure?<seed:eos><seed:bos>assistant\n\n"
+    )
+
+
+def test_a_reply_falls_into_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply = tmp_path / "reply.txt"
+    reply.write_text("<think>\nR\n</think>\n\nA")
+    # No model is needed where there is a template.
+    monkeypatch.setattr("eaglechat.hub.local.pairs.BUILTIN_TARGET_PACKAGE", "no_such_package")
+
+    assert main(["prompt", "--template", SWITCHED, "--reply", str(reply), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == {
+        "prompt": "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
+        "reasoning": "R\n",
+        "answer": "A",
+    }
+
+
+def test_thinking_is_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prompt", "--template", SWITCHED, "--no-thinking"]) == 0
+    assert capsys.readouterr().out.endswith("assistant\n<think>\n\n</think>\n\n\n")
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '[{"content": "a"}]', '{"role": "user"}'])
+def test_a_file_that_is_no_conversation_is_named(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "messages.json"
+    file.write_text(text)
+
+    assert main(["prompt", "--template", SWITCHED, "--messages", str(file)]) == 1
+    assert f"{file} is no list of messages: " in capsys.readouterr().err
