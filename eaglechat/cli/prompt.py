@@ -108,7 +108,7 @@ def _shown(
     """Raises EngineError."""
     # They load llama.cpp and Jinja.
     from eaglechat.engine.generation.prompt import Prompter
-    from eaglechat.engine.llama import bindings
+    from eaglechat.engine.llama import backend
     from eaglechat.engine.llama.objects import Model
     from eaglechat.engine.templates.template import ChatTemplate
     from eaglechat.wire.records import Part
@@ -119,7 +119,7 @@ def _shown(
         prompt, parts = source.render(messages, thinking), source.parts(thinking)
     else:
         assert target is not None
-        bindings.start_backend(bindings.LOG_ERRORS)
+        backend.start_backend(backend.LOG_ERRORS)
         with Model(target, vocabulary_only=True) as model:
             prompter = Prompter(model, template)
             prompt = prompter.text(messages, thinking)
