@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Part, Round
 
 ROLLING_ROUNDS = 64
 """Rounds the rolling gauge looks back on."""
@@ -91,6 +91,49 @@ def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
     for round_ in rounds:
         fold.add(round_)
     return fold.stats()
+
+
+@dataclass(frozen=True)
+class PartStats:
+    """The rounds of one part of a reply. A round counts to the part that it began in."""
+
+    stats: SpeculationStats = SpeculationStats()
+    tokens: int = 0
+    """Tokens that belong to the part; markers belong to none."""
+    ms: float = 0.0
+    """Wall time of its rounds."""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens of its rounds over their wall time, or None where there were none."""
+        return self.stats.tokens * 1000.0 / self.ms if self.ms > 0 else None
+
+
+class PartsFold:
+    """Adds rounds one by one, each to its part; `stats()` is the total so far."""
+
+    def __init__(self) -> None:
+        self._folds = {part: StatsFold() for part in Part}
+        self._tokens = dict.fromkeys(Part, 0)
+        self._ms = dict.fromkeys(Part, 0.0)
+        self._part = Part.ANSWER
+
+    def add(self, round_: Round) -> None:
+        # A round of markers only goes on with what was before.
+        self._part = round_.part or self._part
+        self._folds[self._part].add(round_)
+        self._ms[self._part] += round_.timings.total_ms
+        for token in round_.tokens:
+            if token.part is not None:
+                self._tokens[token.part] += 1
+
+    def stats(self) -> dict[Part, PartStats]:
+        """By part, of those that the reply has."""
+        return {
+            part: PartStats(fold.stats(), self._tokens[part], self._ms[part])
+            for part, fold in self._folds.items()
+            if self._tokens[part]
+        }
 
 
 class RollingStats:

@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from eaglechat.wire.records import DraftToken, Origin, Round, RoundTimings, Token
-from eaglechat.wire.stats import ROLLING_ROUNDS, RollingStats, SpeculationStats, stats_of
+from eaglechat.wire.records import DraftToken, Origin, Part, Round, RoundTimings, Token
+from eaglechat.wire.stats import (
+    ROLLING_ROUNDS,
+    PartsFold,
+    PartStats,
+    RollingStats,
+    SpeculationStats,
+    stats_of,
+)
 
 
 def a_round(*, drafted: int, accepted: int, tested: int | None = None, ms: float = 10.0) -> Round:
@@ -82,3 +91,35 @@ def test_the_rejected_token_is_the_one_after_the_accepted() -> None:
     assert a_round(drafted=3, accepted=3).rejected is None
     assert a_round(drafted=3, accepted=2, tested=2).rejected is None
     assert a_round(drafted=0, accepted=0).rejected is None
+
+
+def part_round(*parts: Part | None, ms: float = 10.0) -> Round:
+    """A plain round for each token would be usual; here one round gives them all."""
+    tokens = tuple(Token(1, "t", Origin.PLAIN, None, part) for part in parts)
+    return replace(a_round(drafted=0, accepted=0, ms=ms), tokens=tokens)
+
+
+def test_parts_are_counted_apart_and_markers_belong_to_none() -> None:
+    fold = PartsFold()
+    for round_ in (
+        part_round(None),
+        part_round(Part.REASONING, Part.REASONING, ms=20.0),
+        part_round(Part.REASONING, None, Part.ANSWER, ms=30.0),
+        part_round(Part.ANSWER, ms=5.0),
+    ):
+        fold.add(round_)
+
+    stats = fold.stats()
+
+    assert (stats[Part.REASONING].tokens, stats[Part.ANSWER].tokens) == (3, 2)
+    assert (stats[Part.REASONING].ms, stats[Part.ANSWER].ms) == (50.0, 15.0)
+    assert stats[Part.REASONING].tokens_per_second == pytest.approx(5 / 0.05)
+
+
+def test_a_reply_without_reasoning_has_one_part() -> None:
+    fold = PartsFold()
+    fold.add(a_round(drafted=3, accepted=2))
+
+    assert fold.stats() == {
+        Part.ANSWER: PartStats(stats_of([a_round(drafted=3, accepted=2)]), 3, 10.0)
+    }
