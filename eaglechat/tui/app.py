@@ -38,6 +38,7 @@ from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
+from eaglechat.tui.services.typeahead import Typeahead
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
 
@@ -129,6 +130,7 @@ class EagleApp(App[None]):
             desk=desk,
             installs=InstallWatch(self, desk, self._announce),
             chats_dir=chats_dir,
+            typeahead=Typeahead(),
         )
         self._notices = [*map(str, problems), *map(str, theme_problems)]
         if chosen is None or chosen.name != settings.interface.theme:
@@ -217,9 +219,9 @@ class EagleApp(App[None]):
             chosen = self.services.pairs.as_kept(pair)
             if self._n_draft_max is not None:
                 chosen = replace(pair, n_draft_max=self._n_draft_max)
-            self._show(ChatScreen(self.services, chosen, info, saved))
+            self.switch_screen(ChatScreen(self.services, chosen, info, saved))
 
-        self._show(LoadingScreen(self.services, pair), loaded)
+        self._show(LoadingScreen(self.services, pair, loaded))
 
     def _remember(self, pair: Pair) -> None:
         self.services.pairs.remember(pair)
@@ -243,7 +245,11 @@ class EagleApp(App[None]):
     def on_load_again(self, message: LoadAgain) -> None:
         from eaglechat.tui.screens.loading import LoadingScreen
 
-        self._show(LoadingScreen(self.services, message.pair), message.then)
+        def loaded(info: PairInfo) -> None:
+            self.pop_screen()
+            message.then(info)
+
+        self._show(LoadingScreen(self.services, message.pair, loaded))
 
     def on_resume(self, message: Resume) -> None:
         header = message.chat.header

@@ -12,8 +12,8 @@ from eaglechat import paths
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings
-from eaglechat.tui import pace
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.services import pace
 from tests.tiny_gguf import write_draft, write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine

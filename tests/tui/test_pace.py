@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from eaglechat.tui.pace import FramePace
+from eaglechat.tui.services.pace import FramePace
 
 TICK_S = 1 / 30
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
@@ -46,10 +48,29 @@ class TitleBar(Widget):
 class EagleScreen(Screen[Result]):
     """A screen of this app."""
 
+    _closing_with: tuple[Result | None] | None = None
+
     @property
     def is_open(self) -> bool:
         """Whether it is shown or lies beneath what is; else its widgets may be gone."""
         return self in self.app.screen_stack
+
+    @property
+    def is_on_top(self) -> bool:
+        """Whether no other screen lies above: `is_current` is also what shows around a dialog."""
+        return self.app.screen is self
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Close this screen, once no other lies above it."""
+        if not self.is_on_top:
+            self._closing_with = (result,)
+            return AwaitComplete()
+        closing: AwaitComplete = super().dismiss(result)
+        return closing
+
+    def on_screen_resume(self) -> None:
+        if self._closing_with is not None:
+            self.dismiss(*self._closing_with)
 
     def go(self, message: Message) -> None:
         """Ask the app to go somewhere, by a message of `tui.navigation`."""
@@ -61,15 +82,45 @@ class EagleScreen(Screen[Result]):
 
 
 class PromptScreen(EagleScreen[Result]):
-    """A screen with a prompt, which gets what is typed whatever has the focus."""
+    """A screen with a prompt, which gets what is typed whatever has the focus, and every key from
+    the first: those that come before it has the focus too, and in their order."""
+
+    AUTO_FOCUS = ""
+
+    def __init__(
+        self, name: str | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(name, id, classes)
+        self._waiting: list[Callable[[], object]] = []
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.query_one(Prompt)
+
+    def on_mount(self) -> None:
+        self.when_quiet(self.prompt.take_focus)
+
+    def when_quiet(self, then: Callable[[], object]) -> None:
+        """Call `then` as soon as no key is on its way to this screen or its prompt."""
+        self._waiting.append(then)
+        if len(self._waiting) == 1:
+            self._wait()
+
+    def _wait(self) -> None:
+        if self.message_queue_size or self.prompt.message_queue_size:
+            self.call_later(self.prompt.call_later, self._wait)
+            return
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:
             event.stop()
-            self.query_one(Prompt).type_in(event.character)
+            self.prompt.type_in(event.character)
 
     def on_paste(self, event: events.Paste) -> None:
-        self.query_one(Prompt).type_in(event.text)
+        self.prompt.type_in(event.text)
 
 
 class EagleModal(ModalScreen[Result], EagleScreen[Result]):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from textual import on
+from collections.abc import Callable
+
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Button, ProgressBar, Static
+from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.wire import protocol
 
 _STAGES = {
@@ -22,8 +25,9 @@ _STAGES = {
 }
 
 
-class LoadingScreen(EagleModal[protocol.PairInfo | None]):
-    """Dismisses with what was loaded, or None when the user went back."""
+class LoadingScreen(EagleModal[None], PromptScreen[None]):
+    """Calls `then` with what was loaded, for the next screen to take this one's place. What is
+    typed meanwhile waits in `services.typeahead`."""
 
     CSS_PATH = "loading.tcss"
 
@@ -33,10 +37,14 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
         ),
     ]
 
-    def __init__(self, services: Services, pair: Pair) -> None:
+    def __init__(
+        self, services: Services, pair: Pair, then: Callable[[protocol.PairInfo], None]
+    ) -> None:
         super().__init__()
         self._services = services
         self._pair = pair
+        self._then = then
+        self._loaded: protocol.PairInfo | None = None
         self._request_id = 0
 
     def compose(self) -> ComposeResult:
@@ -53,9 +61,13 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
             with Horizontal(classes="buttons"):
                 yield Button("Try again", id="again", variant="primary", compact=True)
                 yield Button("Cancel", id="cancel", compact=True)
+        yield Prompt(id="prompt", placeholder="Type ahead: Enter sends it when all is loaded")
         yield TooSmall()
 
     def on_mount(self) -> None:
+        typed = self._services.typeahead.take()
+        self.prompt.replace_all(typed.text)
+        self._send_later(typed.is_sent)
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self._load()
 
@@ -76,9 +88,44 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
         if isinstance(event, protocol.Loading):
             self._progress(event.stage, event.fraction)
         elif isinstance(event, protocol.Loaded):
-            self.dismiss(event.pair)
+            self._loaded = event.pair
+            self._hand_over_soon()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)
+
+    # What is typed
+
+    @on(Prompt.Sent)
+    def _sent(self, event: Prompt.Sent) -> None:
+        self._send_later(bool(event.text.strip()))
+
+    @on(TextArea.Changed)
+    def _typing(self) -> None:
+        if self.prompt.text != self._sent_text:
+            self._send_later(False)
+
+    def _send_later(self, is_sent: bool) -> None:
+        self._sent_text = self.prompt.text if is_sent else None
+        self.query_one("#loading").border_subtitle = (
+            "Your question is sent when all is loaded" if is_sent else ""
+        )
+
+    @on(events.ScreenResume)
+    def _hand_over_soon(self) -> None:
+        self.when_quiet(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Let `then` go on, unless a screen lies above."""
+        if self._loaded is not None and self.is_on_top:
+            loaded, self._loaded = self._loaded, None
+            self._keep_typed()
+            self._then(loaded)
+
+    def _keep_typed(self) -> None:
+        typeahead = self._services.typeahead
+        typeahead.text, typeahead.is_sent = self.prompt.text, self._sent_text is not None
+
+    # The load
 
     def _check(self, hello: protocol.Hello) -> None:
         if hello.protocol != protocol.PROTOCOL_VERSION:
@@ -93,12 +140,13 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
         self.dismiss(None)
 
     def leave(self) -> None:
-        """Stop the load."""
+        """Stop the load; what was typed waits for the next."""
+        self._keep_typed()
         if self._request_id:
             self._services.engine.send(protocol.Cancel(id=self._request_id))
             # In case the load was done before the cancel came.
             self._services.engine.unload()
-        self._request_id = 0
+        self._request_id, self._loaded = 0, None
 
     @on(Button.Pressed, "#cancel")
     def _cancel_pressed(self) -> None:
@@ -108,7 +156,6 @@ class LoadingScreen(EagleModal[protocol.PairInfo | None]):
     def _load(self) -> None:
         self.remove_class("-failed")
         self.query_one("#cancel", Button).label = "Cancel"
-        self.query_one("#cancel", Button).focus()
         self._progress("engine", 0.0)
         try:
             self._services.engine.start()

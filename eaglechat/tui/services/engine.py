@@ -9,14 +9,25 @@ from eaglechat.engine.loading.machine import memory
 from eaglechat.hub.catalogue.fit import Machine, machine_of
 from eaglechat.links.base import (
     AnsweredRequest,
+    Died,
     EngineStartError,
     Lifecycle,
     Link,
     Listener,
     Watcher,
 )
-from eaglechat.tui.pace import drawing_pace
-from eaglechat.wire.protocol import PROTOCOL_VERSION, Cancel, Hello, Set, Unload
+from eaglechat.tui.services.pace import drawing_pace
+from eaglechat.wire.protocol import (
+    PROTOCOL_VERSION,
+    Answer,
+    Cancel,
+    Hello,
+    Load,
+    Loaded,
+    PairInfo,
+    Set,
+    Unload,
+)
 
 FRAMES_PER_SECOND = 30
 FEWEST_FRAMES_PER_SECOND = 8
@@ -32,6 +43,10 @@ class EngineService:
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self.state: Lifecycle | None = None
         """Starting, ready or died; None before the first start."""
+        self.loaded: PairInfo | None = None
+        """The pair in the engine's memory; None while one is loaded, and where there is none."""
+        self._latest: int | None = None
+        """The last request that changed what is loaded."""
         link.watch(self._note)
 
     @property
@@ -63,14 +78,25 @@ class EngineService:
         return machine_of(memory()) if self._is_here() else Machine(None)
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
-        return self._link.request(message, listener)
+        """Send a request; `listener` gets what the engine answers, up to the end of it."""
+        if not isinstance(message, Load | Unload):
+            return self._link.request(message, listener)
+
+        def hear(event: Answer) -> None:
+            if isinstance(event, Loaded) and event.id == self._latest:
+                self.loaded = event.pair
+            listener(event)
+
+        self.loaded = None
+        self._latest = self._link.request(message, hear)
+        return self._latest
 
     def send(self, message: Set | Cancel) -> None:
         self._link.send(message)
 
     def unload(self) -> None:
         """Free the models' memory."""
-        self._link.request(Unload(), lambda _event: None)
+        self.request(Unload(), lambda _event: None)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         return self._link.watch(watcher)
@@ -86,3 +112,5 @@ class EngineService:
 
     def _note(self, news: Lifecycle) -> None:
         self.state = news
+        if isinstance(news, Died):
+            self.loaded = None

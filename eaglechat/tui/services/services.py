@@ -10,6 +10,7 @@ from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.settings import SettingsService
+from eaglechat.tui.services.typeahead import Typeahead
 
 
 @dataclass(frozen=True)
@@ -23,3 +24,4 @@ class Services:
     desk: HubDesk
     installs: InstallWatch
     chats_dir: Path
+    typeahead: Typeahead

@@ -53,9 +53,16 @@ class Prompt(TextArea):
         self._unsent = ""
 
     def type_in(self, text: str) -> None:
-        """Take the focus and what was typed or pasted while something else had it."""
-        self.focus()
+        """Take what was typed or pasted while something else had the focus, and the focus."""
+        self.take_focus()
         self.replace(text, *self.selection, maintain_selection_offset=False)
+
+    def take_focus(self) -> None:
+        """Have the focus at once: `focus` lets keys go elsewhere for a while."""
+        self.screen.set_focus(self)
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
 
     def take(self) -> None:
         """The text was sent: remember it and clear the prompt."""

@@ -18,9 +18,9 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.tui.commands import ControlCommands
 from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
-from eaglechat.tui.pace import drawing_pace
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.keys import CHAT_BINDINGS
+from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
@@ -94,7 +94,7 @@ class ChatScreen(PromptScreen[None]):
         self._numbers_pace = drawing_pace(FEWEST_NUMBERS_PER_SECOND)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self._save_partial)
-        self._prompt.focus()
+        self._take_typed()
 
     def on_unmount(self) -> None:
         self._unwatch()
@@ -193,6 +193,13 @@ class ChatScreen(PromptScreen[None]):
             self.go(Resume(chat))
 
     # Asking
+
+    def _take_typed(self) -> None:
+        """What was typed while the models were loading."""
+        typed = self._services.typeahead.take()
+        self._prompt.type_in(typed.text)
+        if typed.is_sent and self._prompt.text == typed.text:
+            self._prompt.action_send()
 
     @on(Prompt.Sent)
     def _prompt_sent(self, event: Prompt.Sent) -> None:
@@ -344,6 +351,7 @@ class ChatScreen(PromptScreen[None]):
         self._engine_gone = False
         self._transcript.add_notice("The models are loaded again. The chat goes on.")
         self._show_numbers()
+        self._take_typed()
 
     # Controls
 

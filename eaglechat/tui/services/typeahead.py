@@ -1,0 +1,19 @@
+"""What is typed while no chat is there to take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Typeahead:
+    """`is_sent` is whether Enter was pressed on the text."""
+
+    text: str = ""
+    is_sent: bool = False
+
+    def take(self) -> Typeahead:
+        """What was typed; nothing is, from now on."""
+        taken = Typeahead(self.text, self.is_sent)
+        self.text, self.is_sent = "", False
+        return taken

@@ -1,0 +1,175 @@
+"""While a pair is loaded: what is typed, what ends the load, and what comes after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from eaglechat.hub.local import pairs
+from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.navigation import LoadInstead
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.loading import LoadingScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.screens.settings import SettingsScreen
+from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.wire import protocol
+from tests.tiny_gguf import write_target
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+async def begin_to_load(user: Driver) -> Prompt:
+    """From the menu to a load that goes on until the script is told otherwise."""
+    user.engine.hold_load = True
+    await user.on(MenuScreen)
+    await user.sees("Q4_K_M")
+    await user.press("enter")
+    await user.on(LoadingScreen)
+    return user.app.screen.query_one(Prompt)
+
+
+def loads(user: Driver) -> list[protocol.Load]:
+    return [one for one in user.engine.requests(protocol.Load) if isinstance(one, protocol.Load)]
+
+
+async def test_what_is_typed_while_a_pair_loads_stands_in_the_chats_prompt(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        prompt = await begin_to_load(user)
+        await user.type("hello")
+        user.app.post_message(events.Paste(" from\nthe clipboard"))
+        await user.until(lambda: "clipboard" in prompt.text, "the paste")
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        assert user.prompt.text == "hello from\nthe clipboard"
+        await user.type("!")
+        assert user.prompt.text == "hello from\nthe clipboard!"
+        assert not user.engine.requests(protocol.Chat)
+
+
+async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.press("enter", "enter")
+        await user.type("hello")
+        await user.press("enter")
+        await user.sees("Your question is sent when all is loaded")
+        assert isinstance(user.app.screen, LoadingScreen)
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        await user.until(lambda: user.engine.requests(protocol.Chat), "the question")
+        await user.idle()
+        assert user.chat.conversation.messages[0].content == "hello"
+        assert user.prompt.text == ""
+    assert len(loads(user)) == 1
+
+
+async def test_typing_goes_on_after_enter_and_is_not_sent_half(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.type("hello")
+        await user.press("enter")
+        await user.type(" and")
+        await user.until(lambda: "Your question is sent" not in user.text, "nothing to send")
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        assert user.prompt.text == "hello and"
+        assert not user.engine.requests(protocol.Chat)
+
+
+async def test_enter_twice_on_a_row_of_the_menu_loads_once(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.sees("Q4_K_M")
+        await user.press("enter", "enter")
+        await user.on(ChatScreen)
+        assert len(loads(user)) == 1
+        assert [type(screen) for screen in user.app.screen_stack] == [MenuScreen, ChatScreen]
+
+
+async def test_keys_without_a_pause_from_the_first_to_the_chat(drive: Drive, models: Path) -> None:
+    """As a terminal delivers what was typed while nothing was drawn yet."""
+    pair = pair_of_files(models / "target.gguf", None)
+    async with drive(size=(80, 24), start=pair) as user:
+        text = "the quick brown fox jumps over the lazy dog " * 8
+        for character in text:
+            name = "space" if character == " " else character
+            user.app.post_message(events.Key(name, character))
+            if character == "z":
+                await user.pilot.pause()
+        await user.on(ChatScreen)
+        await user.until(lambda: len(user.prompt.text) == len(text), "all of it")
+        assert user.prompt.text == text
+
+
+async def test_another_pair_instead_ends_the_load_that_runs(drive: Drive, models: Path) -> None:
+    other = write_target(models / "other.gguf")
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.type("for whom it may concern")
+        user.app.services.installs.newest = pair_of_files(other, None)
+        await user.press("f10")
+        await user.until(lambda: len(loads(user)) == 2, "the second load")
+        first, second = loads(user)
+        assert second.target == str(other)
+        cancels = [one.id for one in user.engine.requests(protocol.Cancel)]
+        assert first.id in cancels
+        assert second.id not in cancels
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        assert [type(screen) for screen in user.app.screen_stack] == [MenuScreen, ChatScreen]
+        assert user.prompt.text == "for whom it may concern"
+        loaded = user.app.services.engine.loaded
+        assert loaded is not None
+        assert loaded.target.path == str(other)
+
+
+async def test_what_lies_above_stays_open_when_the_load_is_done(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.type("hello")
+        await user.press("f9")
+        await user.on(SettingsScreen)
+        user.engine.hold_load = False
+        await user.until(lambda: user.app.services.engine.loaded, "the end of the load")
+        await user.pilot.pause()
+        assert isinstance(user.app.screen, SettingsScreen)
+        await user.press("escape")
+        await user.on(ChatScreen)
+        assert user.prompt.text == "hello"
+
+
+async def test_what_was_typed_survives_a_load_that_is_cancelled_or_fails(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.type("hello")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        user.engine.load_error = ("load", "llama.cpp refused the model")
+        user.engine.hold_load = False
+        await user.press("enter")
+        await user.sees("Llama.cpp refused the model.")
+        await user.type(" again")
+        user.engine.load_error = None
+        await user.click("#again")
+        await user.on(ChatScreen)
+        assert user.prompt.text == "hello again"
+
+
+@pytest.mark.parametrize("size", [(44, 12), (80, 24), (200, 50)])
+async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size) as user:
+        prompt = await begin_to_load(user)
+        await user.type("hello")
+        await user.sees("hello")
+        assert user.inside(prompt.region)
+        user.engine.die("no such device")
+        await user.sees("The engine stopped")
+        assert user.inside(user.app.screen.query_one("#again").region)
+        user.app.post_message(LoadInstead(pairs.builtin_pair()))
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        assert user.prompt.text == "hello"
