@@ -87,7 +87,7 @@ async def test_a_pair_is_installed_paused_gone_on_with_and_loaded(
         await install_small(user)
         await user.until(lambda: "kB/s" in user.text, "a speed")
         await user.press("space")
-        await user.sees("paused · Space goes on")
+        await user.sees("paused · Space resumes")
         fake.pace = lambda seen, offset: None
         await user.press("space")
         await user.sees("small  installed · Enter loads it")

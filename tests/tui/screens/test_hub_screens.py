@@ -63,7 +63,7 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
     desk.offer(entry("elsewhere"))
     desk.offer(entry("here"), Status(State.INSTALLED, pair, pair.target, pair.draft, None))
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("size unknown: no way to the Hub")
+        await user.sees("size unknown: Hub unreachable")
         await user.type("here")
         await user.sees("● here  installed")
         await user.press("enter")
@@ -137,11 +137,11 @@ async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
         await user.sees("45%     1.1 GB of 2.5 GB")
         await user.press("space")
         desk.moving = [replace(desk.moving[0], stage=Stage.PAUSED, speed=None, eta=None)]
-        await user.sees("paused · Space goes on")
+        await user.sees("paused · Space resumes")
         await user.click("#pause")
         await user.click("#cancel")
         desk.moving = []
-        await user.sees("Nothing is on its way")
+        await user.sees("No downloads in progress")
         assert halting.asked == [("pause", pair.name), ("resume", pair.name), ("cancel", pair.name)]
 
 
@@ -195,7 +195,7 @@ async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: Scrip
     desk.left = ["small"]
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("Unfinished: small. Ctrl+G goes on.")
+        await user.sees("Unfinished: small. Ctrl+G resumes.")
         await user.sees("download + convert 3.0 GB, 1.1 GB here")
         await user.press("ctrl+g")
         await user.sees("unfinished, 1.1 GB here")

@@ -44,7 +44,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
-            dialog.border_subtitle = "Enter goes on, Esc back"
+            dialog.border_subtitle = "Enter opens, Esc back"
             chats = OptionList(id="list", compact=True)
             yield Filter(chats, id="filter")
             yield Static("Reading the chats…", id="none", classes="muted", markup=False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.installed import Status
 
 DRAWS_PER_SECOND = 8
-_NOTHING = "Nothing is on its way. Choose a pair in the menu to download it."
+_NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
 class DownloadsScreen(EagleModal[Pair | None]):
@@ -37,9 +37,13 @@ class DownloadsScreen(EagleModal[Pair | None]):
 
     BINDINGS = [
         Binding(
-            "escape,ctrl+g", "dismiss", "Back", id="downloads.back", tooltip="Back; all goes on"
+            "escape,ctrl+g",
+            "dismiss",
+            "Back",
+            id="downloads.back",
+            tooltip="Back; downloads continue",
         ),
-        Binding("space", "pause", "Pause", id="downloads.pause", tooltip="Pause or go on"),
+        Binding("space", "pause", "Pause", id="downloads.pause", tooltip="Pause or resume"),
         Binding("x,delete", "cancel", "Cancel", id="downloads.cancel", tooltip="Stop for good"),
     ]
 
@@ -60,7 +64,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="downloads") as dialog:
             dialog.border_title = "Downloads"
-            dialog.border_subtitle = "Space pauses or goes on, x cancels, Enter loads, Esc back"
+            dialog.border_subtitle = "Space pauses or resumes, x cancels, Enter loads, Esc back"
             yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
             yield OptionList(id="list", compact=True)
             with Horizontal(classes="buttons"):
@@ -189,5 +193,5 @@ def _row(install: InstallSnapshot, width: int) -> Content:
 
 
 def _unfinished_row(entry: Entry, status: Status) -> Content:
-    here = f"unfinished, {format_bytes(status.bytes_here)} here · Enter goes on"
+    here = f"unfinished, {format_bytes(status.bytes_here)} here · Enter resumes"
     return Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))

@@ -45,7 +45,7 @@ def _state(install: InstallSnapshot) -> str:
     if install.stage is Stage.CONVERTING:
         return f"{install.step} the draft" if install.bytes_total else str(install.step)
     if install.stage is Stage.PAUSED:
-        return "paused · Space goes on"
+        return "paused · Space resumes"
     if install.stage is Stage.FAILED:
         return "failed · Enter tries again"
     return str(install.stage.value)

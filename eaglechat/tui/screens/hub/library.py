@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import inspect, pair_of_files
+from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.base import EagleModal, TooSmall
@@ -194,7 +194,7 @@ class LibraryScreen(EagleModal[Pair | None]):
         if self._pairs:
             return f"With which draft? These fit {self._pairs[0].target.name}."
         if not self._models:
-            return "There are no models on this machine yet. The menu downloads pairs."
+            return f"{none_here()} The menu downloads pairs."
         total = format_bytes(sum(model.size_bytes for model in self._models))
         return f"{wording.plural(len(self._models), 'model')}, {total} in all"
 

@@ -187,7 +187,7 @@ def _download_lines(known: Known, width: int) -> list[Part]:
         ("target", str(entry.target.reference)),
         ("draft", str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint),
         (
-            "happens",
+            "steps",
             "download, then convert the checkpoint"
             if entry.draft.checkpoint
             else "download; the draft is a GGUF",

@@ -157,7 +157,7 @@ class MenuScreen(EagleScreen[None]):
             self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
         if message.unfinished:
             names = ", ".join(message.unfinished)
-            self.notify(f"Unfinished: {names}. Ctrl+G goes on.", timeout=10, markup=False)
+            self.notify(f"Unfinished: {names}. Ctrl+G resumes.", timeout=10, markup=False)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:
@@ -195,7 +195,7 @@ class MenuScreen(EagleScreen[None]):
                 yield self.FactsCame(entry.name, self._services.desk.ask_facts(entry, n_ctx), None)
             except OfflineError:
                 for left in (entry, *wanted):
-                    yield self.FactsCame(left.name, None, "size unknown: no way to the Hub")
+                    yield self.FactsCame(left.name, None, "size unknown: Hub unreachable")
                 return
             except (HubError, ValueError) as error:
                 yield self.FactsCame(entry.name, None, str(error))
