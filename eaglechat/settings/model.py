@@ -133,7 +133,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         ContextSize,
         Meta(
             description="Context size in tokens; 0 takes what the target was trained for, "
-            "at most 8192.",
+            "up to 32,768, as far as the memory allows.",
             extra={"flag": "--ctx"},
         ),
     ] = 0

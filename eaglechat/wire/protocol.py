@@ -109,7 +109,8 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the models are loaded. None leaves the choice to the engine."""
 
     n_ctx: ContextSize = 0
-    """Context size in tokens; 0 takes the target's training context, at most 8192."""
+    """Context size in tokens; 0 is the largest power of two up to what the target was trained
+    for and 32,768 that fits into the free memory."""
     n_batch: BatchSize = 512
     n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     n_gpu_layers: GpuLayers = -1

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.memory import memory_need
 from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
@@ -52,9 +53,9 @@ class Known:
     @property
     def fit(self) -> Fit | None:
         if self.status is not None and self.status.target is not None:
-            target = self.status.target
-            n_ctx = fit.context_size(target, self.n_ctx)
-            need = fit.memory_need(target, self.status.draft, n_ctx, *self.kv_types)
+            models = self.status.target, self.status.draft
+            n_ctx = fit.context_size(*models, self.n_ctx, self.machine, self.kv_types)
+            need = memory_need(*models, n_ctx, *self.kv_types)
         elif self.facts is not None and self.facts.memory is not None:
             need = self.facts.memory
         else:
