@@ -94,6 +94,16 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
         return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
 
 
+class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the maker of a model would have it sampled, where its file says so."""
+
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
+    top_p: Probability | None = None
+    min_p: Probability | None = None
+    repeat_penalty: RepeatPenalty | None = None
+
+
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
     "auto" chooses the length of each round; `enabled` False leaves the draft out altogether, as if
@@ -239,6 +249,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
     reasoning: Reasoning = Reasoning()
+    sampling: RecommendedSampling = RecommendedSampling()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -17,6 +17,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.machine import free_memory
 from eaglechat.engine.loading.placement import Placement, draft_placement, target_placement
+from eaglechat.engine.loading.recommended import recommended_sampling
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import check_kv_type
@@ -156,6 +157,7 @@ class LoadedPair:
             draft_window=self._options.draft_window,
             speculation_off=self._off,
             reasoning=self.prompter.reasoning,
+            sampling=recommended_sampling(self._target_context.model),
         )
 
     def close(self) -> None:
