@@ -18,6 +18,7 @@ from eaglechat.hub.catalogue.fit import Fit, Machine
 from eaglechat.hub.local.offers import Offer
 from eaglechat.hub.local.pairs import PairStatus
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 
@@ -111,7 +112,7 @@ def _takes(known: Known) -> str:
     status, judged = known.status, known.fit
     memory = [judged.brief] if judged else []
     if known.moving is not None:
-        return f"{_progress(known.moving)} · Ctrl+G shows it"
+        return f"{_progress(known.moving)} · {key_of('app.downloads')} shows it"
     if known.offer.pair is not None:
         if status is None or status.target is None:
             return "reading the headers…"
