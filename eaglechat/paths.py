@@ -76,17 +76,17 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
-    new = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    part = place.with_name(f"{place.name}.{os.getpid()}.part")
     try:
-        with new.open("wb") as file:
+        with part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileNotFoundError):
-            shutil.copymode(place, new)
-        new.replace(place)
+            shutil.copymode(place, part)
+        part.replace(place)
     finally:
-        new.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     _sync_folder(place.parent)
 
 

@@ -19,6 +19,7 @@ from eaglechat import cli
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import bench_records, errors, protocol, records, stats
+from eaglechat.wire.lines import decode_event, decode_request, encode
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -94,11 +95,11 @@ def test_protocol_shows_a_line_of_every_message(tag: str) -> None:
     section = _section(DOCS / "protocol.md", f"`{tag}`")
     example = _json_blocks(section)[0]
     is_request = tag in REQUESTS
-    decode = protocol.decode_request if is_request else protocol.decode_event
+    decode = decode_request if is_request else decode_event
     message = decode(example.encode())
     assert type(message) is (REQUESTS if is_request else EVENTS)[tag]
     if not is_request:
-        assert protocol.encode(message).decode().strip() == example
+        assert encode(message).decode().strip() == example
     assert _documented_fields(section) == list(message.__struct_fields__)
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from eaglechat.wire.lines import ProtocolError
 from eaglechat.wire.protocol import (
     Answer,
     AnyEvent,
@@ -28,7 +29,6 @@ from eaglechat.wire.protocol import (
     Hello,
     Load,
     Loaded,
-    ProtocolError,
     Set,
     Unload,
     Unloaded,
@@ -160,7 +160,7 @@ class RoutedLink:
         try:
             self.hand_over(message)
         except ProtocolError as error:
-            self._refuse(request_id, "protocol", str(error))
+            self._refuse(request_id, "protocol", f"the request cannot be sent: {error}")
         return request_id
 
     def _cancel_loads(self) -> None:
@@ -214,12 +214,18 @@ class RoutedLink:
             self._is_open, self.hello = False, None
             self._tell(event)
             self._fail_pending(ENGINE_DIED, event.reason)
-        elif isinstance(event, Error) and event.id is None:
-            # It may be about any of them; none may wait for ever, nor go on unheard.
-            self.send(Cancel())
-            self._fail_pending(event.code, event.message)
-        elif event.id is not None:
+        else:
+            self._route(event)
+
+    def _route(self, event: Answer) -> None:
+        if isinstance(event, Error) and event.code == "protocol":
+            # One of the two did not understand: what the engine goes on with, nobody hears.
+            self.send(Cancel(id=event.id))
+        if event.id is not None:
             self._answer(event.id, event)
+        elif isinstance(event, Error):
+            # It may be about any of them, and none may wait for ever.
+            self._fail_pending(event.code, event.message)
 
     def _answer(self, request_id: int, event: Answer) -> None:
         if request_id not in self._pending:

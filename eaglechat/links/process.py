@@ -9,26 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from eaglechat.links.base import Died, EngineStartError, RoutedLink
-from eaglechat.wire.protocol import (
-    AnyEvent,
-    AnyRequest,
-    ProtocolError,
-    Shutdown,
-    decode_event,
-    encode,
-)
+from eaglechat.wire.lines import ProtocolError, decode_event, encode
+from eaglechat.wire.protocol import AnyEvent, AnyRequest, Error, Shutdown
 
 LOG_TAIL_LINES = 8
 _LOG_TAIL_BYTES = 32_768
+_LOGGED_BYTES = 500
+_LONGEST_LINE = 2**26
 _SILENT_S = 5.0
 """A process that closed its output has this long to end."""
 
@@ -45,8 +42,9 @@ class _Running:
 class EngineProcess(RoutedLink):
     """The link to it."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        """`log` receives the process' standard error: llama.cpp's own log."""
+    def __init__(self, command: Sequence[str], log: Path | None) -> None:
+        """`log` receives the process' standard error, llama.cpp's own log; None: a file without a
+        name, for what is said if the process dies."""
         super().__init__()
         self._command = list(command)
         self._log = log
@@ -55,10 +53,15 @@ class EngineProcess(RoutedLink):
     def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
         log = _open_log(self._log)
         try:
-            process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
-        except OSError as error:
+            with _ctrl_c_ignored():
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+                )
+        except (OSError, ValueError) as error:
             log.close()
             command = " ".join(self._command)
             raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
@@ -78,13 +81,27 @@ class EngineProcess(RoutedLink):
         _wait(running.process, patience_s)
 
 
-def _open_log(path: Path) -> BinaryIO:
+@contextlib.contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """What is started here ignores Ctrl+C in the terminal they share: the client decides."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+def _open_log(path: Path | None) -> BinaryIO:
     """The log, empty; where it cannot be written, a file without a name, or none at all."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-        # Appending, because the reader below writes to the log too.
-        return path.open("a+b", buffering=0)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+            # Appending, because the reader below writes to the log too.
+            return path.open("a+b", buffering=0)
     with contextlib.suppress(OSError):
         return tempfile.TemporaryFile("a+b", buffering=0)
     return Path(os.devnull).open("a+b", buffering=0)
@@ -96,18 +113,30 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
     try:
         assert running.process.stdout is not None
         with running.process.stdout as stdout:
-            for line in stdout:
-                try:
-                    say(decode_event(line))
-                except ProtocolError:
-                    # A remote shell's greeting, say; the log keeps it for whoever looks.
-                    with contextlib.suppress(OSError):
-                        running.log.write(b"not an engine message: " + line)
+            while line := stdout.readline(_LONGEST_LINE):
+                event = _event(line)
+                if event is not None:
+                    say(event)
+                    continue
+                # A remote shell's greeting, say; the log keeps it for whoever looks.
+                with contextlib.suppress(OSError):
+                    running.log.write(b"not an engine message: " + line[:_LOGGED_BYTES])
         exit_status = _wait(running.process, _SILENT_S)
     finally:
         running.lines.put(None)
         say(Died(exit_status, _tail(running.log)))
         running.log.close()
+
+
+def _event(line: bytes) -> AnyEvent | None:
+    """The event in a line; the failure of a request whose event is not understood; else None."""
+    try:
+        return decode_event(line)
+    except ProtocolError as error:
+        if error.request_id is None:
+            return None
+        message = f"what the engine answered is not understood: {error}"
+        return Error(id=error.request_id, code="protocol", message=message)
 
 
 def _write(running: _Running) -> None:
@@ -132,7 +161,7 @@ def _tail(log: BinaryIO) -> tuple[str, ...]:
     """The last lines of a log."""
     try:
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-        text = log.read().decode("utf-8", errors="replace")
+        text = log.read(_LOG_TAIL_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return ()
     return tuple(text.splitlines()[-LOG_TAIL_LINES:])

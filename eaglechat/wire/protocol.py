@@ -1,7 +1,6 @@
-"""The engine process' line protocol: one JSON object a line, requests in, events out.
+"""What a client and an engine say to each other: requests in, events out.
 
-Every message carries its `type`. The same lines work over any pipe, so the engine may run on
-another machine: only the model paths must mean something there. docs/protocol.md explains it.
+docs/protocol.md explains each message; `lines` makes lines of them.
 """
 
 from __future__ import annotations
@@ -25,6 +24,9 @@ from eaglechat.wire.records import (
 from eaglechat.wire.stats import SpeculationStats
 
 PROTOCOL_VERSION = 2
+
+RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""Chosen by the client; of a size that every JSON parser keeps."""
 
 N_CTX_LIMIT = 2**24
 """Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
@@ -94,16 +96,6 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
         return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
 
 
-class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How the maker of a model would have it sampled, where its file says so."""
-
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: Probability | None = None
-    min_p: Probability | None = None
-    repeat_penalty: RepeatPenalty | None = None
-
-
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
     "auto" chooses the length of each round; `enabled` False leaves the draft out altogether, as if
@@ -119,8 +111,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the models are loaded. None leaves the choice to the engine."""
 
     n_ctx: ContextSize = 0
-    """Context size in tokens; 0 is the largest power of two up to what the target was trained
-    for and 32,768 that fits into the free memory."""
+    """Context size in tokens; 0 takes the target's training context, at most 8192."""
     n_batch: BatchSize = 512
     n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     n_gpu_layers: GpuLayers = -1
@@ -144,7 +135,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Load(Request, frozen=True, kw_only=True, tag="load"):
-    id: int = 0
+    id: RequestId = 0
     target: str
     draft: str | None = None
     options: LoadOptions = LoadOptions()
@@ -153,7 +144,7 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     """Reply to `messages`. Answered by prefill, round ... and done, or by error."""
 
-    id: int = 0
+    id: RequestId = 0
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     speculation: Speculation = Speculation()
@@ -169,7 +160,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     greedy; what the chat had in the KV cache is gone afterwards.
     """
 
-    id: int = 0
+    id: RequestId = 0
     prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
     n: tuple[DraftLength | Auto, ...]
     repeats: Annotated[int, Meta(ge=1)] = 3
@@ -191,13 +182,13 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
 class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
     """End the request with this id, or all of them; what was generated stays."""
 
-    id: int | None = None
+    id: RequestId | None = None
 
 
 class Unload(Request, frozen=True, kw_only=True, tag="unload"):
     """Free both models."""
 
-    id: int = 0
+    id: RequestId = 0
 
 
 class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
@@ -249,7 +240,6 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
     reasoning: Reasoning = Reasoning()
-    sampling: RecommendedSampling = RecommendedSampling()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -401,36 +391,3 @@ Answer = (
 )
 """What comes of a request."""
 AnyEvent = Hello | Answer
-
-
-class ProtocolError(ValueError):
-    """A line that is not a message of this protocol; the text says which field and why."""
-
-
-_encoder = msgspec.json.Encoder()
-_request_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
-_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
-
-
-def encode(message: Request | Event) -> bytes:
-    """One line, with its newline. Raises ProtocolError for what JSON cannot say."""
-    try:
-        return _encoder.encode(message) + b"\n"
-    except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError) as error:
-        raise ProtocolError(f"cannot be sent: {error}") from error
-
-
-def decode_request(line: bytes) -> AnyRequest:
-    """Parse a request line. Raises ProtocolError."""
-    try:
-        return _request_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(str(error)) from error
-
-
-def decode_event(line: bytes) -> AnyEvent:
-    """Parse an event line. Raises ProtocolError."""
-    try:
-        return _event_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(str(error)) from error

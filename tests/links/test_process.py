@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.links import process as process_module
 from eaglechat.links.base import (
     ENGINE_DIED,
     AnsweredRequest,
@@ -24,6 +25,7 @@ from eaglechat.links.base import (
 )
 from eaglechat.links.process import EngineProcess
 from eaglechat.wire import protocol as p
+from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests import tiny
@@ -308,16 +310,16 @@ def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path
     ):
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(p.encode(load) + p.encode(chat))
+        process.stdin.write(encode(load) + encode(chat))
         process.stdin.flush()
-        while not isinstance(p.decode_event(process.stdout.readline()), p.RoundDone):
+        while not isinstance(decode_event(process.stdout.readline()), p.RoundDone):
             pass
 
         rest, _ = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 0
     # Nothing but events on its standard output, whatever llama.cpp says.
-    *_, last = [p.decode_event(line) for line in rest.splitlines()]
+    *_, last = [decode_event(line) for line in rest.splitlines()]
     assert isinstance(last, p.Done)
     assert last.end.finish_reason is FinishReason.CANCELLED
     assert "llama" in (tmp_path / "log").read_text()
@@ -382,6 +384,76 @@ def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
     assert "not an engine message: Welcome to gpu-box\n" in log
     assert "before\n" in log
     assert "llama_model_loader" in log
+
+
+def says(*lines: str) -> list[str]:
+    """A program that reads a request and then says some lines."""
+    return ["sh", "-c", 'read request; for line in "$@"; do echo "$line"; done', "sh", *lines]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type": "done", "id": 1}',
+        '{"type": "song", "id": 1, "text": "la"}',
+        '{"type": "loading", "id": 1, "stage": "x", "fraction": "half"}',
+    ],
+)
+def test_an_answer_that_is_not_understood_fails_its_request(
+    start: Callable[..., Client], line: str
+) -> None:
+    client = start(says("[" * 100_000, '{"type": "done"', "\udcff", line))
+    client.chat()
+    *_, error = client.until(p.Error)
+
+    assert (error.id, error.code) == (client.request_id, "protocol")
+    assert error.message.startswith("what the engine answered is not understood: ")
+    assert client.until(Died)[-1].exit_status == 0
+
+
+def test_a_path_that_is_no_utf_8_is_refused_in_words(start: Callable[..., Client]) -> None:
+    client = start(["sleep", "3600"])
+    client.request(p.Load(target=os.fsdecode(b"/models/caf\xe9.gguf")))
+
+    assert client.until(p.Error)[-1].message == (
+        "the request cannot be sent: “/models/caf\\udce9.gguf” is not text in UTF-8"
+    )
+
+
+def test_an_engine_that_can_say_nothing_more_is_dead(
+    start: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "_SILENT_S", 0.1)
+    client = start(["sh", "-c", "exec >&-; echo still here >&2; exec sleep 3600"])
+    client.chat()
+
+    assert client.until(Died)[-1] == Died(-signal.SIGKILL, ("still here",))
+    assert client.until(p.Error)[-1].code == ENGINE_DIED
+
+
+def test_ctrl_c_in_the_terminal_is_not_for_the_engine(start: Callable[..., Client]) -> None:
+    """From its first moment: it may be a program that knows nothing of it, such as ssh."""
+    ask = "import signal, sys; print(signal.getsignal(signal.SIGINT).name, file=sys.stderr)"
+    before = signal.getsignal(signal.SIGINT)
+    client = start([sys.executable, "-c", ask])
+
+    assert client.until(Died)[-1].log_tail == ("SIG_IGN",)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_full_disk_costs_the_log_and_nothing_else(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("needs /dev/full")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "engine.log").symlink_to(full)
+    client = start(says("Welcome to gpu-box", '{"type": "unloaded", "id": 1}'))
+    client.request(p.Unload())
+
+    assert client.until(p.Unloaded)
+    assert client.until(Died)[-1].exit_status == 0
 
 
 def test_a_command_that_does_not_exist_says_so(start: Callable[..., Client]) -> None:

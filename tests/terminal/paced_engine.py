@@ -12,6 +12,7 @@ import threading
 import time
 
 from eaglechat.wire import protocol
+from eaglechat.wire.lines import decode_request, encode
 from tests.tui.scripted import REPLY, ScriptedEngine
 
 PARAGRAPHS = 400
@@ -29,14 +30,14 @@ def main() -> None:
     due = time.monotonic()
     while True:
         while not requests.empty():
-            request = protocol.decode_request(requests.get())
+            request = decode_request(requests.get())
             if isinstance(request, protocol.Shutdown):
                 return
             engine.hand_over(request)
             due = time.monotonic()
         engine.work()
         for event in events:
-            sys.stdout.buffer.write(protocol.encode(event))
+            sys.stdout.buffer.write(encode(event))
         sys.stdout.buffer.flush()
         rounds = [event.round for event in events if isinstance(event, protocol.RoundDone)]
         events.clear()
@@ -47,7 +48,7 @@ def main() -> None:
 def _read(requests: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
-    requests.put(protocol.encode(protocol.Shutdown()))
+    requests.put(encode(protocol.Shutdown()))
 
 
 if __name__ == "__main__":

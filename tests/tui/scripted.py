@@ -210,10 +210,14 @@ class ScriptedEngine(RoutedLink):
             yield from self._bench(request, job)
 
     def _load(self, load: protocol.Load, job: _Job) -> Steps:
-        yield [protocol.Loading(id=load.id, stage="target", fraction=0.3)]
+        if self.load_error is not None and self.load_error[0] == "preflight":
+            yield [_error(load.id, *self.load_error)]
+            return
+        if not job.is_cancelled:
+            self._pair, self._n_past = None, 0
+            yield [protocol.Loading(id=load.id, stage="target", fraction=0.3)]
         while self.hold_load and not job.is_cancelled:
             yield []
-        self._pair, self._n_past = None, 0
         if job.is_cancelled:
             yield [_error(load.id, "cancelled", "the load was cancelled")]
         elif self.load_error is not None:

@@ -6,6 +6,7 @@ import pytest
 
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
@@ -81,18 +82,18 @@ EVENTS = [
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: type(r).__name__)
 def test_every_request_survives_its_line(request_: p.AnyRequest) -> None:
-    line = p.encode(request_)
+    line = encode(request_)
 
     assert line.count(b"\n") == 1
-    assert p.decode_request(line) == request_
+    assert decode_request(line) == request_
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_every_event_survives_its_line(event: p.AnyEvent) -> None:
-    line = p.encode(event)
+    line = encode(event)
 
     assert line.count(b"\n") == 1
-    assert p.decode_event(line) == event
+    assert decode_event(line) == event
 
 
 def test_every_message_of_the_protocol_is_tried_here() -> None:
@@ -116,15 +117,15 @@ def test_every_message_of_the_protocol_is_tried_here() -> None:
 def test_a_value_out_of_range_is_refused_with_its_field(change: dict, field: str) -> None:
     chat = {"type": "chat", "id": 1, "messages": [], **change}
 
-    with pytest.raises(p.ProtocolError, match=field):
-        p.decode_request(json.dumps(chat).encode())
+    with pytest.raises(ProtocolError, match=field):
+        decode_request(json.dumps(chat).encode())
 
 
 @pytest.mark.parametrize(
     "line", [b"", b"{}", b"[]", b"hello", b'{"type": "dance"}', b'{"type": "set"', b"\xff\xfe"]
 )
 def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
-    with pytest.raises(p.ProtocolError):
-        p.decode_request(line)
-    with pytest.raises(p.ProtocolError):
-        p.decode_event(line)
+    with pytest.raises(ProtocolError):
+        decode_request(line)
+    with pytest.raises(ProtocolError):
+        decode_event(line)

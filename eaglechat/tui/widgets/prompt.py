@@ -1,25 +1,36 @@
-"""The prompt: a key sends, another begins a new line, Up and Down walk through what was sent."""
+"""The prompt: Enter sends, Ctrl+J makes a new line, Up and Down walk through what was sent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from textual import events
+from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import keys_of
+# Shift+Enter reaches the app under different names: Kitty's protocol, xterm's modifyOtherKeys.
+NEWLINE_KEYS = ("ctrl+j", "shift+enter", "ctrl+enter", "alt+enter", "shift+\\r")
 
 
 class Prompt(TextArea):
     """A multi-line prompt that grows with its text (its style sheet caps the height)."""
 
-    BINDINGS = bindings_of("prompt")
+    BINDINGS = [
+        Binding("enter", "send", "Send", id="prompt.send", tooltip="Send the prompt", show=False),
+        Binding(
+            ",".join(NEWLINE_KEYS),
+            "newline",
+            "New line",
+            id="prompt.newline",
+            tooltip="Start a new line; Shift+Enter does too where the terminal tells it apart",
+            show=False,
+        ),
+    ]
 
     @dataclass
     class Sent(Message):
-        """The user wants to send; the text stays until the screen takes it."""
+        """The user pressed Enter; the text stays until the screen takes it."""
 
         prompt: Prompt
         text: str
@@ -86,10 +97,10 @@ class Prompt(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         # Not left to the bindings: those run after keys that were typed behind them.
-        if event.key in keys_of("prompt.send"):
+        if event.key == "enter":
             event.prevent_default().stop()
             self.action_send()
-        elif event.key in keys_of("prompt.newline"):
+        elif event.key in NEWLINE_KEYS:
             event.prevent_default().stop()
             self.action_newline()
 

@@ -10,14 +10,12 @@ import pytest
 from eaglechat import settings
 from eaglechat.cli import options
 from eaglechat.engine.generation.live import Live
+from eaglechat.wire.lines import ProtocolError, decode_request, encode
 from eaglechat.wire.protocol import (
     AUTO,
     Chat,
-    ProtocolError,
     Set,
     Speculation,
-    decode_request,
-    encode,
 )
 
 

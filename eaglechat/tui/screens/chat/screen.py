@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -17,11 +16,10 @@ from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.palette import ChatControls
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands import ControlCommands
 from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.chat.keys import CHAT_BINDINGS
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
@@ -46,8 +44,8 @@ class ChatScreen(PromptScreen[None]):
     """A chat with a loaded pair, new or reopened."""
 
     CSS_PATH = "chat.tcss"
-    BINDINGS = bindings_of("chat")
-    COMMANDS = {ChatControls}
+    BINDINGS = CHAT_BINDINGS
+    COMMANDS = {ControlCommands}
 
     def __init__(
         self,
@@ -82,10 +80,7 @@ class ChatScreen(PromptScreen[None]):
                 yield StatusLine(id="status")
                 yield Legend()
                 yield Prompt(
-                    id="prompt",
-                    placeholder=with_keys(
-                        "Ask something. {prompt.send} sends, {prompt.newline}: new line"
-                    ),
+                    id="prompt", placeholder="Ask something. Enter sends, Ctrl+J: new line"
                 )
             yield SpeculationPanel(self._controls, id="panel")
         yield Footer(show_command_palette=False)
@@ -210,13 +205,11 @@ class ChatScreen(PromptScreen[None]):
     def _prompt_sent(self, event: Prompt.Sent) -> None:
         text = event.text.strip()
         if not text:
-            self.notify(with_keys("Write something first; {prompt.send} sends it."))
+            self.notify("Write something first; Enter sends it.")
         elif self._engine_gone:
-            self.notify(wording.engine_gone(key_of))
+            self.notify("The engine is not running. Ctrl+L loads the models again.")
         elif self._conversation.running is not None:
-            self.notify(
-                with_keys("A reply is being written: {chat.stop} stops it. Your text stays here.")
-            )
+            self.notify("A reply is being written: Esc stops it. Your text stays here.")
         else:
             self._prompt.take()
             self._ask(text)
@@ -238,7 +231,7 @@ class ChatScreen(PromptScreen[None]):
         off = wording.speculation_off(self._info, self._controls, None, is_comparison=False)
         reason = self._conversation.cannot_compare(off)
         if self._engine_gone:
-            reason = wording.engine_gone(key_of)
+            reason = "The engine is not running. Ctrl+L loads the models again."
         if reason is not None:
             self.notify(reason)
             return
@@ -254,14 +247,7 @@ class ChatScreen(PromptScreen[None]):
         self._reply = self._transcript.begin_reply()
         self._transcript.anchor()
         self._request_id = self._services.engine.request(chat, self._hear)
-        self.refresh_bindings()
         self._show_numbers()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # Dim where there is nothing to stop.
-        if action == "stop" and self._conversation.running is None:
-            return None
-        return True
 
     def action_stop(self) -> None:
         if self._conversation.running is not None and not self._stopping:
@@ -334,7 +320,7 @@ class ChatScreen(PromptScreen[None]):
         self._engine_gone = True
         if run := self._conversation.abandon():
             self._ended(run, "the engine stopped here")
-        self._transcript.add_notice(wording.died_in_chat(event, key_of), "error")
+        self._transcript.add_notice(wording.died_in_chat(event), "error")
         self._show_numbers()
 
     def _ended(self, run: Run, note: str) -> None:
@@ -350,7 +336,6 @@ class ChatScreen(PromptScreen[None]):
                 self._prompt.remember(run.taken_back)
             else:
                 self._prompt.replace_all(run.taken_back)
-        self.refresh_bindings()
         self._show_numbers()
 
     def action_load_again(self) -> None:
@@ -385,9 +370,6 @@ class ChatScreen(PromptScreen[None]):
         self.query_one("#panel", SpeculationPanel).show_controls(controls)
         self._show_numbers()
 
-    def action_control(self, name: str, value: Any) -> None:
-        self.turn(replace(self._controls, **{name: value}))
-
     def action_draft_length(self, step: int) -> None:
         now = requests.length_in_force(self._controls, self._conversation.shown)
         wanted = min(max(now + step, 0), N_DRAFT_MAX_LIMIT)
@@ -404,9 +386,7 @@ class ChatScreen(PromptScreen[None]):
         self.turn(replace(self._controls, n_draft_max=n_draft_max))
 
     def action_bench(self) -> None:
-        reason = wording.cannot_bench(
-            self._info, self._conversation.running, self._engine_gone, key_of
-        )
+        reason = wording.cannot_bench(self._info, self._conversation.running, self._engine_gone)
         if reason is not None:
             self.notify(reason, markup=False)
         else:
@@ -435,9 +415,6 @@ class ChatScreen(PromptScreen[None]):
         else:
             self._transcript.scroll_page_down()
 
-    def action_copy(self) -> None:
-        self._transcript.copy_reply()
-
     def action_toggle_view(self, name: str) -> None:
         setattr(self._transcript, name, not getattr(self._transcript, name))
 
@@ -449,7 +426,7 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(self._conversation, self._controls, self._info)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        state = with_keys("engine stopped: {chat.load_again}") if self._engine_gone else "ready"
+        state = "engine stopped: Ctrl+L" if self._engine_gone else "ready"
         if (run := self._conversation.running) is not None:
             state = "stopping…" if self._stopping else wording.progress(run)
         self.query_one(TitleBar).show(state=state)

@@ -8,8 +8,6 @@ from eaglechat.hub.downloads.download import Phase
 from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
 from eaglechat.hub.downloads.queue import FileSnapshot, State
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.widgets.meters import bar
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
@@ -43,13 +41,13 @@ def install_row(install: InstallSnapshot, width: int) -> Content:
 
 def _state(install: InstallSnapshot) -> str:
     if install.stage is Stage.INSTALLED:
-        return f"installed · {ENTER} loads it"
+        return "installed · Enter loads it"
     if install.stage is Stage.CONVERTING:
         return f"{install.step} the draft" if install.bytes_total else str(install.step)
     if install.stage is Stage.PAUSED:
-        return f"paused · {key_of('downloads.pause')} resumes"
+        return "paused · Space goes on"
     if install.stage is Stage.FAILED:
-        return f"failed · {ENTER} tries again"
+        return "failed · Enter tries again"
     return str(install.stage.value)
 
 

@@ -1,0 +1,78 @@
+"""A reply as the engine gives it: its records as events, in order, and Done at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.reply import unbegun
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.wire.errors import PromptCancelledError
+from eaglechat.wire.protocol import (
+    AnyEvent,
+    Chat,
+    Done,
+    PrefillProgress,
+    RoundDone,
+    SpeculationStopped,
+    WindowMoved,
+)
+from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window
+from eaglechat.wire.stats import StatsFold
+
+ReplyRecord = Prefill | Window | Round | SpeculationOff | ReplyEnd
+
+
+class ChatJob:
+    """Answers one `chat` request on a loaded pair."""
+
+    def __init__(
+        self,
+        request: Chat,
+        live: Live,
+        cancelled: Callable[[], bool],
+        send: Callable[[AnyEvent], None],
+    ) -> None:
+        self._request = request
+        self._live = live
+        self._cancelled = cancelled
+        self._send = send
+        self._fold = StatsFold()
+
+    def run(self, pair: LoadedPair) -> None:
+        """Raises EngineError."""
+        request, reply = self._request, list[int]()
+        try:
+            prompt = pair.prompter.prompt(request.messages, request.thinking, self._cancelled)
+            for record in pair.generator.reply(
+                prompt,
+                request.sampling,
+                self._live,
+                seed=request.sampling.draw_seed(),
+                turns=pair.prompter.turns(request.messages, request.thinking, self._cancelled),
+                max_tokens=request.max_tokens,
+                stop=request.stop,
+                parts=pair.prompter.parts(request.thinking),
+                cancelled=self._cancelled,
+            ):
+                if isinstance(record, Round):
+                    reply += [*record.given, *(token.id for token in record.tokens)]
+                elif isinstance(record, ReplyEnd):
+                    pair.prompter.note_reply(prompt, reply)
+                self._tell(record)
+        except PromptCancelledError:
+            self._tell(unbegun(request.sampling.draw_seed()))
+
+    def _tell(self, record: ReplyRecord) -> None:
+        request_id = self._request.id
+        if isinstance(record, Round):
+            self._fold.add(record)
+            self._send(RoundDone(id=request_id, round=record))
+        elif isinstance(record, Prefill):
+            self._send(PrefillProgress(id=request_id, prefill=record))
+        elif isinstance(record, Window):
+            self._send(WindowMoved(id=request_id, window=record))
+        elif isinstance(record, ReplyEnd):
+            self._send(Done(id=request_id, end=record, stats=self._fold.stats()))
+        else:
+            self._send(SpeculationStopped(id=request_id, off=record))

@@ -1,0 +1,162 @@
+"""An engine without pipes: takes requests, says events, does one job after the other.
+
+Requests are taken on the caller's thread, so that a cancel or a change is seen at once; a thread of
+its own loads and generates.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import eaglechat
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama import backend
+from eaglechat.engine.loading.machine import memory
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.process.bench_job import BenchJob
+from eaglechat.engine.process.chat_job import ChatJob
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.errors import EngineError, LoadCancelledError, NoPairError
+from eaglechat.wire.protocol import (
+    EVERYTHING,
+    PROTOCOL_VERSION,
+    AnyEvent,
+    Bench,
+    Cancel,
+    Chat,
+    Error,
+    Hello,
+    Load,
+    Loaded,
+    Loading,
+    Set,
+    Unload,
+    Unloaded,
+)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Work for the worker thread, and what may still reach it from outside."""
+
+    request: Load | Chat | Bench | Unload
+    cancelled: threading.Event
+    live: Live | None
+
+
+class JobLoop:
+    """Does what one client asks. `say` is called from any thread, one event at a time."""
+
+    def __init__(self, say: Callable[[AnyEvent], None]) -> None:
+        self._tell = say
+        self._tell_lock = threading.Lock()
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._unfinished: list[_Job] = []
+        self._pair: LoadedPair | None = None
+        self._worker = threading.Thread(target=self._work, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Say hello, and begin to work."""
+        python, native = backend.versions()
+        devices = backend.devices()
+        self.say(
+            Hello(
+                protocol=PROTOCOL_VERSION,
+                can=EVERYTHING,
+                eaglechat=eaglechat.__version__,
+                llama_cpp=f"{native}, llama-cpp-python {python}",
+                devices=tuple(device.description for device in devices),
+                memory=memory(devices),
+            )
+        )
+        self._worker.start()
+
+    def take(self, request: Load | Chat | Bench | Unload | Set | Cancel) -> None:
+        """Act on a request, or have it wait for those before it."""
+        if isinstance(request, Cancel):
+            self.cancel(request.id)
+        elif isinstance(request, Set):
+            for job in list(self._unfinished):
+                if job.live is not None:
+                    job.live.apply(request)
+        else:
+            live = None
+            if isinstance(request, Chat):
+                live = Live(request.speculation, request.sampling.temperature)
+            job = _Job(request, threading.Event(), live)
+            self._unfinished.append(job)
+            self._queue.put(job)
+
+    def cancel(self, request_id: int | None = None) -> None:
+        """Cancel a job, or all of them."""
+        for job in list(self._unfinished):
+            if request_id in (None, job.request.id):
+                job.cancelled.set()
+
+    def stop(self, patience_s: float | None = None) -> None:
+        """Cancel everything and free the models; give up waiting after `patience_s` seconds."""
+        self.cancel()
+        self._queue.put(None)
+        self._worker.join(patience_s)
+
+    def say(self, event: AnyEvent) -> None:
+        """Tell the client."""
+        with self._tell_lock:
+            self._tell(event)
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            request_id = job.request.id
+            try:
+                self._do(job)
+            except EngineError as error:
+                self.say(Error(id=request_id, code=error.code, message=str(error)))
+            except Exception as error:
+                traceback.print_exc()
+                message = f"the engine failed ({type(error).__name__}: {error}); its log has more"
+                self.say(Error(id=request_id, code="internal", message=message))
+            self._unfinished.remove(job)
+        self._unload()
+
+    def _do(self, job: _Job) -> None:
+        if isinstance(job.request, Load):
+            self._load(job.request, job.cancelled)
+        elif isinstance(job.request, Chat):
+            assert job.live is not None
+            chat = ChatJob(job.request, job.live, job.cancelled.is_set, self.say)
+            chat.run(self._loaded())
+        elif isinstance(job.request, Bench):
+            bench = BenchJob(job.request, self._loaded(), job.cancelled.is_set, self.say)
+            bench.run()
+        else:
+            self._unload()
+            self.say(Unloaded(id=job.request.id))
+
+    def _load(self, request: Load, cancelled: threading.Event) -> None:
+        def progress(stage: str, fraction: float) -> bool:
+            self.say(Loading(id=request.id, stage=stage, fraction=fraction))
+            return not cancelled.is_set()
+
+        if cancelled.is_set():
+            raise LoadCancelledError("the load was cancelled")
+        draft = Path(request.draft).expanduser() if request.draft else None
+        headers = check_pair(Path(request.target).expanduser(), draft)
+        self._unload()
+        self._pair = LoadedPair(headers, request.options, progress)
+        self.say(Loaded(id=request.id, pair=self._pair.info))
+
+    def _unload(self) -> None:
+        pair, self._pair = self._pair, None
+        if pair is not None:
+            pair.close()
+
+    def _loaded(self) -> LoadedPair:
+        """The pair in memory. Raises NoPairError."""
+        if self._pair is None:
+            raise NoPairError("no pair is loaded; load one first")
+        return self._pair

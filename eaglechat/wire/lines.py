@@ -1,0 +1,82 @@
+"""Messages as lines, and back: one JSON object a line, with its `type`.
+
+The same lines work over any pipe, so the engine may run on another machine: only the model paths
+must mean something there.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from eaglechat.wire.protocol import AnyEvent, AnyRequest, Event, Request, RequestId
+
+M = TypeVar("M")
+_EXCERPT = 60
+
+
+class ProtocolError(ValueError):
+    """A line that is not a message of this protocol, or a message that is no line of it.
+
+    The text says why; `request_id` is the line's, where it has one.
+    """
+
+    def __init__(self, text: str, request_id: int | None = None) -> None:
+        super().__init__(text)
+        self.request_id = request_id
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """What is read of a line that is not understood."""
+
+    id: RequestId | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_request_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+# RecursionError is for a line that is nested too deeply.
+_NOT_UNDERSTOOD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, with its newline. Raises ProtocolError for what JSON cannot say."""
+    try:
+        return _encoder.encode(message) + b"\n"
+    except UnicodeEncodeError as error:
+        raise ProtocolError(f"“{_around(error)}” is not text in UTF-8") from error
+    except OverflowError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def _around(error: UnicodeEncodeError) -> str:
+    """The text that cannot be encoded, with its odd characters escaped; only its end, if long."""
+    text = error.object[: error.end + _EXCERPT][-2 * _EXCERPT :]
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def decode_request(line: bytes) -> AnyRequest:
+    """Parse a request line. Raises ProtocolError."""
+    return _decode(_request_decoder, line)
+
+
+def decode_event(line: bytes) -> AnyEvent:
+    """Parse an event line. Raises ProtocolError."""
+    return _decode(_event_decoder, line)
+
+
+def _decode(decoder: msgspec.json.Decoder[M], line: bytes) -> M:
+    try:
+        return decoder.decode(line)
+    except _NOT_UNDERSTOOD as error:
+        raise ProtocolError(str(error), _request_id(line)) from error
+
+
+def _request_id(line: bytes) -> int | None:
+    """The id in a line that is not understood, if any of it is."""
+    try:
+        return _envelope_decoder.decode(line).id
+    except _NOT_UNDERSTOOD:
+        return None
