@@ -129,14 +129,19 @@ def plainly(temperature: float = 0.0) -> Live:
 
 @contextmanager
 def open_rig(
-    target_model: Model, draft_model: Model, *, draft_window: int = 0, **options: Any
+    target_model: Model,
+    draft_model: Model,
+    *,
+    draft_window: int = 0,
+    make_drafter: Callable[[Eagle3Session], Eagle3Drafter] = Eagle3Drafter,
+    **options: Any,
 ) -> Iterator[Rig]:
     """`options` are those of `open_contexts`."""
     with ExitStack() as stack:
         target, draft = stack.enter_context(open_contexts(target_model, draft_model, **options))
         config = Eagle3SessionConfig(n_seq=1, n_draft_max=16, draft_window=draft_window)
         session = stack.enter_context(Eagle3Session(target, draft, config))
-        drafter = Eagle3Drafter(session)
+        drafter = make_drafter(session)
         generator = Generator(target, drafter)
         stack.callback(generator.close)
         yield Rig(target, draft, session, drafter, generator, Prompter(target_model))

@@ -21,7 +21,6 @@ from eaglechat.wire.records import (
 from eaglechat.wire.stats import stats_of
 from tests import tiny
 from tests.engine.rig import (
-    GREEDY,
     Rig,
     check_bookkeeping,
     drafts_of,
@@ -53,29 +52,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return script
 
 
-# --- exactness ---
-
-
-@pytest.mark.parametrize("n_draft_max", [0, 1, 3, 16])
-@pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=["greedy", "temperature 0.8"])
-def test_speculation_samples_the_very_tokens_of_plain_decoding(
-    rig: Rig, prompt: tuple[int, ...], n_draft_max: int, sampling: Sampling
-) -> None:
-    """One draw of the seeded generator per token, whatever was drafted."""
-    longest = 0
-    for seed in range(4):
-        plain = rig.reply(
-            prompt, sampling=sampling, live=plainly(sampling.temperature), seed=seed, max_tokens=64
-        )
-        reply = rig.reply(
-            prompt, sampling=sampling, n_draft_max=n_draft_max, seed=seed, max_tokens=64
-        )
-        assert reply.tokens == plain.tokens
-        assert reply.text == plain.text
-        assert {token.origin for r in plain.rounds for token in r.tokens} == {Origin.PLAIN}
-        check_bookkeeping(reply, prompt)
-        longest = max(longest, len(reply.tokens))
-    assert longest == 64
+# --- paths ---
 
 
 def test_the_tiny_pair_takes_every_path(rig: Rig, prompt: tuple[int, ...]) -> None:
@@ -97,19 +74,6 @@ def test_the_tiny_pair_takes_every_path(rig: Rig, prompt: tuple[int, ...]) -> No
     }
 
 
-@pytest.mark.parametrize("repeat_penalty", [1.0, 1.8])
-def test_a_repeat_penalty_sees_the_prompt_and_what_was_sampled(
-    rig: Rig, prompt: tuple[int, ...], repeat_penalty: float
-) -> None:
-    sampling = Sampling(temperature=0.0, repeat_penalty=repeat_penalty)
-    plain = rig.reply(prompt, sampling=sampling, live=plainly(), max_tokens=60)
-    reply = rig.reply(prompt, sampling=sampling, max_tokens=60)
-
-    assert reply.tokens == plain.tokens
-    loops = any(plain.tokens[-2 * n : -n] == plain.tokens[-n:] for n in range(1, 12))
-    assert loops == (repeat_penalty == 1.0)
-
-
 def test_a_seed_gives_the_same_reply_and_another_seed_another(
     rig: Rig, prompt: tuple[int, ...]
 ) -> None:
@@ -120,17 +84,6 @@ def test_a_seed_gives_the_same_reply_and_another_seed_another(
 
 
 # --- how a reply ends ---
-
-
-@pytest.mark.parametrize("max_tokens", [1, 2, 3, 7])
-def test_a_reply_is_exactly_as_long_as_allowed(
-    rig: Rig, prompt: tuple[int, ...], max_tokens: int
-) -> None:
-    reply = rig.reply(prompt, n_draft_max=16, max_tokens=max_tokens)
-
-    assert len(reply.tokens) == reply.end.tokens == max_tokens
-    assert reply.end.finish_reason is FinishReason.LENGTH
-    check_bookkeeping(reply, prompt)
 
 
 def test_an_end_token_ends_the_reply_and_writes_nothing(

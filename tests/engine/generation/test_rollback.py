@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.auto.auto_length import AutoLength
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
 from eaglechat.gguf.preflight import check_pair
-from eaglechat.wire.protocol import LoadOptions, Message, Sampling, Speculation
+from eaglechat.wire.errors import DecodeError
+from eaglechat.wire.protocol import AUTO, LoadOptions, Message, Sampling, Speculation
 from eaglechat.wire.records import FinishReason, Round
 from tests import tiny
-from tests.engine.rig import GREEDY, Rig, check_bookkeeping, open_rig, plainly
+from tests.engine.rig import GREEDY, Rig, check_bookkeeping, fresh_reply, open_rig, plainly
 
 WARM = Sampling(temperature=0.3, min_p=0.0)
 
@@ -69,6 +74,89 @@ def test_a_chat_goes_on_without_reading_again_and_an_edited_one_is_read_again(
     for prompt, given in ((first, reply), (longer, second), (edited, third)):
         with open_rig(hybrid, tiny_models[1]) as fresh:
             assert fresh.reply(prompt, max_tokens=40).tokens == given.tokens
+
+
+def test_with_speculation_off_a_chat_goes_on_without_reading_again(
+    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+) -> None:
+    prompt = hybrid_rig.prompt("the quick brown fox")
+    for turn in range(3):
+        reply = hybrid_rig.reply(prompt, live=plainly(), max_tokens=20)
+        assert (reply.end.timings.reused_tokens > 0) is (turn > 0)
+        assert reply.end.timings.prefill_tokens <= 20
+        with open_rig(hybrid, tiny_models[1]) as fresh:
+            assert fresh.reply(prompt, live=plainly(), max_tokens=20).tokens == reply.tokens
+        prompt = (*prompt, *reply.tokens, *hybrid_rig.prompt("and then")[1:])
+
+    # The draft has seen nothing of it.
+    drafting = hybrid_rig.reply(prompt, max_tokens=20)
+    assert drafting.end.timings.reused_tokens == 0
+    assert sum(len(round_.drafted) for round_ in drafting.rounds) > 0
+
+
+def test_a_few_latest_tokens_are_not_taken_back_as_if_they_were_one_batch(
+    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+) -> None:
+    """Snapshots are of the latest batch; each plain token is a batch of its own."""
+    prompt = hybrid_rig.prompt("the quick brown fox")
+    first = hybrid_rig.reply(prompt, live=plainly(), max_tokens=6)
+    again = hybrid_rig.reply(prompt, live=plainly(), max_tokens=20)
+    assert again.tokens[:6] == first.tokens
+    with open_rig(hybrid, tiny_models[1]) as fresh:
+        assert fresh.reply(prompt, live=plainly(), max_tokens=20).tokens == again.tokens
+
+
+def test_auto_never_reads_all_again_for_the_draft_to_see_more(
+    hybrid: Model, tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: True)
+    monkeypatch.setattr(Eagle3Drafter, "is_blind", True)
+    monkeypatch.setattr(Eagle3Session, "_is_blind", lambda *_: True)
+    live = Live(Speculation(n_draft_max=AUTO), 0.0)
+    with open_rig(hybrid, tiny_models[1]) as rig:
+        prompt = rig.prompt("the quick brown fox " * 4)
+        rig.reply(prompt, live=live, max_tokens=20)
+        held = rig.generator.cached
+        longer = [*held, *rig.prompt("and then")[1:]]
+        assert rig.reply(longer, live=live).end.timings.reused_tokens == len(held)
+
+
+@contextmanager
+def all_or_nothing(monkeypatch: pytest.MonkeyPatch, target: Context) -> Iterator[None]:
+    """The target's memory drops nothing but everything."""
+    forget = Context.forget
+
+    def refuse(context: Context, seq_id: int, start: int, end: int = -1) -> bool:
+        return (context is not target or start == 0) and forget(context, seq_id, start, end)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Context, "forget", refuse)
+        yield
+
+
+def test_a_memory_that_cannot_drop_the_end_is_read_anew(
+    rig: Rig, tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.reply(rig.prompt("the quick brown fox"), max_tokens=40)
+    other = rig.prompt("the quick red fox")
+    with all_or_nothing(monkeypatch, rig.target):
+        reply = rig.reply(other, n_draft_max=0, max_tokens=40)
+    assert reply.end.timings.reused_tokens == 0
+    assert reply.tokens == fresh_reply(tiny_models, other, max_tokens=40).tokens
+
+
+def test_rejected_tokens_that_stay_are_an_error_and_the_next_reply_starts_anew(
+    rig: Rig, tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = rig.prompt("the quick brown fox")
+    with (
+        all_or_nothing(monkeypatch, rig.target),
+        pytest.raises(DecodeError, match="cannot take back"),
+    ):
+        rig.reply(prompt, n_draft_max=16, max_tokens=200)
+    assert rig.generator.cached == ()
+    again = rig.reply(prompt, max_tokens=40)
+    assert again.tokens == fresh_reply(tiny_models, prompt, max_tokens=40).tokens
 
 
 def test_a_cancelled_prefill_leaves_nothing_half_read(

@@ -1,0 +1,154 @@
+"""Prompt lookup: proposes what followed the last few tokens where they stood before.
+
+It needs no model. Where a reply repeats what is in its context (edits, code, quotations) it is
+right for many tokens on end. Source: Saxena's prompt lookup decoding, as in transformers'
+PromptLookupCandidateGenerator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from eaglechat.engine.drafters.base import Limits, Proposal, Spent
+from eaglechat.engine.llama.objects import Batch
+from eaglechat.wire.errors import ProcessError
+
+_SHORTEST, _LONGEST = 2, 12
+"""Tokens that must be the same before it proposes what follows, and beyond which no more count."""
+_MOST_PLACES = 64
+"""The latest places that are looked at."""
+
+
+class NgramDrafter:
+    """Proposes chains from the prompt and the reply so far."""
+
+    name = "ngram"
+
+    def __init__(self) -> None:
+        self.most_waiting = 0
+        self.is_blind = False
+        self._tokens: list[int] = []
+        self._n_in_batch = 0
+        self._places: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        """By `_SHORTEST` tokens, where what followed them begins, in order."""
+        self._indexed = 0
+        """Tokens whose places are known."""
+        self._draft_s = 0.0
+
+    @property
+    def known(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def waiting(self) -> int:
+        return 0
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(process_ms=0.0, draft_ms=self._draft_s * 1000.0)
+
+    def listen(self, enabled: bool) -> None:
+        """It reads nothing but tokens."""
+
+    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+        known = min(len(tokens), len(self._tokens))
+        self._forget(known if self._tokens[:known] == list(tokens[:known]) else 0)
+        self._tokens += tokens[len(self._tokens) :]
+        return len(tokens)
+
+    def shift(self, start: int, end: int) -> None:
+        rest = self._tokens[end:]
+        self._forget(start)
+        self._tokens += rest
+
+    def see(self, batch: Batch) -> None:
+        if batch.positions[0] != len(self._tokens):
+            raise ProcessError(
+                f"the n-gram drafter saw {len(self._tokens)} tokens, "
+                f"the batch goes on at {batch.positions[0]}"
+            )
+        self._tokens += batch.tokens
+        self._n_in_batch = len(batch)
+
+    def take_in(self) -> None:
+        """Nothing waits."""
+
+    def accept(self, path: Sequence[int]) -> None:
+        start = len(self._tokens) - self._n_in_batch
+        last, *proposed = self._tokens[start:]
+        self._forget(start)
+        self._tokens += [last, *(proposed[index] for index in path)]
+
+    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        started = time.perf_counter()
+        if n_past != len(self._tokens):
+            raise ProcessError(
+                f"the n-gram drafter saw {len(self._tokens)} tokens, "
+                f"drafting after position {n_past} needs {n_past}"
+            )
+        self._index()
+        end = [*self._tokens[1 - _LONGEST :], id_last]
+        length, places = self._longest_match(end)
+        ids, probabilities = self._follow(places, length, id_last, limits)
+        self._draft_s += time.perf_counter() - started
+        return Proposal.chain(ids, probabilities, self.name)
+
+    def _longest_match(self, end: Sequence[int]) -> tuple[int, list[int]]:
+        """How much of `end`, up to its last token, stood before, and the places behind it."""
+        places = self._places.get(tuple(end[-_SHORTEST:]), [])[-_MOST_PLACES:]
+        length = _SHORTEST
+        while places and length < len(end):
+            longer = [
+                place
+                for place in places
+                if place > length and self._tokens[place - length - 1] == end[-length - 1]
+            ]
+            if not longer:
+                break
+            places, length = longer, length + 1
+        return length, places
+
+    def _follow(
+        self, places: list[int], length: int, id_last: int, limits: Limits
+    ) -> tuple[list[int], list[float]]:
+        """What followed at the latest place, which other places may agree with. Where that is the
+        end of the text, it goes on with what it has begun itself.
+
+        A token's probability is the share of the places that agree, among which one that never
+        was counts for less the longer the match.
+        """
+        ids: list[int] = []
+        probabilities: list[float] = []
+        while places and len(ids) < limits.n_max:
+            following = [self._at(place + len(ids), id_last, ids) for place in places]
+            agreeing = [
+                place
+                for place, token in zip(places, following, strict=True)
+                if token == following[-1]
+            ]
+            share = len(agreeing) / (len(places) + 1.0 / (length + len(ids)))
+            if not limits.keep([*probabilities, share]):
+                break
+            ids.append(following[-1])
+            probabilities.append(share)
+            places = agreeing
+        return (ids, probabilities) if limits.suffices(len(ids)) else ([], [])
+
+    def _at(self, position: int, id_last: int, ids: Sequence[int]) -> int:
+        """The token there, in the text, its last token and what is proposed to follow."""
+        beyond = position - len(self._tokens)
+        return self._tokens[position] if beyond < 0 else id_last if beyond == 0 else ids[beyond - 1]
+
+    def _index(self) -> None:
+        for place in range(max(self._indexed, _SHORTEST - 1) + 1, len(self._tokens) + 1):
+            self._places[tuple(self._tokens[place - _SHORTEST : place])].append(place)
+        self._indexed = len(self._tokens)
+
+    def _forget(self, length: int) -> None:
+        """Forget the tokens from `length` on."""
+        for place in range(self._indexed, max(length, _SHORTEST - 1), -1):
+            self._places[tuple(self._tokens[place - _SHORTEST : place])].pop()
+        self._indexed = min(self._indexed, length)
+        del self._tokens[length:]

@@ -1,0 +1,261 @@
+"""Whatever has happened to a pair, it writes and drafts what one that has just been loaded does.
+
+A state machine asks, cancels, turns speculation off and on, lets the draft fail, edits earlier
+questions and outgrows the context, and holds every reply against a fresh pair's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.loop import ReplyEvent
+from eaglechat.engine.llama.objects import Model
+from eaglechat.wire.protocol import AUTO, Set, Speculation
+from eaglechat.wire.records import FinishReason, Prefill, Round
+from tests import tiny
+from tests.engine.rig import Reply, drafts_of, open_rig, plainly
+
+SMALL = 192
+"""A context that a few turns outgrow."""
+STEPS = settings(
+    max_examples=6,
+    stateful_step_count=9,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+WORDS = st.lists(st.integers(0, 19), min_size=1, max_size=8)
+LONG = st.lists(st.integers(0, 19), min_size=40, max_size=70)
+LENGTHS = st.sampled_from([0, 1, 3, 8])
+REPLIES = st.integers(1, 14)
+OFF_AND_ON = st.fixed_dictionaries(
+    {
+        0: st.sampled_from([Set(enabled=False), Set(n_draft_max=0), Set(n_draft_max=8)]),
+        3: st.sampled_from([Set(enabled=True), Set(n_draft_max=3), Set(enabled=False)]),
+    }
+)
+
+
+class Fragile:
+    """A drafter that fails at the call that is asked for, counted from the one that comes next."""
+
+    calls_left: int | None = None
+
+    def __getattribute__(self, name: str) -> object:
+        if name in ("resume", "shift", "see", "take_in", "propose", "accept"):
+            if self.calls_left == 0:
+                self.calls_left = None
+                raise RuntimeError("broken")
+            if self.calls_left is not None:
+                self.calls_left -= 1
+        return super().__getattribute__(name)
+
+
+class FragileEagle3(Fragile, Eagle3Drafter):
+    pass
+
+
+class FragileNgram(Fragile, NgramDrafter):
+    def __init__(self, _session: Eagle3Session) -> None:
+        super().__init__()
+
+
+@dataclass(frozen=True)
+class TokenTurns:
+    """A conversation of tokens. Turns begin alike, as those of a chat template do."""
+
+    turns: Sequence[Sequence[int]]
+
+    @property
+    def count(self) -> int:
+        return len(self.turns)
+
+    def without(self, n: int) -> tuple[int, ...]:
+        return (tiny.BOS, *(token for turn in self.turns[n:] for token in turn))
+
+
+class Chats(RuleBasedStateMachine):
+    """Chats with one pair."""
+
+    def __init__(self, models: tuple[Model, Model], *, drafter: type[Fragile], n_ctx: int) -> None:
+        super().__init__()
+        self.models, self.drafter = models, drafter
+        self.drafts_alike = models[0].keeps_whole_history
+        self.stack = ExitStack()
+        self.rig = self.stack.enter_context(
+            open_rig(*models, n_ctx=n_ctx, n_batch=32, make_drafter=drafter)
+        )
+        self.turns: list[tuple[int, ...]] = []
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    @rule(words=WORDS | LONG, n_draft_max=LENGTHS, enabled=st.booleans(), max_tokens=REPLIES)
+    def ask(self, words: list[int], n_draft_max: int, enabled: bool, max_tokens: int) -> None:
+        live = Live(Speculation(enabled=enabled, n_draft_max=n_draft_max), 0.0)
+        reply = self.reply(words, live, max_tokens=max_tokens)
+        assert reply.offs == []
+        if enabled and self.drafts_alike and len(reply.windows) < 2:
+            fresh = self.fresh(reply, words, live, max_tokens=max_tokens)
+            assert drafts_of(reply) == drafts_of(fresh)
+        self.answered(words, reply)
+
+    @precondition(lambda self: self.turns)
+    @rule(n_draft_max=LENGTHS, enabled=st.booleans(), max_tokens=REPLIES)
+    def ask_again(self, n_draft_max: int, enabled: bool, max_tokens: int) -> None:
+        self.turns.pop()
+        self.ask(self.words, n_draft_max, enabled, max_tokens)
+
+    @rule(words=WORDS)
+    def ask_with_auto(self, words: list[int]) -> None:
+        reply = self.reply(words, Live(Speculation(n_draft_max=AUTO), 0.0))
+        assert reply.offs == []
+        # The draft leaves out what stands far back: for good, where enough is left.
+        self.drafts_alike = False
+        self.answered(words, reply)
+
+    @rule(words=WORDS, changes=OFF_AND_ON)
+    def change_in_mid_reply(self, words: list[int], changes: dict[int, Set]) -> None:
+        live = Live(Speculation(n_draft_max=3), 0.0)
+
+        def change(event: ReplyEvent) -> None:
+            if isinstance(event, Round) and event.index in changes:
+                live.apply(changes[event.index])
+
+        reply = self.reply(words, live, watch=change)
+        assert reply.offs == []
+        self.answered(words, reply)
+
+    @rule(words=WORDS | LONG, enabled=st.booleans(), kind=st.sampled_from([Prefill, Round]))
+    def cancel(self, words: list[int], enabled: bool, kind: type) -> None:
+        seen: list[ReplyEvent] = []
+        live = Live(Speculation(enabled=enabled, n_draft_max=3), 0.0)
+        reply = self.reply(
+            words,
+            live,
+            watch=seen.append,
+            cancelled=lambda: sum(isinstance(event, kind) for event in seen) > 1,
+        )
+        assert reply.end.finish_reason in (FinishReason.CANCELLED, FinishReason.LENGTH)
+        if reply.tokens:
+            self.answered(words, reply)
+
+    @rule(words=WORDS, calls=st.integers(0, 12))
+    def the_draft_fails(self, words: list[int], calls: int) -> None:
+        self.rig.drafter.calls_left = calls
+        reply = self.reply(words, Live(Speculation(n_draft_max=3), 0.0))
+        failed = self.rig.drafter.calls_left is None
+        self.rig.drafter.calls_left = None
+        assert [off.reason for off in reply.offs] == (
+            ["the draft failed: RuntimeError: broken"] if failed else []
+        )
+        self.answered(words, reply)
+
+    @rule(kept=st.integers(0, 3))
+    def edit(self, kept: int) -> None:
+        """The next question follows an earlier turn."""
+        del self.turns[kept:]
+
+    def reply(
+        self,
+        words: Sequence[int],
+        live: Live,
+        *,
+        max_tokens: int = 12,
+        watch: Callable[[ReplyEvent], None] = lambda _event: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Reply:
+        """The reply to a question, judged."""
+        turns = self.conversation(words)
+        stream = self.rig.stream(
+            turns.without(0), live=live, turns=turns, max_tokens=max_tokens, cancelled=cancelled
+        )
+        events = []
+        for event in stream:
+            events.append(event)
+            watch(event)
+        reply = Reply(tuple(events))
+        check_rounds(reply)
+        fresh = self.fresh(reply, words, plainly())
+        assert reply.tokens == fresh.tokens[: len(reply.tokens)]
+        self.check_caches(reply, turns)
+        return reply
+
+    def fresh(
+        self, reply: Reply, words: Sequence[int], live: Live, *, max_tokens: int = 14
+    ) -> Reply:
+        """The reply of a pair that has never seen anything else, to what was in the context."""
+        first_turn = reply.windows[0].first_turn if reply.windows else 0
+        with open_rig(*self.models, n_ctx=1024, n_batch=32, make_drafter=self.drafter) as rig:
+            prompt = self.conversation(words).without(first_turn)
+            return rig.reply(prompt, live=live, max_tokens=max_tokens)
+
+    def conversation(self, words: Sequence[int]) -> TokenTurns:
+        return TokenTurns([*self.turns, (*START, *words)])
+
+    def answered(self, words: Sequence[int], reply: Reply) -> None:
+        self.words = words
+        self.turns.append((*START, *words, *reply.tokens))
+
+    def check_caches(self, reply: Reply, turns: TokenTurns) -> None:
+        """Target and drafter hold the conversation, and nothing else."""
+        held = self.rig.generator.cached
+        first_turn = reply.windows[-1].first_turn if reply.windows else 0
+        wanted = (*turns.without(first_turn), *reply.tokens)
+        assert held == wanted[: len(held)]
+        assert self.rig.target.last_position(0) == len(held) - 1
+        assert self.rig.drafter.known <= len(held)
+        assert self.rig.draft.last_position(0) < self.rig.drafter.known + 8
+
+
+START = tuple(tiny.TOKENS.index(letter) for letter in ("Ġ", "x", "y"))
+
+
+def check_rounds(reply: Reply) -> None:
+    """What must hold of them wherever the context has gone."""
+    for round_ in reply.rounds:
+        accepted = [token.id for token in round_.drafted[: round_.n_accepted]]
+        assert [token.id for token in round_.tokens[: round_.n_accepted]] == accepted
+        assert len(round_.tokens) <= len(round_.drafted) + 1
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Model]]:
+    folder = tmp_path_factory.mktemp("targets")
+    with (
+        Model(tiny.write_target(folder / "dense.gguf")) as dense,
+        Model(tiny.write_target(folder / "blind.gguf", looks_back=False)) as shifting,
+        Model(tiny.write_hybrid_target(folder / "hybrid.gguf")) as hybrid,
+    ):
+        yield {"dense": dense, "shifting": shifting, "hybrid": hybrid}
+
+
+@pytest.mark.parametrize("drafter", [FragileEagle3, FragileNgram], ids=["eagle3", "ngram"])
+@pytest.mark.parametrize(
+    ("target", "n_ctx"), [("dense", 1024), ("hybrid", 1024), ("shifting", SMALL)]
+)
+def test_a_pair_with_a_past_is_as_good_as_new(
+    targets: dict[str, Model],
+    tiny_models: tuple[Model, Model],
+    *,
+    drafter: type[Fragile],
+    target: str,
+    n_ctx: int,
+) -> None:
+    """The one whose context is outgrown does not look back: what it makes of a token is then the
+    same with and without the turns that have left."""
+    models = (targets[target], tiny_models[1])
+    run_state_machine_as_test(lambda: Chats(models, drafter=drafter, n_ctx=n_ctx), settings=STEPS)

@@ -1,0 +1,256 @@
+"""What the loop promises whoever drafts: the target's own words, and a reply whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.drafters.base import LAST_TOKEN, Proposal, ProposedToken
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.loop import Generator
+from eaglechat.engine.generation.reply import ReplyState, Verdict
+from eaglechat.engine.llama.objects import Context, Model
+from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.wire.protocol import AUTO, Sampling, Speculation
+from eaglechat.wire.records import FinishReason, Origin, Round
+from tests import tiny
+from tests.engine.rig import (
+    GREEDY,
+    N_THREADS,
+    Reply,
+    Rig,
+    check_bookkeeping,
+    drafts_of,
+    open_rig,
+    plainly,
+)
+
+HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
+DRAFTERS = {"eagle3": Eagle3Drafter, "ngram": lambda _session: NgramDrafter()}
+
+
+@pytest.fixture(params=DRAFTERS)
+def rig(request: pytest.FixtureRequest, tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
+    with open_rig(*tiny_models, make_drafter=DRAFTERS[request.param]) as rig:
+        yield rig
+
+
+@pytest.fixture
+def prompt(rig: Rig) -> tuple[int, ...]:
+    return rig.prompt("the cat sat on the mat and the cat sat on the hat")
+
+
+# --- exactness ---
+
+
+@pytest.mark.parametrize("n_draft_max", [0, 1, 3, 16])
+@pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=["greedy", "temperature 0.8"])
+def test_speculation_samples_the_very_tokens_of_plain_decoding(
+    rig: Rig, prompt: tuple[int, ...], n_draft_max: int, sampling: Sampling
+) -> None:
+    """One draw of the seeded generator per token, whatever was drafted."""
+    longest = drafted = 0
+    for seed in range(4):
+        plain = rig.reply(
+            prompt, sampling=sampling, live=plainly(sampling.temperature), seed=seed, max_tokens=64
+        )
+        reply = rig.reply(
+            prompt, sampling=sampling, n_draft_max=n_draft_max, seed=seed, max_tokens=64
+        )
+        assert reply.tokens == plain.tokens
+        assert reply.text == plain.text
+        assert {token.origin for r in plain.rounds for token in r.tokens} == {Origin.PLAIN}
+        check_bookkeeping(reply, prompt)
+        longest = max(longest, len(reply.tokens))
+        drafted += sum(map(len, drafts_of(reply)))
+    assert longest == 64
+    assert (drafted > 0) is (n_draft_max > 0)
+
+
+def test_what_is_accepted_names_its_drafter(rig: Rig, prompt: tuple[int, ...]) -> None:
+    reply = rig.reply(prompt, max_tokens=200)
+    names = {token.drafter for round_ in reply.rounds for token in round_.tokens}
+    assert names == {rig.drafter.name, None}
+    assert {t.drafter for r in reply.rounds for t in r.drafted} == {rig.drafter.name}
+
+
+@pytest.mark.parametrize("repeat_penalty", [1.0, 1.8])
+def test_a_repeat_penalty_sees_the_prompt_and_what_was_sampled(
+    rig: Rig, prompt: tuple[int, ...], repeat_penalty: float
+) -> None:
+    sampling = Sampling(temperature=0.0, repeat_penalty=repeat_penalty)
+    plain = rig.reply(prompt, sampling=sampling, live=plainly(), max_tokens=60)
+    reply = rig.reply(prompt, sampling=sampling, max_tokens=60)
+
+    assert reply.tokens == plain.tokens
+    loops = any(plain.tokens[-2 * n : -n] == plain.tokens[-n:] for n in range(1, 12))
+    assert loops == (repeat_penalty == 1.0)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 3, 7])
+def test_a_reply_is_exactly_as_long_as_allowed(
+    rig: Rig, prompt: tuple[int, ...], max_tokens: int
+) -> None:
+    reply = rig.reply(prompt, n_draft_max=16, max_tokens=max_tokens)
+
+    assert len(reply.tokens) == reply.end.tokens == max_tokens
+    assert reply.end.finish_reason is FinishReason.LENGTH
+    check_bookkeeping(reply, prompt)
+
+
+def test_a_draft_that_is_shorter_than_n_min_is_not_verified(
+    rig: Rig, prompt: tuple[int, ...]
+) -> None:
+    live = Live(Speculation(n_draft_max=4, n_min=4, p_min=0.3), 0.0)
+    reply = rig.reply(prompt, live=live, max_tokens=200)
+    assert {len(draft) for draft in drafts_of(reply)[:-4]} == {0, 4}
+
+
+# --- an n-gram drafter alone ---
+
+
+@pytest.mark.parametrize("write", [tiny.write_target, tiny.write_hybrid_target])
+def test_a_target_without_a_draft_model_speculates_from_its_own_words(
+    tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    with (
+        Model(write(tmp_path / "target.gguf")) as model,
+        Context(model, n_ctx=512, n_batch=64, n_threads=N_THREADS, n_rollback=8) as target,
+    ):
+        generator = Generator(target, NgramDrafter())
+        prompt = model.tokenize("the cat sat on the mat", bos=True, special=True)
+        replies = [
+            Reply(tuple(generator.reply(prompt, GREEDY, live, seed=1, max_tokens=120)))
+            for live in (Live(Speculation(n_draft_max=16), 0.0), plainly())
+        ]
+        generator.close()
+    assert replies[0].tokens == replies[1].tokens
+    # A greedy reply of the tiny target repeats itself before long.
+    assert len(replies[0].rounds) < 0.6 * len(replies[1].rounds)
+
+
+# --- failures ---
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["resume", "see", "take_in", "propose", "accept", "known", "waiting", "spent", "is_blind"],
+)
+def test_whatever_fails_in_a_drafter_the_reply_goes_on(
+    tiny_models: tuple[Model, Model], what: str
+) -> None:
+    class Broken(Eagle3Drafter):
+        def __getattribute__(self, name: str) -> object:
+            if name == what and broken:
+                raise KeyError("no such thing")
+            return super().__getattribute__(name)
+
+    broken = False
+    with open_rig(*tiny_models, make_drafter=Broken) as rig:
+        prompt = rig.prompt("the cat sat on the mat")
+        plain = rig.reply(prompt, live=plainly())
+        # Only an automatic length asks whether a drafter is blind.
+        length = AUTO if what == "is_blind" else 3
+        broken = True
+        reply = rig.reply(prompt, live=Live(Speculation(n_draft_max=length), 0.0))
+        assert reply.tokens == plain.tokens
+        assert [off.reason for off in reply.offs] == ["the draft failed: KeyError: 'no such thing'"]
+        broken = False
+        again = rig.reply(prompt, n_draft_max=3)
+        assert (again.tokens, again.offs) == (plain.tokens, [])
+        assert any(drafts_of(again))
+
+
+def test_a_drafter_that_cannot_be_switched_on_is_left_alone(
+    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = rig.reply(prompt, live=plainly())
+
+    def fail(*_: object) -> None:
+        raise OSError("stuck")
+
+    monkeypatch.setattr(type(rig.drafter), "listen", fail)
+    reply = rig.reply(prompt)
+    assert reply.tokens == plain.tokens
+    assert [off.reason for off in reply.offs] == ["the draft failed: OSError: stuck"]
+    assert rig.reply(prompt, live=plainly()).offs == []
+
+
+# --- trees ---
+
+
+def verdict_on(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, proposal: Proposal, sampled: list[int]
+) -> tuple[Verdict, list[int]]:
+    """What becomes of a proposal where the target samples these tokens, and the rows it looks
+    at."""
+    rows: list[int] = []
+    left = iter(sampled)
+
+    def sample(_self: Sampler, _context: Context, row: int) -> int:
+        rows.append(row)
+        return next(left)
+
+    monkeypatch.setattr(Sampler, "sample", sample)
+    reply = ReplyState(rig.target, [1, 2], GREEDY, seed=1, max_tokens=None, stop=())
+    verdict = reply.verify(proposal, context_left=100)
+    assert reply.id_last == sampled[len(rows) - 1]
+    reply.close()
+    return verdict, rows
+
+
+TREE = Proposal(
+    ProposedToken(id, 0.5, parent, drafter)
+    for id, parent, drafter in (
+        (10, LAST_TOKEN, "eagle3"),
+        (11, LAST_TOKEN, "ngram"),
+        (12, 0, "eagle3"),
+        (12, 1, "ngram"),
+        (13, 1, "eagle3"),
+        (14, 4, "eagle3"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "path", "n_tested", "origins"),
+    [
+        ([9], [], 1, "correction"),
+        ([12], [], 1, "correction"),
+        ([10, 13], [0], 2, "accepted correction"),
+        ([10, 12, 5], [0, 2], 2, "accepted accepted bonus"),
+        ([11, 13, 14, 5], [1, 4, 5], 3, "accepted accepted accepted bonus"),
+        ([11, 12, 14], [1, 3], 2, "accepted accepted bonus"),
+        ([11, tiny.EOS], [1], 2, "accepted correction"),
+    ],
+)
+def test_a_tree_is_walked_along_what_the_target_samples(
+    rig: Rig,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    sampled: list[int],
+    path: list[int],
+    n_tested: int,
+    origins: str,
+) -> None:
+    verdict, rows = verdict_on(rig, monkeypatch, TREE, sampled)
+
+    assert [token.id for token in verdict.tokens] == sampled
+    assert list(verdict.path) == path
+    assert verdict.n_tested == n_tested
+    assert rows == [0, *(index + 1 for index in path)]
+    assert " ".join(token.origin.value for token in verdict.tokens) == origins
+    drafters = [TREE[index].drafter for index in path] + [None]
+    assert [token.drafter for token in verdict.tokens] == drafters
+
+
+def test_a_chain_is_a_tree_without_siblings(rig: Rig, prompt: tuple[int, ...]) -> None:
+    chain = Proposal.chain([5, 6, 7], [0.5, 0.4, 0.3], "eagle3")
+    assert [chain.children(parent) for parent in (LAST_TOKEN, 0, 1, 2)] == [[0], [1], [2], []]
+    for round_ in rig.reply(prompt).rounds:
+        assert isinstance(round_, Round)
+        assert [t.parent for t in round_.drafted] == list(range(-1, len(round_.drafted) - 1))
