@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,6 +89,19 @@ def write_atomically(path: Path, content: bytes) -> None:
     finally:
         part.unlink(missing_ok=True)
     _sync_folder(place.parent)
+
+
+def why_unwritable(folder: Path) -> str | None:
+    """Why nothing can be written in a folder that is there or would be made; None if it can."""
+    place = folder
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        # It has no name, or loses it at once.
+        with tempfile.TemporaryFile(dir=place):
+            return None
+    except OSError as error:
+        return f"{place}: {error.strerror or error}"
 
 
 def _sync_folder(folder: Path) -> None:

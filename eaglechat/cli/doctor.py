@@ -155,12 +155,28 @@ def _threads(_wrong: list[str]) -> Iterator[str]:
     yield from _prose(f"{rule}{chosen.count}: {chosen.reason}")
 
 
-def _paths(_wrong: list[str]) -> Iterator[str]:
+def _paths(wrong: list[str]) -> Iterator[str]:
     yield f"configuration  {paths.config_file()}"
     yield f"themes         {paths.user_themes_dir()}"
     yield f"chats          {paths.chats_dir()}"
     yield f"engine log     {paths.engine_log()}"
     yield f"recent pairs   {paths.state_dir()}"
+    lost: dict[str, list[str]] = {}
+    for what, folder in (
+        ("settings", paths.config_dir()),
+        ("chats", paths.data_dir()),
+        ("recent pairs", paths.state_dir()),
+        ("the engine's log", paths.log_dir()),
+    ):
+        reason = paths.why_unwritable(folder)
+        if reason is not None:
+            lost.setdefault(reason, []).append(what)
+    for reason, kinds in lost.items():
+        listed = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
+        wrong.append(
+            f"{listed} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that can be "
+            "written"
+        )
 
 
 def _pairs(wrong: list[str]) -> Iterator[str]:

