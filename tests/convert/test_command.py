@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eaglechat.cli.hub import convert as command
-from eaglechat.hub.convert import Progress
+from eaglechat.cli.hub.progress import ProgressPrinter
 from tests.convert.checkpoints import draft, write_target
 
 
@@ -40,16 +40,18 @@ def test_it_says_what_it_made_and_what_it_read_differently(
     assert "draft.gguf: bf16, 0.0" in printed.out
     assert "reads layers 2, 6, 9 of its target, drafts from 64 tokens" in printed.out
     assert "note: the layer ids 1, 5, 8 count outputs; written as inputs 2, 6, 9" in printed.err
-    assert "converting 100%" in printed.err
+    assert "converting: 100%" in printed.err
     assert "\r" not in printed.err
 
 
 def test_a_terminal_gets_a_bar(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run(files) == 0
-    assert "\rconverting [########################] 100%" in capsys.readouterr().err
+    drawn = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().err)
+    assert re.search(r"converting ━+ 100% [\d.]+ kB of [\d.]+ kB", drawn)
 
 
 def test_a_refusal_is_one_line_and_status_1(
@@ -69,11 +71,11 @@ def test_an_unknown_type_is_wrong_usage(files: Path, capsys: pytest.CaptureFixtu
 def test_ctrl_c_leaves_nothing_behind(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_display: Any, progress: Progress) -> None:
-        if progress.done > progress.total / 2:
+    def interrupted(_printer: ProgressPrinter, _stage: str, done: int, total: int) -> None:
+        if done > total / 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(command._Lines, "show", interrupted)
+    monkeypatch.setattr(ProgressPrinter, "stage", interrupted)
     assert run(files) == 130
     assert "interrupted; nothing was written" in capsys.readouterr().err
     assert list((files / "out").iterdir()) == []

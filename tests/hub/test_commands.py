@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.queue import FileSnapshot, QueueSnapshot, State
+from tests.cli.redrawn import Terminal
 from tests.hub import ggufs
 from tests.hub.commands import ROOT, Commands
 from tests.hub.fakehub import FakeHub
@@ -181,9 +184,11 @@ def test_the_commands_load_nothing_heavy_before_they_run() -> None:
     assert out.stdout.strip() == "[]"
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    return Terminal()
 
 
 def a_file(done: int, state: State = State.RUNNING) -> FileSnapshot:
@@ -193,29 +198,52 @@ def a_file(done: int, state: State = State.RUNNING) -> FileSnapshot:
     )
 
 
-def test_a_terminal_gets_bars_redrawn_in_place() -> None:
-    terminal = Terminal()
+def test_a_terminal_gets_bars_redrawn_in_place(terminal: Terminal) -> None:
     printer = ProgressPrinter(terminal)
     for done in (500, 1000):
-        files = (a_file(done), a_file(done))
+        files = tuple(dataclasses.replace(a_file(done), job=job) for job in (1, 2))
         printer.show(QueueSnapshot(files, 2 * done, 4000, 1000.0, 2.0))
-    drawn = terminal.getvalue()
-    assert "model.gguf  [####------------]  25%  500 B of 2 kB  500 B/s  0:03 left" in drawn
-    assert "total       [########--------]  50%  2 kB of 4 kB  1 kB/s  0:02 left" in drawn
-    assert drawn.count("\x1b[3A") == 1
+    printer.close()
+    first, second, total = terminal.frames()[-1]
+    assert first == second
+    assert re.fullmatch(r"model\.gguf ━+╺?━+  50% 1 kB of 2 kB  500 B/s  0:03 left", first)
+    assert re.fullmatch(r"total +━+╺?━+  50% 2 kB of 4 kB  1 kB/s  0:02 left", total)
 
 
-def test_a_narrow_terminal_shortens_names_not_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_shortens_names_not_figures(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    terminal = Terminal()
     request = FileRequest("user/model", f"{'long-' * 12}Q4_K_M.gguf")
     file = dataclasses.replace(a_file(500), request=request)
-    ProgressPrinter(terminal).show(QueueSnapshot((file,), 500, 2000, None, None))
-    line = terminal.getvalue().strip("\r\n")
-    assert line.startswith("long-long-")
-    assert "...  [####" in line
-    assert line.endswith("0:03 left\x1b[K")
-    assert len(line) < 80 + len("\x1b[K")
+    printer = ProgressPrinter(terminal)
+    printer.show(QueueSnapshot((file,), 500, 2000, None, None))
+    printer.close()
+    (line,) = terminal.frames()[-1]
+    assert re.match(r"long-long-[long-]*… ━", line)
+    assert line.endswith("25% 500 B of 2 kB  500 B/s  0:03 left")
+    assert len(line) < 80
+
+
+def test_what_a_program_reads_is_not_drawn_over(terminal: Terminal, capsys: Any) -> None:
+    printer = ProgressPrinter(terminal)
+    printer.stage("converting", 50, 100)
+    print("/a/path")
+    printer.stage("converting", 100, 100)
+    printer.close()
+    assert capsys.readouterr().out == "/a/path\n"
+    assert terminal.frames()[-1][0].endswith("100% 100 B of 100 B")
+
+
+@pytest.mark.parametrize("variable", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_redraw_gets_lines(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv("TERM", variable)
+    printer = ProgressPrinter(terminal)
+    printer.stage("converting", 55, 100)
+    printer.close()
+    assert terminal.getvalue() == "converting: 50%\n"
 
 
 def test_off_a_terminal_only_tenths_are_said() -> None:

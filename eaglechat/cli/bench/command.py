@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -15,6 +14,7 @@ import msgspec
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
 from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
+from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.protocol import AUTO, Auto, LoadOptions
@@ -270,29 +270,30 @@ def _profiles(
 
 
 class _Progress:
-    """One line on standard error, where that is a terminal."""
+    """A bar on standard error, where that is a terminal."""
 
     def __init__(self, total: int) -> None:
+        self._bars = Bars(vanish=True)
         self._total = total
         self._done = 0
         self._started = time.monotonic()
-        self._shown = sys.stderr.isatty()
 
     def show(self, run_: BenchRun | PrefillRun) -> None:
         self._done += 1
         elapsed = time.monotonic() - self._started
         left = elapsed / self._done * (self._total - self._done)
-        self._write(
-            f"{self._done} of {self._total}: {run_.prompt}, {run_.setting}, "
-            f"{run_.tokens_per_second:.1f} tokens/s; about {_duration(left)} left"
-        )
+        if self._bars.live:
+            self._bars.draw(
+                "replies",
+                f"{run_.prompt}, {run_.setting}",
+                self._done,
+                self._total,
+                f"{self._done} of {self._total}, {run_.tokens_per_second:.1f} tokens/s; "
+                f"about {_duration(left)} left",
+            )
 
     def clear(self) -> None:
-        self._write("")
-
-    def _write(self, text: str) -> None:
-        if self._shown:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        self._bars.close()
 
 
 def _duration(seconds: float) -> str:

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return FAILED
     except KeyboardInterrupt:
         queue.cancel_all()
+        printer.close()
         complain("interrupted; what has arrived is kept, and pulling again goes on from there")
         return INTERRUPTED
     finally:
@@ -153,8 +154,10 @@ def _finish_pair(
         )
     except ValueError as error:
         # The converter's refusals: each one sentence about the checkpoint.
+        printer.close()
         complain(f"the draft of {plan.entry.name} cannot be converted: {error}")
         return FAILED
+    printer.close()
     print(pair.target, pair.draft, sep="\n")
     return OK
 
@@ -165,6 +168,7 @@ def _download(queue: Queue, jobs: list[int], printer: ProgressPrinter) -> list[P
         printer.show(queue.snapshot())
     snapshot = queue.snapshot()
     printer.show(snapshot)
+    printer.close()
     failed = [file for file in snapshot.files if file.error]
     for file in failed:
         complain(file.error or "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
+from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.settings import find
 from eaglechat.wire.errors import EngineError
@@ -270,49 +271,39 @@ def _budget(text: str) -> Budget:
 
 
 class _Display:
-    """Progress on standard error: one line written over on a terminal, lines now and then else."""
+    """Progress on standard error: bars on a terminal, lines now and then elsewhere."""
 
     _LINE_EVERY_S = 20.0
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
+        self._bars = Bars()
         self._stage = ""
         self._begun = (0.0, 0.0)
-        self._shown_at = 0.0
-        self._width = 0
+        self._said_at = 0.0
 
     def show(self, progress: Progress) -> None:
         now = time.monotonic()
         if progress.stage != self._stage:
-            self.end()
-            self._stage, self._begun, self._shown_at = progress.stage, (now, progress.done), 0.0
-        pause = 0.2 if self._live else self._LINE_EVERY_S
-        if now - self._shown_at < pause and progress.done < progress.total:
-            return
-        self._shown_at = now
-        line = self._line(progress, now)
-        if self._live:
-            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
-            self._width = len(line)
-        else:
+            self._stage, self._begun, self._said_at = progress.stage, (now, progress.done), 0.0
+        said = ", ".join(filter(None, (self._left(progress, now), progress.note)))
+        if self._bars.live:
+            self._bars.draw(progress.stage, progress.stage, progress.done, progress.total, said)
+        elif now - self._said_at >= self._LINE_EVERY_S or progress.done >= progress.total:
+            self._said_at = now
+            share = min(progress.done / progress.total, 1.0) if progress.total else 0.0
+            line = ", ".join(filter(None, (f"{progress.stage} {share:.0%}", said)))
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line as it is."""
-        if self._live and self._width:
-            print(file=sys.stderr)
-        self._width = 0
+        """Leave the bars as they are."""
+        self._bars.close()
 
-    def _line(self, progress: Progress, now: float) -> str:
-        share = min(progress.done / progress.total, 1.0) if progress.total else 0.0
-        parts = [f"{progress.stage} {share:.0%}"]
+    def _left(self, progress: Progress, now: float) -> str:
         started, before = self._begun
-        if progress.done > before and share < 1.0:
-            left = (now - started) * (progress.total - progress.done) / (progress.done - before)
-            parts.append(f"{_duration(left)} left")
-        if progress.note:
-            parts.append(progress.note)
-        return ", ".join(parts)
+        if not before < progress.done < progress.total:
+            return ""
+        left = (now - started) * (progress.total - progress.done) / (progress.done - before)
+        return f"{_duration(left)} left"
 
 
 def _duration(seconds: float) -> str:

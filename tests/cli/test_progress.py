@@ -1,0 +1,72 @@
+"""Bars on standard error: drawn where they can be redrawn, lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eaglechat.cli.bench.command import _Progress
+from eaglechat.cli.progress import Bars
+from eaglechat.cli.train.command import _Display
+from tests.cli.redrawn import Terminal
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    return Terminal()
+
+
+def run_of(setting: str) -> Any:
+    return SimpleNamespace(prompt="code", setting=setting, tokens_per_second=12.3)
+
+
+def step_of(stage: str, done: float) -> Any:
+    return SimpleNamespace(stage=stage, done=done, total=10.0, note="loss 1.0")
+
+
+def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None:
+    with redirect_stderr(terminal):
+        progress = _Progress(4)
+        for setting in ("plain", "n = 3"):
+            progress.show(run_of(setting))
+        progress.clear()
+    *_, last, gone = terminal.frames()
+    assert last[0].startswith("code, n = 3 ")
+    assert "50% 2 of 4, 12.3 tokens/s; about 0 s left" in last[0]
+    assert "".join(gone) == ""
+
+
+def test_the_bench_draws_nothing_off_a_terminal() -> None:
+    stream = io.StringIO()
+    with redirect_stderr(stream):
+        progress = _Progress(2)
+        progress.show(run_of("plain"))
+        progress.clear()
+    assert stream.getvalue() == ""
+
+
+def test_training_has_a_bar_for_each_stage(terminal: Terminal) -> None:
+    with redirect_stderr(terminal):
+        display = _Display()
+        for stage, done in (("reading", 5), ("reading", 10), ("training", 3)):
+            display.show(step_of(stage, done))
+        display.end()
+    reading, training = terminal.frames()[-1]
+    assert reading.startswith("reading")
+    assert "100% loss 1.0" in reading
+    assert training.startswith("training")
+    assert "30% loss 1.0" in training
+
+
+def test_a_name_is_text_and_no_markup(terminal: Terminal) -> None:
+    bars = Bars(terminal)
+    bars.draw(1, "[bold]m[/bold]", 1, None, "[red]")
+    bars.close()
+    assert "[bold]m[/bold]" in terminal.frames()[-1][0]
+    assert terminal.frames()[-1][0].endswith("[red]")
