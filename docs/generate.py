@@ -7,56 +7,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import Any
-
-from textual.app import App
-from textual.binding import Binding
 
 from eaglechat.settings import describe
 from eaglechat.settings.values import wanted
-from eaglechat.tui.app import EagleApp
-from eaglechat.tui.screens.bench.screen import BenchScreen
-from eaglechat.tui.screens.chat.chats import ChatsScreen
-from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.confirm import ConfirmDialog
-from eaglechat.tui.screens.help import HelpScreen, key_name
-from eaglechat.tui.screens.hub.downloads import DownloadsScreen
-from eaglechat.tui.screens.hub.library import LibraryScreen
-from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.screens.hub.search import SearchScreen
-from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
-from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.settings import SettingsScreen
-from eaglechat.tui.widgets.filter import Filter
-from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.prompt import Prompt
-from eaglechat.tui.widgets.transcript.transcript import Transcript
+from eaglechat.tui.commands.command import Command, Scope
+from eaglechat.tui.commands.registry import commands_of, name_of
 
 DOCS = Path(__file__).parent
 
-KEY_TABLES: dict[str, type[Any]] = {
-    "Everywhere": EagleApp,
-    "The menu, and past chats: the list with its filter": Filter,
-    "Menu": MenuScreen,
-    "Open GGUF files": OpenFilesScreen,
-    "What installing a pair takes": PlanScreen,
-    "Downloads": DownloadsScreen,
-    "Search the Hub": SearchScreen,
-    "Models on this machine": LibraryScreen,
-    "A question before something is deleted": ConfirmDialog,
-    "While a pair is loading": LoadingScreen,
-    "Chat": ChatScreen,
-    "Bench": BenchScreen,
-    "The prompt": Prompt,
-    "The transcript, when it has the focus": Transcript,
-    "A slider, when it has the focus": Slider,
-    "Past chats": ChatsScreen,
-    "Settings": SettingsScreen,
-    "Help": HelpScreen,
+KEY_TABLES: dict[str, tuple[Scope, ...]] = {
+    "Everywhere": ("app",),
+    "Menu": ("menu",),
+    "Lists with a filter": ("list",),
+    "Dialogs": ("dialog", "confirm"),
+    "Models on this machine": ("library",),
+    "Open GGUF files": ("open",),
+    "Downloads": ("downloads",),
+    "Chat": ("chat",),
+    "The prompt": ("prompt",),
+    "A slider, when it has the focus": ("slider",),
+    "Bench": ("bench",),
 }
 
 
@@ -92,26 +65,23 @@ def settings() -> str:
 
 
 def keys() -> str:
-    """A table for each screen and each widget with keys of its own."""
+    """A table for each screen and each widget with commands of its own."""
     lines: list[str] = []
-    for title, owner in KEY_TABLES.items():
-        lines += [f"## {title}", "", "| Key | What it does |", "| --- | --- |"]
-        lines += [_row(cells) for cells in _bindings(owner)]
+    for title, scopes in KEY_TABLES.items():
+        lines += [f"## {title}", "", "| Command | Key | Also | What it does |"]
+        lines.append("| --- | --- | --- | --- |")
+        lines += [_key_row(command) for command in commands_of(*scopes)]
         lines.append("")
     return "\n".join(lines)
 
 
-def _bindings(owner: type[Any]) -> Iterator[list[str]]:
-    """Keys and meaning of each of a class' own bindings."""
-    meanings: dict[str, tuple[list[str], str]] = {}
-    for binding in owner.BINDINGS:
-        assert isinstance(binding, Binding)
-        names, _ = meanings.setdefault(binding.action, ([], binding.tooltip or binding.description))
-        names += [key_name(key) for key in binding.key.split(",") if "\\" not in key]
-    if issubclass(owner, App):
-        meanings["command_palette"] = ([key_name(owner.COMMAND_PALETTE_BINDING)], "Commands")
-    for names, meaning in meanings.values():
-        yield [", ".join(f"`{name}`" for name in names), meaning]
+def _key_row(command: Command) -> str:
+    shown = [key for key in command.all_keys if "\\" not in key]
+    first, *others = [f"`{name_of(key)}`" for key in shown] or [""]
+    meaning = command.help
+    if command.argument is not None:
+        meaning += f" ({command.argument.span})"
+    return _row([f"`{command.id}`", first, ", ".join(others), meaning])
 
 
 def _row(cells: list[str]) -> str:

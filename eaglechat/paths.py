@@ -77,17 +77,17 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f"{place.name}.{os.getpid()}.part")
+    new = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     try:
-        with part.open("wb") as file:
+        with new.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileNotFoundError):
-            shutil.copymode(place, part)
-        part.replace(place)
+            shutil.copymode(place, new)
+        new.replace(place)
     finally:
-        part.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
     _sync_folder(place.parent)
 
 

@@ -276,7 +276,7 @@ def first_fork(reply: Run, plain: Run) -> Fork | None:
 def _undrafted(speculation: Speculation) -> str:
     """Why a reply was decoded plainly that a draft could go with, now at least."""
     if speculation.enabled and speculation.n_draft_max == AUTO:
-        return "no draft was expected to pay. F8 sets a length by hand"
+        return "no draft was expected to pay. Set n_draft_max by hand to draft anyway"
     return "ask again to have it drafted"
 
 

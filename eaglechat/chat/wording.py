@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from eaglechat.chat.conversation import Comparison, Controls, Fork, Run
 from eaglechat.links.base import Died
 from eaglechat.wire.protocol import PairInfo
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
+
+KeyOf = Callable[[str], str]
+"""The name of a command's key: what a key is called is not known here."""
 
 _FORK_EXCERPT = 24
 _LOG_LINE = 160
@@ -76,11 +79,11 @@ def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> st
     """What is said under a finished reply, beside why it ended."""
     speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
     if end.finish_reason is FinishReason.CONTEXT:
-        return f"this turn alone fills its {n_ctx:,} tokens; F9 has engine.n_ctx · {speed}"
+        return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
     if end.finish_reason is FinishReason.LENGTH and is_comparison:
         return f"as long as the reply was · {speed}"
     if end.finish_reason is FinishReason.LENGTH:
-        return f"generation.max_tokens in F9 · {speed}"
+        return f"generation.max_tokens · {speed}"
     return speed
 
 
@@ -96,20 +99,27 @@ def speculation_off(
     if is_comparison:
         return "this is the comparison with plain decoding"
     if not controls.enabled:
-        return "you switched it off (F3 switches it on)"
+        return "you switched it off"
     if controls.n_draft_max == 0:
-        return "n_draft_max is 0 (F8 raises it)"
+        return "n_draft_max is 0"
     return stopped
 
 
-def cannot_bench(info: PairInfo, running: Run | None, engine_gone: bool) -> str | None:
+def engine_gone(key_of: KeyOf) -> str:
+    """That nothing can be asked, and what to do."""
+    return f"The engine is not running. {key_of('chat.load_again')} loads the models again."
+
+
+def cannot_bench(
+    info: PairInfo, running: Run | None, is_engine_gone: bool, key_of: KeyOf
+) -> str | None:
     """Why the pair cannot be measured now, or None if it can."""
-    if engine_gone:
-        return "The engine is not running. Ctrl+L loads the models again."
+    if is_engine_gone:
+        return engine_gone(key_of)
     if info.speculation_off is not None:
         return f"There is nothing to compare: {info.speculation_off}."
     if running is not None:
-        return "A reply is still being written: Esc stops it."
+        return f"A reply is still being written: {key_of('chat.stop')} stops it."
     return None
 
 
@@ -200,11 +210,11 @@ def engine_stopped(event: Died) -> str:
     return f"{sentence(event.reason)} {_log(event.log_tail)}"
 
 
-def died_in_chat(event: Died) -> str:
+def died_in_chat(event: Died, key_of: KeyOf) -> str:
     """The same in a chat, where the last line is the one in sight."""
     return (
         f"{_log(event.log_tail)}\n{sentence(event.reason)} "
-        "Your chat is kept. Ctrl+L loads the models again."
+        f"Your chat is saved. {key_of('chat.load_again')} loads the models again."
     )
 
 
@@ -218,15 +228,15 @@ def _shortened(line: str) -> str:
 
 
 _WHAT_TO_DO = {
-    "preflight": "Choose other files, or load the target without a draft (Ctrl+O).",
+    "preflight": "Choose other files, or load the target without a draft.",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
-    "need less memory; both are in the settings (F9). The engine's log says more.",
-    "settings": "The settings (F9) have it, under engine.",
+    "need less memory; both are in the settings. The engine's log says more.",
+    "settings": "It is in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
-    "start": "Check engine.command in the settings (F9).",
+    "start": "Check engine.command in the settings.",
     "protocol": "Install the same version of eaglechat at both ends.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
-    "session_init": "Choose the draft that was made for this target, or load without one (Ctrl+O).",
+    "session_init": "Choose the draft that was made for this target, or load without one.",
 }
 
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
+from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.wire.errors import ModelLoadError, NativeLibraryError
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
     from eaglechat.engine.loading.placement import Placement
     from eaglechat.gguf.header import GGUFHeader
+    from eaglechat.wire.protocol import LoadOptions
 
 _WIDTH = 78
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
@@ -188,23 +190,46 @@ def _pairs(wrong: list[str]) -> Iterator[str]:
         status = pairs.inspect(pair)
         yield f"{pair.name}: {status.problem or 'can run'}"
         if status.target is not None:
-            yield f"  {_caches(status.target, status.draft, loaded.engine)}"
+            line = _context(status.target, status.draft, loaded.to_load_options())
+            yield from _prose(f"  {line}")
         if status.problem:
             wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
     if library.problem:
         wrong.append(library.problem)
 
 
-def _caches(target: GGUFHeader, draft: GGUFHeader | None, engine: settings.EngineSettings) -> str:
-    """What the KV caches of a pair take, with the settings as they are."""
-    from eaglechat.hub.catalogue import fit
+def _context(target: GGUFHeader, draft: GGUFHeader | None, options: LoadOptions) -> str:
+    """The context a pair is loaded with, with the settings as they are, and what it takes."""
+    from eaglechat.engine.loading.machine import free_memory  # needs psutil
 
-    n_ctx = fit.context_size(target, engine.n_ctx)
-    need = fit.memory_need(target, draft, n_ctx, engine.kv_type, engine.draft_kv_type)
-    text = f"KV cache of {n_ctx:,} tokens: {need.target_kv / 2**20:.0f} MiB in {engine.kv_type}"
-    if draft is None:
-        return text
-    return f"{text}, the draft's {need.draft_kv / 2**20:.0f} MiB in {engine.draft_kv_type}"
+    free = free_memory(options, _devices_seen())
+    kv_types = options.kv_type, options.draft_kv_type
+    n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
+    need = memory_need(target, draft, n_ctx, *kv_types)
+    parts = [
+        f"weights {_mib(need.target_weights + need.draft_weights)}",
+        f"KV cache {_mib(need.target_kv)} in {options.kv_type}",
+        f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}" if draft else "",
+        f"buffers {_mib(need.compute)}",
+    ]
+    why = "engine.n_ctx" if options.n_ctx else f"trained for {target.n_ctx_train:,}"
+    return (
+        f"context {n_ctx:,} tokens ({why}): {_mib(need.total)} of {_mib(free)} free; "
+        f"{', '.join(filter(None, parts))}"
+    )
+
+
+def _devices_seen() -> Sequence[Device]:
+    """llama.cpp's devices, where it could be loaded."""
+    if "eaglechat.engine.llama.backend" not in sys.modules:
+        return ()
+    from eaglechat.engine.llama import backend
+
+    return backend.devices()
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:,.0f} MiB"
 
 
 def _configuration(wrong: list[str]) -> Iterator[str]:

@@ -30,6 +30,7 @@ from eaglechat.wire.protocol import (
     GpuShares,
     LoadOptions,
     Probability,
+    RecommendedSampling,
     RepeatPenalty,
     Sampling,
     Speculation,
@@ -133,7 +134,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         ContextSize,
         Meta(
             description="Context size in tokens; 0 takes what the target was trained for, "
-            "at most 8192.",
+            "up to 32,768, as far as the memory allows.",
             extra={"flag": "--ctx"},
         ),
     ] = 0
@@ -245,6 +246,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineSettings = EngineSettings()
     library: LibrarySettings = LibrarySettings()
     interface: InterfaceSettings = InterfaceSettings()
+    given: frozenset[str] = frozenset()
+    """The settings, as `table.key`, that somebody has given a value; no table."""
 
     def with_value(self, table: str, key: str, value: Any) -> Settings:
         """The same settings with another value of one of them; it is not validated."""
@@ -253,15 +256,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             changed: Any = {**before, key: value}
         else:
             changed = msgspec.structs.replace(before, **{key: value})
-        return msgspec.structs.replace(self, **{table: changed})
+        return msgspec.structs.replace(
+            self, **{table: changed}, given=self.given | {f"{table}.{key}"}
+        )
 
     def with_n_draft_max(self, n_draft_max: int | Auto) -> Settings:
         """The same settings with another draft length."""
         return self.with_value("speculation", "n_draft_max", n_draft_max)
 
-    def to_sampling(self) -> Sampling:
-        """The settings as the engine wants them for a reply."""
-        return _to_wire(Sampling, self.generation)
+    def to_sampling(self, recommended: RecommendedSampling | None = None) -> Sampling:
+        """The settings as the engine wants them for a reply. What nobody has set is as the model's
+        maker recommends."""
+        of_model = msgspec.structs.asdict(recommended) if recommended else {}
+        values = {
+            key: value
+            for key, value in of_model.items()
+            if value is not None and f"generation.{key}" not in self.given
+        }
+        return msgspec.structs.replace(_to_wire(Sampling, self.generation), **values)
 
     def to_speculation(self) -> Speculation:
         """The settings as the engine wants them for drafting."""
@@ -275,6 +287,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def to_load_options(self) -> LoadOptions:
         """The settings as the engine wants them for a load."""
         return _to_wire(LoadOptions, self.engine)
+
+
+TABLES = tuple(name for name in Settings.__struct_fields__ if name != "given")
+"""The tables of config.toml."""
 
 
 def _to_wire(wire: type[Wire], table: msgspec.Struct) -> Wire:

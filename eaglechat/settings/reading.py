@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eaglechat.settings.description import SettingDoc, describe, find
-from eaglechat.settings.model import Settings
+from eaglechat.settings.model import TABLES, Settings
 from eaglechat.settings.values import WrongValueError, check, parse, written
 
 if sys.version_info >= (3, 11):
@@ -51,7 +51,7 @@ def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Pro
     """Validate tables of values, each key by itself. `path` is named in the problems."""
     settings, problems = Settings(), list[Problem]()
     for table, given in raw.items():
-        if table not in Settings.__struct_fields__:
+        if table not in TABLES:
             reason = f"is not a table of settings, and is ignored; {_nearest_table(table)}"
             problems.append(Problem(path, table, reason))
         elif not isinstance(given, Mapping):
@@ -110,6 +110,6 @@ def _nearest(table: str, key: str) -> str:
 
 
 def _nearest_table(table: str) -> str:
-    if near := get_close_matches(table, Settings.__struct_fields__, 1):
+    if near := get_close_matches(table, TABLES, 1):
         return f"did you mean [{near[0]}]?"
-    return f"the tables are {', '.join(Settings.__struct_fields__)}"
+    return f"the tables are {', '.join(TABLES)}"

@@ -20,7 +20,11 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings import Problem, Settings
-from eaglechat.tui.commands import ScreenCommands
+from eaglechat.tui.commands.active import Active
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.command import LEADER
+from eaglechat.tui.commands.palette import ScreenCommands
+from eaglechat.tui.commands.registry import key_of, keys_of, with_keys
 from eaglechat.tui.navigation import (
     Confirm,
     LoadAgain,
@@ -33,7 +37,7 @@ from eaglechat.tui.navigation import (
     Resume,
     Say,
 )
-from eaglechat.tui.screens.base import EagleScreen
+from eaglechat.tui.screens.base import EagleModal, EagleScreen
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.services import Services
@@ -64,37 +68,7 @@ class EagleApp(App[None]):
     VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
     ENABLE_COMMAND_PALETTE = True
 
-    BINDINGS = [
-        Binding("ctrl+q", "quit", "Quit", id="app.quit", tooltip="Leave eaglechat", priority=True),
-        Binding(
-            "ctrl+g",
-            "downloads",
-            "Downloads",
-            id="app.downloads",
-            tooltip="What is being downloaded and converted",
-            priority=True,
-            show=False,
-        ),
-        Binding(
-            "f10",
-            "load_newest",
-            "Load it",
-            id="app.load_newest",
-            tooltip="Load the pair that was installed last",
-            priority=True,
-            show=False,
-        ),
-        Binding("f1", "help", "Help", id="app.help", tooltip="Every key of this screen"),
-        Binding(
-            "f9",
-            "settings",
-            "Settings",
-            id="app.settings",
-            tooltip="Change the settings",
-            priority=True,
-            show=False,
-        ),
-    ]
+    BINDINGS = bindings_of("app")
 
     def __init__(
         self,
@@ -142,6 +116,13 @@ class EagleApp(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
+
+    def get_key_display(self, binding: Binding) -> str:
+        leader, _, second = binding.key.rpartition(" ")
+        shown = super().get_key_display(binding.with_key(second))
+        if leader != LEADER:
+            return shown
+        return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
     def get_default_screen(self) -> Screen[Any]:
         from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -308,8 +289,19 @@ class EagleApp(App[None]):
 
     # What the keys do
 
+    def _toggle(self, screen: EagleModal[Any], then: Callable[[Any], None] | None = None) -> None:
+        """Open a dialog, or close it."""
+        if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
+            self.screen.action_back()
+        elif any(type(shown) is type(screen) for shown in self.screen_stack):
+            self.notify(with_keys("That is open already, below: {dialog.back} goes back."))
+        else:
+            self._show(screen, then)
+
     def action_downloads(self) -> None:
-        self.on_open_downloads()
+        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+
+        self._toggle(DownloadsScreen(self.services), self._load_instead)
 
     def action_load_newest(self) -> None:
         if self.services.installs.newest is None:
@@ -324,12 +316,20 @@ class EagleApp(App[None]):
     def action_settings(self) -> None:
         from eaglechat.tui.screens.settings import SettingsScreen
 
-        self._show(SettingsScreen(self.services))
+        self._toggle(SettingsScreen(self.services))
+
+    def action_leader(self) -> None:
+        from eaglechat.tui.screens.more import MoreScreen
+
+        self._toggle(MoreScreen(self.screen), self._run)
+
+    def _run(self, chosen: Active) -> None:
+        self.call_next(self.run_action, chosen.command.call(), chosen.node)
 
     def action_help(self) -> None:
         from eaglechat.tui.screens.help import HelpScreen
 
-        self._show(HelpScreen(self.screen))
+        self._toggle(HelpScreen(self.screen))
 
     # What the services say
 
@@ -339,10 +339,14 @@ class EagleApp(App[None]):
     def _announce(self, install: InstallSnapshot) -> None:
         name = install.entry.name
         if install.pair is not None:
-            self.notify(f"{name} is installed. F10 loads it.", timeout=15, markup=False)
+            self.notify(
+                f"{name} is installed. {key_of('app.load_newest')} loads it.",
+                timeout=15,
+                markup=False,
+            )
         else:
             self.notify(
-                f"{install.error}\nCtrl+G: try again.",
+                f"{install.error}\n{key_of('app.downloads')}: try again.",
                 title=name,
                 severity="error",
                 timeout=20,

@@ -96,6 +96,16 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
         return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
 
 
+class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the maker of a model would have it sampled, where its file says so."""
+
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
+    top_p: Probability | None = None
+    min_p: Probability | None = None
+    repeat_penalty: RepeatPenalty | None = None
+
+
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
     "auto" chooses the length of each round; `enabled` False leaves the draft out altogether, as if
@@ -111,7 +121,8 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the models are loaded. None leaves the choice to the engine."""
 
     n_ctx: ContextSize = 0
-    """Context size in tokens; 0 takes the target's training context, at most 8192."""
+    """Context size in tokens; 0 is the largest power of two up to what the target was trained
+    for and 32,768 that fits into the free memory."""
     n_batch: BatchSize = 512
     n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     n_gpu_layers: GpuLayers = -1
@@ -240,6 +251,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
     reasoning: Reasoning = Reasoning()
+    sampling: RecommendedSampling = RecommendedSampling()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

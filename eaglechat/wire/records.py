@@ -14,9 +14,6 @@ from typing import Literal
 N_DRAFT_MAX_LIMIT = 16
 """The longest draft a round may ask for; contexts are sized for it once."""
 
-N_CTX_DEFAULT_LIMIT = 8192
-"""Tokens of context where the user sets none, for models trained for more."""
-
 
 KvType = Literal["f16", "q8_0"]
 """Number format of a KV cache."""

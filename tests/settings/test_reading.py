@@ -129,3 +129,12 @@ def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
 
     assert loaded == Settings()
     assert str(problem).startswith(f"{config}: cannot be read")
+
+
+def test_the_settings_know_what_the_file_gives(config: Path) -> None:
+    config.write_text("[generation]\ntop_k = 40\ntemperature = 99\n[given]\nx = 1")
+
+    loaded, problems = settings.load(config)
+
+    assert loaded.given == {"generation.top_k"}
+    assert len(problems) == 2

@@ -81,7 +81,7 @@ def test_a_comparison_shows_both_speeds_and_nothing_before_it(tmp_path: Path) ->
         terminal.keys("Enter")
         screen = terminal.says("token limit reached")
         assert not re.search(r"\dx|with speculation", screen)
-        terminal.keys("C-r")
+        terminal.keys("C-g", "c")
         screen = terminal.says(r"tok/s with speculation, [\d.]+ tok/s without")
         assert re.search(r"\d\.\d\dx faster|No faster and no slower", screen)
 

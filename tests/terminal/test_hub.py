@@ -92,9 +92,9 @@ def test_a_pair_is_chosen_killed_in_mid_download_gone_on_with_converted_and_chat
     hub.seen.clear()
 
     with open_app(tmp_path, hub) as terminal:
-        terminal.wait_for(r"Unfinished: small\. Ctrl\+G goes on")
-        terminal.keys("C-g")
-        terminal.wait_for(r"small\s+unfinished, [\d.]+ MB here · Enter goes on")
+        terminal.wait_for(r"Unfinished: small\. Ctrl\+G D resumes")
+        terminal.keys("C-g", "d")
+        terminal.wait_for(r"small\s+unfinished, [\d.]+ MB here · Enter resumes")
         terminal.keys("Enter")
         terminal.wait_for("are here already")
         hub.pace = lambda seen, offset: None

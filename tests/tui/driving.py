@@ -13,6 +13,8 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.commands.command import LEADER
+from eaglechat.tui.commands.registry import keys_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt import Prompt
@@ -20,6 +22,12 @@ from tests.tui.scripted import ScriptedEngine
 
 PATIENCE = 600
 """Frames waited for a condition before a test fails."""
+
+
+def pressed(key: str) -> list[str]:
+    """The keys to press for a key of a command, the leader's first if it needs that."""
+    leader, _, second = key.partition(" ")
+    return [keys_of("app.leader")[0], second] if leader == LEADER else [key]
 
 
 class Driver:
@@ -55,6 +63,11 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+
+    async def command(self, *ids: str) -> None:
+        """Press the keys of commands."""
+        for id in ids:
+            await self.pilot.press(*pressed(keys_of(id)[0]))
 
     async def click(self, selector: str) -> None:
         """Click a widget once it stays where it is: between down and up nothing may move."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue.entries import CatalogueProblem, DraftSource, Entry, GGUFSource
 from eaglechat.hub.catalogue.facts import Facts
-from eaglechat.hub.catalogue.fit import MemoryNeed
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.install import Plan

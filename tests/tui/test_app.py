@@ -61,7 +61,7 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
         assert second.speculation.n_draft_max == 5
         await user.sees("43 kept")
 
-        await user.press("ctrl+r")
+        await user.command("chat.compare")
         await user.idle()
         plain = user.engine.requests(protocol.Chat)[-1]
         assert isinstance(plain, protocol.Chat)
@@ -90,7 +90,7 @@ async def test_no_speed_up_is_shown_before_it_was_measured(drive: Drive) -> None
         assert "Speed-up" not in user.text
         user.engine.plain_ms_per_token = 4.0
         user.engine.plain_fork_at = 10
-        await user.press("ctrl+r")
+        await user.command("chat.compare")
         await user.idle()
         await user.sees("Speed-up, measured")
         # The reply was written at 12 ms a token and 3 ms a guess, plain decoding at 4 ms.
@@ -254,7 +254,7 @@ async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
         await user.open_chat()
         await user.sees("does not export layer inputs")
         await user.ask("hello")
-        await user.press("ctrl+r")
+        await user.command("chat.compare")
         await user.sees("hello")
 
 
@@ -331,7 +331,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         assert len(user.engine.requests(protocol.Chat)[-1].messages) == 7
 
         user.engine.turns_in_context = 1
-        await user.press("ctrl+r")
+        await user.command("chat.compare")
         await user.idle()
         assert above_the_mark(user) == ["one", "two", "far too long"]
         user.engine.turns_in_context = 2

@@ -66,7 +66,7 @@ async def downloading(user: Driver) -> None:
     desk.offer(entry("qwen3-14b"), Status(State.PARTLY, None, None, None, None, 4_000_000_000))
     desk.left = ["qwen3-14b"]
     await user.sees("Q4_K_M")
-    await user.press("ctrl+g")
+    await user.command("app.downloads")
     await user.sees("25.0 MB/s")
     await user.sees("unfinished, 4.0 GB here")
 
@@ -95,7 +95,7 @@ async def compared(user: Driver) -> None:
     user.engine.plain_fork_at = 22
     await user.open_chat()
     await user.ask("Explain the Pythagorean theorem")
-    await user.press("ctrl+r")
+    await user.command("chat.compare")
     await user.idle()
     await user.sees("First difference")
 
@@ -122,7 +122,7 @@ async def bench_choosing(user: Driver) -> None:
 
 async def bench_done(user: Driver) -> None:
     await bench_choosing(user)
-    await user.press("f5")
+    await user.command("bench.measure")
     await user.sees("Fastest draft length")
 
 

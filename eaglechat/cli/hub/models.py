@@ -75,10 +75,11 @@ def _pair(entry: Entry, status: Status) -> dict[str, Any]:
 
 
 def _print_models(models: Sequence[Model]) -> None:
+    from eaglechat.hub.local.pairs import none_here
     from eaglechat.hub.units import format_bytes
 
     if not models:
-        print("There are no models on this machine yet: `eaglechat pull` fetches them.")
+        print(f"{none_here()} `eaglechat pull` fetches more.")
         return
     print("On this machine")
     rows = [(m.name, m.kind.value, format_bytes(m.size_bytes), m.source.value) for m in models]

@@ -9,10 +9,23 @@ import psutil
 
 from eaglechat.engine.loading.control_groups import memory_limit
 from eaglechat.engine.loading.placement import offload_devices
-from eaglechat.wire.protocol import Memory
+from eaglechat.wire.protocol import LoadOptions, Memory
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
+
+
+def free_memory(options: LoadOptions, devices: Sequence[Device]) -> int:
+    """Bytes that are free for models and contexts on what these options load them to: the GPUs, or
+    the RAM where any layer stays there."""
+    gpus = offload_devices(devices)
+    if options.split_mode == "none":
+        gpus = gpus[options.main_gpu : options.main_gpu + 1]
+    everything = options.n_gpu_layers < 0
+    own = sum(device.memory_free for device in gpus if not device.shares_ram)
+    if own and everything:
+        return own
+    return memory(devices).ram_available
 
 
 def memory(devices: Sequence[Device] = ()) -> Memory:

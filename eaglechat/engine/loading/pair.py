@@ -15,12 +15,15 @@ from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading import threads
+from eaglechat.engine.loading.machine import free_memory
 from eaglechat.engine.loading.placement import Placement, draft_placement, target_placement
+from eaglechat.engine.loading.recommended import recommended_sampling
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
 from eaglechat.wire.protocol import LoadOptions, ModelInfo, PairInfo
-from eaglechat.wire.records import N_CTX_DEFAULT_LIMIT, N_DRAFT_MAX_LIMIT
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
 """Snapshots of a recurrent state, each as large as the state: the longest draft of such a target.
@@ -63,14 +66,17 @@ class LoadedPair:
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
         self._n_threads = options.n_threads or threads.choose().count
-        placement = target_placement(options, backend.devices())
+        devices = backend.devices()
+        n_ctx = options.n_ctx or default_context(
+            *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
+        )
+        placement = target_placement(options, devices)
         target = self._open(target_header, placement, report)
         draft = None
         if draft_header is not None:
             beside = draft_placement(placement, len(target.devices))
             draft = self._open(draft_header, beside, report)
         report.stage("context")
-        n_ctx = options.n_ctx or min(target.n_ctx_train, N_CTX_DEFAULT_LIMIT)
         self._target_context = Context(
             target,
             n_ctx=n_ctx,
@@ -151,6 +157,7 @@ class LoadedPair:
             draft_window=self._options.draft_window,
             speculation_off=self._off,
             reasoning=self.prompter.reasoning,
+            sampling=recommended_sampling(self._target_context.model),
         )
 
     def close(self) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue.entries import Entry
-from eaglechat.hub.catalogue.fit import MemoryNeed
 from eaglechat.paths import write_atomically
 
 _KEEP_S = 7 * 24 * 3600.0

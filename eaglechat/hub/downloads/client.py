@@ -6,17 +6,17 @@ is put on requests to the Hub's own origin only, and nowhere else.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin
 
-from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
+import msgspec
+from huggingface_hub import HfApi, ModelInfo, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import (
     build_hf_headers,
@@ -29,11 +29,8 @@ from huggingface_hub.utils import (
 from eaglechat.gguf.cursor import MOST_HEADER_BYTES
 from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
 from eaglechat.gguf.header import GGUFHeader, parse_beginning, parse_header
-from eaglechat.hub.downloads.explain import explain
+from eaglechat.hub.downloads.explain import NOT_JSON, explain
 from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
-
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import ModelInfo
 
 # Its warnings would be printed over the screen; every failure is an exception here as well.
 logging.set_verbosity_error()
@@ -179,20 +176,21 @@ class Hub:
         self, text: str = "", *, tags: tuple[str, ...] = (), limit: int = 30
     ) -> list[SearchHit]:
         """Repositories whose name has `text` and which carry all `tags`, most downloaded first."""
-        name = f"the search for {text or ', '.join(tags)}"
+        wanted = text or ", ".join(tags)
+        url = f"{self.endpoint}/api/models"
+        question: dict[str, Any] = {"filter": list(tags), "sort": "downloads", "limit": limit}
+        question |= {"expand": _SEARCH_FIELDS} | ({"search": text} if text else {})
 
-        def ask() -> list[ModelInfo]:
-            with self._explained(name):
-                found = self._api.list_models(
-                    search=text or None,
-                    filter=list(tags) or None,
-                    sort="downloads",
-                    limit=limit,
-                    expand=_SEARCH_FIELDS,  # type: ignore[arg-type]
+        def ask() -> list[dict[str, Any]]:
+            # Not `list_models`: it asks for half a minute before it says that there is no network.
+            with self._explained(f"the search for {wanted}", f"to search for {wanted}"):
+                response = self._session().get(
+                    url, params=question, headers=self._request_headers(url)
                 )
-                return list(found)
+                hf_raise_for_status(response)
+                return msgspec.json.decode(response.content, type=list[dict[str, Any]])
 
-        return [_hit(info) for info in self._insist(ask)]
+        return [_hit(ModelInfo(**{"siblings": None} | hit)) for hit in self._insist(ask)]
 
     def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
         """Where a file is now; one HEAD request, followed within the Hub only."""
@@ -304,12 +302,12 @@ class Hub:
         return build_hf_headers(token=None if same else False, library_name="eaglechat")
 
     @contextmanager
-    def _explained(self, name: str) -> Iterator[None]:
+    def _explained(self, name: str, purpose: str = "") -> Iterator[None]:
         self._session()
         try:
             yield
-        except (httpx.RequestError, OSError, HFValidationError, json.JSONDecodeError) as error:
-            raise explain(error, name) from error
+        except (httpx.RequestError, OSError, HFValidationError, *NOT_JSON) as error:
+            raise explain(error, name, purpose) from error
 
 
 def _hit(info: ModelInfo) -> SearchHit:

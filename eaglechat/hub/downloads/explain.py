@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 
+import msgspec
 from huggingface_hub import errors as hub
 from huggingface_hub.utils import httpx
 
@@ -16,18 +17,22 @@ from eaglechat.hub.errors import (
     OfflineError,
 )
 
+NOT_JSON = (json.JSONDecodeError, msgspec.DecodeError)
+"""What is raised for an answer that no Hub gives."""
+
 _LOGIN = "log in with `hf auth login` (or set HF_TOKEN)"
 
 
-def explain(error: Exception, name: str) -> HubError:
+def explain(error: Exception, name: str, purpose: str = "") -> HubError:
     """Turn an error of huggingface_hub, of its transport or of the disk into one sentence.
 
-    `name` is what was asked for, as the user knows it. Anything else is raised again: it is a bug.
+    `name` is what was asked for, as the user knows it, and `purpose` what for, where that is not to
+    get it. Anything else is raised again: it is a bug.
     """
     if isinstance(error, hub.HfHubHTTPError):
         return _explain_response(error, name)
     if isinstance(error, httpx.RequestError):
-        return _explain_transport(error, name)
+        return _explain_transport(error, name, purpose or f"for {name}")
     if isinstance(error, hub.OfflineModeIsEnabled):
         return OfflineError(
             f"{name} is not on this machine, and HF_HUB_OFFLINE forbids asking the Hub: unset it "
@@ -37,7 +42,7 @@ def explain(error: Exception, name: str) -> HubError:
         return _explain_disk(error, name)
     if isinstance(error, hub.HFValidationError):
         return NotFoundError(f"{name} is not a name the Hub allows.")
-    if isinstance(error, json.JSONDecodeError):
+    if isinstance(error, NOT_JSON):
         return HubError(
             f"What answers for {name} is not a Hugging Face Hub: check HF_ENDPOINT and the proxy, "
             "or log in to the network you are on."
@@ -45,11 +50,11 @@ def explain(error: Exception, name: str) -> HubError:
     raise error
 
 
-def _explain_transport(error: httpx.RequestError, name: str) -> HubError:
+def _explain_transport(error: httpx.RequestError, name: str, purpose: str) -> HubError:
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
         return OfflineError(
-            f"The Hub cannot be reached for {name}: check the network (or HF_ENDPOINT and the "
-            "proxy settings).",
+            f"Cannot reach the Hub {purpose}: check the network (or HF_ENDPOINT and the proxy "
+            "settings).",
             transient=True,
         )
     if isinstance(error, httpx.TimeoutException):

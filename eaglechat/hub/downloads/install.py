@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eaglechat.hub.catalogue import fit
+from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.hub.catalogue.entries import Entry, GGUFSource
 from eaglechat.hub.catalogue.references import InvalidReferenceError, choose
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
@@ -18,6 +18,9 @@ from eaglechat.hub.local import journal
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import DEFAULT_DRAFT_TYPE, converted_path, status
 from eaglechat.hub.local.pair import Pair
+
+USUAL_CONTEXT = 1 << 13
+"""Tokens of context that the memory of a pair is said for before it is here."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +157,19 @@ def finish(
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note)
 
 
-def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> fit.MemoryNeed:
-    """Memory the pair will need, from headers on the Hub. Raises HubError, GGUFError.
+def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
+    """Memory the pair will need, from headers on the Hub: at a context of `n_ctx` tokens, or where
+    that is 0 at one of at most `USUAL_CONTEXT`. Raises HubError, GGUFError.
 
     The draft of a checkpoint counts as large as the checkpoint, with the cache of one layer of
     the target.
     """
     target = replace(hub.figures(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
     draft_bytes = sum(file.size for file in plan.draft)
-    n_ctx = fit.context_size(target, n_ctx)
+    n_ctx = n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
     if not plan.converts:
         draft = replace(hub.figures(plan.draft[0]), size_bytes=draft_bytes)
-        return fit.memory_need(target, draft, n_ctx)
-    need = fit.memory_need(target, None, n_ctx)
+        return memory_need(target, draft, n_ctx)
+    need = memory_need(target, None, n_ctx)
     layer = need.target_kv // max(target.n_layers, 1)
     return replace(need, draft_weights=draft_bytes, draft_kv=layer)

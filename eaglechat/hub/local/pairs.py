@@ -195,6 +195,13 @@ def _builtin_target() -> Path | None:
     return None
 
 
+def none_here() -> str:
+    """A sentence for a library that found nothing: the built-in pair is not in its folders."""
+    if _builtin_target() is None:
+        return "There are no models on this machine yet."
+    return f"There are no models on this machine beside the built-in pair, {BUILTIN_NAME}."
+
+
 def pair_of_files(target: Path, draft: Path | None) -> Pair:
     """A pair of local files, named after them."""
     name = target.stem if draft is None else f"{target.stem} + {draft.stem}"

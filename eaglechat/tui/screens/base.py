@@ -13,6 +13,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
@@ -125,3 +126,8 @@ class PromptScreen(EagleScreen[Result]):
 
 class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     """A dialog of this app."""
+
+    BINDINGS = bindings_of("dialog")
+
+    def action_back(self) -> None:
+        self.dismiss()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Static
 
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.key_names import ENTER, TAB
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 
 class ConfirmDialog(EagleModal[bool]):
     """Dismisses with whether the user agreed; Cancel has the focus."""
 
-    BINDINGS = [
-        Binding("escape", "dismiss(False)", "Cancel", id="confirm.no", tooltip="Do nothing"),
-        Binding("left,right", "other", "Other button", id="confirm.other", show=False),
-    ]
+    BINDINGS = bindings_of("confirm")
 
     def __init__(self, title: str, text: str, agree: str) -> None:
         super().__init__()
@@ -26,7 +25,9 @@ class ConfirmDialog(EagleModal[bool]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = self._title
-            dialog.border_subtitle = "Tab moves, Enter presses, Esc cancels"
+            dialog.border_subtitle = with_keys(
+                f"{TAB} moves, {ENTER} presses, {{dialog.back}} cancels"
+            )
             with VerticalScroll(classes="dialog-text", can_focus=False):
                 yield Static(self._text, markup=False)
             with Horizontal(classes="buttons"):

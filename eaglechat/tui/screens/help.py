@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from eaglechat.tui.commands.active import active_commands
+from eaglechat.tui.commands.registry import name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 _WORDS = [
@@ -26,39 +28,20 @@ _WORDS = [
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),
 ]
 
-_KEY_NAMES = {
-    "escape": "Esc",
-    "enter": "Enter",
-    "plus": "+",
-    "minus": "-",
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-    "equals_sign": "=",
-    "end": "End",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-}
-
 
 class HelpScreen(EagleModal[None]):
-    """Keys and words; any of F1, Esc and Enter closes it."""
+    """The commands that hold on a screen, with their keys, and words."""
 
     CSS_PATH = "help.tcss"
 
-    BINDINGS = [
-        Binding("escape,f1,enter", "dismiss", "Close", id="help.close", tooltip="Close the help"),
-    ]
-
-    def __init__(self, about: Screen[object]) -> None:
+    def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
         self._about = about
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog", id="help") as dialog:
             dialog.border_title = "Help"
-            dialog.border_subtitle = "Esc closes"
+            dialog.border_subtitle = with_keys("{dialog.back} closes")
             yield Static("Keys", classes="heading")
             yield from (_row(keys, meaning) for keys, meaning in self._keys())
             yield Static("Words", classes="heading above")
@@ -69,27 +52,9 @@ class HelpScreen(EagleModal[None]):
         self.query_one("#help").focus()
 
     def _keys(self) -> Iterator[tuple[str, str]]:
-        """Keys and what they do: of the focused widget, of the screen, of the app."""
-        focused = self._about.focused
-        seen: set[str] = set()
-        for node in (focused, self._about, self.app):
-            for binding in type(node).BINDINGS if node is not None else ():
-                if isinstance(binding, tuple) or not binding.tooltip or binding.action in seen:
-                    continue
-                seen.add(binding.action)
-                keys = [key_name(key) for key in binding.key.split(",")[:2]]
-                yield ", ".join(keys), str(binding.tooltip)
-        yield "Ctrl+P", "Every command by its name"
-
-
-def key_name(key: str) -> str:
-    """A key as a keyboard writes it."""
-    *modifiers, last = key.split("+")
-    parts = [modifier.capitalize() for modifier in modifiers]
-    if len(last) == 1 and not modifiers:
-        return last
-    name = _KEY_NAMES.get(last) or (last.upper() if len(last) <= 3 else last.capitalize())
-    return "+".join([*parts, name])
+        """Keys and what they do."""
+        for active in active_commands(self._about):
+            yield ", ".join(name_of(key) for key in active.keys[:2]), active.command.help
 
 
 def _row(term: str, meaning: str) -> Horizontal:

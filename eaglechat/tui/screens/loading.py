@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt import Prompt
@@ -30,12 +30,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     typed meanwhile waits in `services.typeahead`."""
 
     CSS_PATH = "loading.tcss"
-
-    BINDINGS = [
-        Binding(
-            "escape", "leave", "Cancel", id="loading.cancel", tooltip="Stop loading and go back"
-        ),
-    ]
 
     def __init__(
         self, services: Services, pair: Pair, then: Callable[[protocol.PairInfo], None]
@@ -61,7 +55,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             with Horizontal(classes="buttons"):
                 yield Button("Try again", id="again", variant="primary", compact=True)
                 yield Button("Cancel", id="cancel", compact=True)
-        yield Prompt(id="prompt", placeholder="Type ahead: Enter sends it when all is loaded")
+        yield Prompt(
+            id="prompt",
+            placeholder=with_keys("Type ahead: {prompt.send} sends it when all is loaded"),
+        )
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -135,7 +132,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
                 "protocol",
             )
 
-    def action_leave(self) -> None:
+    def action_back(self) -> None:
         self.leave()
         self.dismiss(None)
 
@@ -150,7 +147,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(Button.Pressed, "#cancel")
     def _cancel_pressed(self) -> None:
-        self.action_leave()
+        self.action_back()
 
     @on(Button.Pressed, "#again")
     def _load(self) -> None:

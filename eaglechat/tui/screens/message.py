@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Static
 
@@ -13,10 +12,6 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 class MessageDialog(EagleModal[None]):
     """A title, a text, and a button that closes it."""
-
-    BINDINGS = [
-        Binding("escape", "dismiss", "Close", id="message.close", tooltip="Close this message"),
-    ]
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()

@@ -7,13 +7,14 @@ from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Select, Static
 
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.values import WrongValueError, parse, wanted, written
+from eaglechat.tui.commands.key_names import ENTER, TAB
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.panel.tick import Tick
@@ -29,10 +30,6 @@ class SettingsScreen(EagleModal[None]):
 
     CSS_PATH = "settings.tcss"
 
-    BINDINGS = [
-        Binding("escape,f9", "leave", "Close", id="settings.close", tooltip="Close the settings"),
-    ]
-
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._settings = services.settings
@@ -40,7 +37,9 @@ class SettingsScreen(EagleModal[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="settings") as dialog:
             dialog.border_title = "Settings"
-            dialog.border_subtitle = "Tab moves, Enter applies, Esc closes"
+            dialog.border_subtitle = with_keys(
+                f"{TAB} moves, {ENTER} applies, {{dialog.back}} closes"
+            )
             with VerticalScroll(id="fields", can_focus=False):
                 table = ""
                 for doc in describe():
@@ -55,7 +54,7 @@ class SettingsScreen(EagleModal[None]):
             )
         yield TooSmall()
 
-    def action_leave(self) -> None:
+    def action_back(self) -> None:
         for field in self.query(SettingField):
             field.apply()
         self.dismiss(None)

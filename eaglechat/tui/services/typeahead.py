@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Typeahead:
-    """`is_sent` is whether Enter was pressed on the text."""
+    """`is_sent` is whether the text is to be sent."""
 
     text: str = ""
     is_sent: bool = False

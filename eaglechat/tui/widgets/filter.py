@@ -1,24 +1,16 @@
-"""The line above a list: typing filters it, arrows move through it, Enter chooses."""
+"""The line above a list: typing filters it, arrows move through it."""
 
 from __future__ import annotations
 
-from textual.binding import Binding
 from textual.widgets import Input, OptionList
+
+from eaglechat.tui.commands.bindings import bindings_of
 
 
 class Filter(Input):
     """Keeps the focus while a list beside it is used; `Submitted` means the highlighted row."""
 
-    BINDINGS = [
-        Binding("enter", "submit", "Choose", id="filter.choose", tooltip="Choose the row"),
-        Binding("up", "row('cursor_up')", "Up", id="filter.up", tooltip="Up a row", show=False),
-        Binding(
-            "down", "row('cursor_down')", "Down", id="filter.down", tooltip="Down a row", show=False
-        ),
-        Binding("pageup", "row('page_up')", "Page up", id="filter.page_up", show=False),
-        Binding("pagedown", "row('page_down')", "Page down", id="filter.page_down", show=False),
-        Binding("escape", "empty", "Clear the filter", id="filter.clear", show=False),
-    ]
+    BINDINGS = bindings_of("list")
 
     def __init__(self, rows: OptionList, *, id: str | None = None) -> None:
         super().__init__(placeholder="type to filter", id=id, compact=True)

@@ -1,36 +1,25 @@
-"""The prompt: Enter sends, Ctrl+J makes a new line, Up and Down walk through what was sent."""
+"""The prompt: a key sends, another begins a new line, Up and Down walk through what was sent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from textual import events
-from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
-# Shift+Enter reaches the app under different names: Kitty's protocol, xterm's modifyOtherKeys.
-NEWLINE_KEYS = ("ctrl+j", "shift+enter", "ctrl+enter", "alt+enter", "shift+\\r")
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import keys_of
 
 
 class Prompt(TextArea):
     """A multi-line prompt that grows with its text (its style sheet caps the height)."""
 
-    BINDINGS = [
-        Binding("enter", "send", "Send", id="prompt.send", tooltip="Send the prompt", show=False),
-        Binding(
-            ",".join(NEWLINE_KEYS),
-            "newline",
-            "New line",
-            id="prompt.newline",
-            tooltip="Start a new line; Shift+Enter does too where the terminal tells it apart",
-            show=False,
-        ),
-    ]
+    BINDINGS = bindings_of("prompt")
 
     @dataclass
     class Sent(Message):
-        """The user pressed Enter; the text stays until the screen takes it."""
+        """The user wants to send; the text stays until the screen takes it."""
 
         prompt: Prompt
         text: str
@@ -97,10 +86,10 @@ class Prompt(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         # Not left to the bindings: those run after keys that were typed behind them.
-        if event.key == "enter":
+        if event.key in keys_of("prompt.send"):
             event.prevent_default().stop()
             self.action_send()
-        elif event.key in NEWLINE_KEYS:
+        elif event.key in keys_of("prompt.newline"):
             event.prevent_default().stop()
             self.action_newline()
 

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
-from eaglechat.hub.catalogue.fit import (
-    Machine,
-    MemoryNeed,
-    context_size,
-    judge,
-    kv_bytes,
-    memory_need,
-)
+from eaglechat.gguf.memory import MemoryNeed, default_context, kv_bytes, memory_need
+from eaglechat.hub.catalogue.fit import Machine, context_size, judge
 from tests.hub import ggufs
 
 MIB = 1 << 20
@@ -87,10 +81,37 @@ def test_heads_and_widths_may_differ_by_layer() -> None:
     assert kv_bytes(gemma, 256) == (8 * 512 + 8 * 512 + 2 * 1024) * 256 * 2
 
 
-def test_no_context_setting_is_what_the_model_was_trained_for_but_at_most_8192() -> None:
-    assert context_size(a_target(), 0) == 4096
-    assert context_size(a_target(**{"qwen3.context_length": 40960}), 0) == 8192
-    assert context_size(a_target(), 16384) == 16384
+@pytest.mark.parametrize(
+    ("trained", "tokens"), [(4096, 4096), (40960, 32768), (131072, 32768), (6000, 4096), (300, 256)]
+)
+def test_the_default_context_is_a_power_of_two_up_to_what_the_target_was_trained_for(
+    trained: int, tokens: int
+) -> None:
+    target = a_target(**{"qwen3.context_length": trained})
+
+    assert default_context(target, None, None) == tokens
+    assert context_size(target, None, 0, Machine(None)) == tokens
+    assert context_size(target, None, 16384, Machine(None)) == 16384
+
+
+def test_the_default_context_is_the_largest_that_fits_beside_both_models() -> None:
+    target = a_target(**{"qwen3.context_length": 131072})
+    draft = read_header(DRAFT)
+    at = {n: memory_need(target, draft, n).total for n in (1024, 2048, 16384, 32768)}
+
+    assert default_context(target, draft, at[32768]) == 32768
+    assert default_context(target, draft, at[32768] - 1) == 16384
+    assert default_context(target, draft, at[16384]) == 16384
+    # Where not even the least fits, llama.cpp says so.
+    assert default_context(target, draft, at[1024]) == 2048
+
+
+def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
+    target = a_target(**{"qwen3.context_length": 131072})
+    free = memory_need(target, None, 8192).total
+
+    assert context_size(target, None, 0, Machine(1 << 50, 1 << 50, gpu=free)) == 8192
+    assert context_size(target, None, 0, Machine(1 << 50, free, gpu=1 << 50, unified=True)) == 8192
 
 
 NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from eaglechat.hub.catalogue.entries import load
 from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.drafts import Candidate, describe_target, find_drafts
-from eaglechat.hub.errors import GatedError, HubError, NotFoundError
+from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, git_hash, sha256
 
@@ -56,6 +57,27 @@ def test_search_finds_gguf_repositories_most_downloaded_first(hub: Hub, fake: Fa
     assert [hit.repo for hit in hits] == ["b/base-GGUF", "a/base-GGUF"]
     assert [(hit.gated, hit.licence) for hit in hits] == [(True, None), (False, "apache-2.0")]
     assert all(hit.has_gguf for hit in hits)
+
+
+def test_a_search_without_a_network_says_so(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        hub = Hub(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path)
+        with pytest.raises(OfflineError, match="Cannot reach the Hub to search for smollm: check"):
+            hub.search("smollm")
+
+
+def test_a_search_is_asked_as_often_as_any_question_and_no_more(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(status=503, server="hub", times=99)
+    with pytest.raises(HubError, match="HTTP 503"):
+        hub.search("smollm")
+    assert len(fake.requests("hub")) == 3
+
+
+def test_a_search_that_no_hub_answers_says_so(hub: Hub, fake: FakeHub) -> None:
+    fake.fail(status=200, server="hub", times=99)
+    with pytest.raises(HubError, match="not a Hugging Face Hub"):
+        hub.search("smollm")
 
 
 def test_a_header_is_read_with_a_few_ranges_not_the_file(hub: Hub, fake: FakeHub) -> None:

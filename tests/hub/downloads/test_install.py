@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.gguf.memory import kv_bytes
 from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
-from eaglechat.hub.catalogue.fit import kv_bytes
 from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub

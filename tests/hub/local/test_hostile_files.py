@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from eaglechat.gguf import header as header_module
 from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
 from eaglechat.gguf.header import GGUFHeader, parse_beginning, parse_header, read_header
+from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import PreflightError, check_kv_type, check_pair
-from eaglechat.hub.catalogue.fit import memory_need
 from eaglechat.hub.local.library import Kind, Model, scan
 from eaglechat.hub.local.pairs import inspect, pair_of_files
 from eaglechat.wire.errors import SettingsError

@@ -30,7 +30,7 @@ async def open_bench(user: Driver) -> None:
 async def measure_quickly(user: Driver, runs: int | None = None) -> None:
     """Start a quick bench; let it finish, or stop the script after some runs."""
     user.engine.budget = runs
-    await user.press("f6")
+    await user.command("bench.quick")
 
 
 def request_of(user: Driver) -> protocol.Bench:
@@ -57,7 +57,7 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         screen.query_one("#repeats", Input).value = "2"
         await user.sees("Replies to write: 8,")
         user.engine.budget = 3
-        await user.press("f5")
+        await user.command("bench.measure")
         await user.sees("Reply 4 of 8: mathematics, n = auto")
         await user.sees("left")
         assert screen.query_one(DataTable).row_count == 1

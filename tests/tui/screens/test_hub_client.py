@@ -87,7 +87,7 @@ async def test_a_pair_is_installed_paused_gone_on_with_and_loaded(
         await install_small(user)
         await user.until(lambda: "kB/s" in user.text, "a speed")
         await user.press("space")
-        await user.sees("paused · Space goes on")
+        await user.sees("paused · Space resumes")
         fake.pace = lambda seen, offset: None
         await user.press("space")
         await user.sees("small  installed · Enter loads it")
@@ -112,7 +112,7 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
     fake.repos["lab/tuned-eagle3-GGUF"].base_models = ("org/small", "org/small-chat")
     async with drive(size=(120, 40), desk=desk) as user:
         await user.on(MenuScreen)
-        await user.press("ctrl+f")
+        await user.command("menu.search")
         await user.on(SearchScreen)
         await user.type("small")
         await user.sees("org/small-GGUF  1,234 downloads")
@@ -142,7 +142,7 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
 ) -> None:
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("download 2.0 MB")
-        await user.press("ctrl+f")
+        await user.command("menu.search")
         await user.type("nothing-like-it")
         await user.sees("The Hub knows no GGUF by this name.")
         user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
@@ -150,7 +150,7 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         await user.sees("Which quantisation of org/small-GGUF?")
         await user.press("escape")
         await user.on(MenuScreen)
-        await user.press("ctrl+f")
+        await user.command("menu.search")
         await user.on(SearchScreen)
         fake.fail(status=403, server="hub", times=99)
         user.app.screen.query_one("#words", Input).value = "small"
@@ -165,7 +165,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
     async with drive(size=(80, 24), desk=desk) as user:
         await install_small(user)
         await user.sees("small  installed · Enter loads it")
-        await user.press("escape", "ctrl+l")
+        await user.command("dialog.back", "menu.library")
         await user.on(LibraryScreen)
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target")
@@ -226,7 +226,7 @@ async def test_clearing_the_words_ends_the_search_for_them(
     answer = threading.Event()
     monkeypatch.setattr(Hub, "search", lambda *_, **__: [] if answer.wait(10) else None)
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.press("ctrl+f")
+        await user.command("menu.search")
         await user.on(SearchScreen)
         await user.type("small")
         await user.sees("Searching the Hub for “small”…")

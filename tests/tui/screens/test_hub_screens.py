@@ -63,7 +63,7 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
     desk.offer(entry("elsewhere"))
     desk.offer(entry("here"), Status(State.INSTALLED, pair, pair.target, pair.draft, None))
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("size unknown: no way to the Hub")
+        await user.sees("size unknown: Hub unreachable")
         await user.type("here")
         await user.sees("● here  installed")
         await user.press("enter")
@@ -131,17 +131,17 @@ async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
     desk.moving = [on_its_way(pair)]
     desk._installs = halting = Halting()  # type: ignore[assignment]
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("downloading 49% · Ctrl+G shows it")
+        await user.sees("downloading 49% · Ctrl+G D shows it")
         await user.press("down", "enter")
         await user.sees("25.0 MB/s    1:00 left")
         await user.sees("45%     1.1 GB of 2.5 GB")
         await user.press("space")
         desk.moving = [replace(desk.moving[0], stage=Stage.PAUSED, speed=None, eta=None)]
-        await user.sees("paused · Space goes on")
+        await user.sees("paused · Space resumes")
         await user.click("#pause")
         await user.click("#cancel")
         desk.moving = []
-        await user.sees("Nothing is on its way")
+        await user.sees("No downloads in progress")
         assert halting.asked == [("pause", pair.name), ("resume", pair.name), ("cancel", pair.name)]
 
 
@@ -154,7 +154,7 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
     async with drive(size=(80, 24), desk=desk) as user:
         await user.open_chat()
         await user.ask("hello", rounds=2)
-        await user.press("ctrl+g")
+        await user.command("app.downloads")
         await user.on(DownloadsScreen)
         await user.more_rounds(3)
         desk.moving = [replace(moving, stage=Stage.CONVERTING, step="converting", bytes_done=200)]
@@ -165,7 +165,7 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
         desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
-        await user.sees("qwen3-4b is installed. F10 loads it.")
+        await user.sees("qwen3-4b is installed. Ctrl+G N")
         await user.press("f10")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
         load = user.engine.requests(protocol.Load)[-1]
@@ -183,7 +183,7 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
     desk._installs = halting = Halting()  # type: ignore[assignment]
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees(sentence)
-        await user.press("ctrl+g")
+        await user.command("app.downloads")
         await user.sees("failed · Enter tries again")
         await user.press("enter")
         assert halting.asked == [("resume", "qwen3-4b")]
@@ -195,9 +195,9 @@ async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: Scrip
     desk.left = ["small"]
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("Unfinished: small. Ctrl+G goes on.")
+        await user.sees("Unfinished: small. Ctrl+G D resumes.")
         await user.sees("download + convert 3.0 GB, 1.1 GB here")
-        await user.press("ctrl+g")
+        await user.command("app.downloads")
         await user.sees("unfinished, 1.1 GB here")
         await user.press("enter")
         await user.sees("Go on")

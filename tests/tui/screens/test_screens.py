@@ -94,7 +94,7 @@ async def test_settings_show_their_switches_whole_under_headings(
 
 async def test_files_of_your_own(drive: Drive, models: Path) -> None:
     async with drive(size=(80, 24)) as user:
-        await user.press("ctrl+o")
+        await user.command("menu.open")
         await user.sees("Open GGUF files")
         await user.type(str(models / "draft.gguf"))
         await user.sees("an EAGLE-3 draft")
@@ -124,7 +124,7 @@ async def test_the_palette_turns_controls_and_changes_the_theme(
         await user.on(CommandPalette)
         await user.type("theme")
         await user.sees("Choose a theme")
-        await user.press("down", "enter")
+        await user.press("enter")
         await user.sees("eagle-light")
         await user.type("eagle-light")
         await user.until(lambda: "textual-dark" not in user.text, "the search for the theme")

@@ -21,6 +21,7 @@ from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import DOORS, MenuScreen
+from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.slider import Slider
@@ -106,14 +107,15 @@ async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:
     "keys",
     [
         (),
-        ("ctrl+o",),
+        ("ctrl+g",),
+        ("ctrl+g", "o"),
         ("ctrl+t",),
         ("f1",),
         ("f9",),
         ("enter",),
-        ("ctrl+f",),
-        ("ctrl+g",),
-        ("ctrl+l",),
+        ("ctrl+g", "f"),
+        ("ctrl+g", "d"),
+        ("ctrl+g", "l"),
     ],
 )
 async def test_every_screen_opens_in_a_terminal_of_20x5(
@@ -178,16 +180,17 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
 async def test_dialogs_fit_80x24(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         user.engine.hold_load = True
-        for key, kind in (
-            ("f1", HelpScreen),
-            ("f9", SettingsScreen),
-            ("ctrl+o", OpenFilesScreen),
-            ("ctrl+f", SearchScreen),
-            ("ctrl+g", DownloadsScreen),
-            ("ctrl+l", LibraryScreen),
+        for id, kind in (
+            ("app.leader", MoreScreen),
+            ("app.help", HelpScreen),
+            ("app.settings", SettingsScreen),
+            ("menu.open", OpenFilesScreen),
+            ("menu.search", SearchScreen),
+            ("app.downloads", DownloadsScreen),
+            ("menu.library", LibraryScreen),
         ):
             await user.on(MenuScreen)
-            await user.press(key)
+            await user.command(id)
             await user.on(kind)
             assert user.inside(user.app.screen.query_one(".dialog").region)
             await user.press("escape")

@@ -256,11 +256,11 @@ async def test_a_selection_over_several_entries_is_their_texts() -> None:
 async def test_the_last_reply_is_copied_clean() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
-        await pilot.press("c")
+        app.transcript.copy_reply()
         assert app.clipboard == ""
         app.transcript.add_reply("an older one")
         await shown_reply(app, pilot, ROUNDS, [make_round([], "\n\x1b[31mred")])
-        await pilot.press("c")
+        app.transcript.copy_reply()
         assert app.clipboard == "one two three four five six seven\n␛[31mred"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
 from textual.widgets import Button, DataTable, Footer, Input, SelectionList, Static
 
@@ -14,6 +13,8 @@ from eaglechat.chat import wording
 from eaglechat.engine.bench.measure import builtin_prompts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.bench import view
 from eaglechat.tui.screens.bench.session import (
@@ -45,19 +46,7 @@ class BenchScreen(EagleScreen[None]):
 
     CSS_PATH = "bench.tcss"
 
-    BINDINGS = [
-        Binding(
-            "escape", "back", "Stop, back", id="bench.back", tooltip="Stop measuring; then back"
-        ),
-        Binding("f5", "start", "Measure", id="bench.start", tooltip="Measure what is chosen"),
-        Binding(
-            "f6",
-            "quick",
-            "Quick",
-            id="bench.quick",
-            tooltip="Measure two prompts once, with short replies",
-        ),
-    ]
+    BINDINGS = bindings_of("bench")
 
     def __init__(
         self,
@@ -310,5 +299,5 @@ class BenchScreen(EagleScreen[None]):
 
 def _why_it_failed(error: protocol.Error) -> str:
     said = wording.sentence(error.message)
-    again = "Ctrl+L in the chat loads the models again."
+    again = with_keys("{chat.load_again} in the chat loads the models again.")
     return f"{said} {again}" if error.code == ENGINE_DIED else said

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -15,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
 from eaglechat.chat.history import SavedChat, saved_chats
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
@@ -24,10 +24,6 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     """Dismisses with the chat to go on with, or None. Typing filters."""
 
     CSS_PATH = "chats.tcss"
-
-    BINDINGS = [
-        Binding("escape", "dismiss", "Back", id="chats.back", tooltip="Back"),
-    ]
 
     class Read(Message):
         """The saved chats were read."""
@@ -44,7 +40,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
-            dialog.border_subtitle = "Enter goes on, Esc back"
+            dialog.border_subtitle = with_keys("{list.choose} opens, {dialog.back} back")
             chats = OptionList(id="list", compact=True)
             yield Filter(chats, id="filter")
             yield Static("Reading the chats…", id="none", classes="muted", markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,10 +17,11 @@ from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
-from eaglechat.tui.commands import ControlCommands
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.palette import ChatControls
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
-from eaglechat.tui.screens.chat.keys import CHAT_BINDINGS
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
@@ -44,8 +46,8 @@ class ChatScreen(PromptScreen[None]):
     """A chat with a loaded pair, new or reopened."""
 
     CSS_PATH = "chat.tcss"
-    BINDINGS = CHAT_BINDINGS
-    COMMANDS = {ControlCommands}
+    BINDINGS = bindings_of("chat")
+    COMMANDS = {ChatControls}
 
     def __init__(
         self,
@@ -80,7 +82,10 @@ class ChatScreen(PromptScreen[None]):
                 yield StatusLine(id="status")
                 yield Legend()
                 yield Prompt(
-                    id="prompt", placeholder="Ask something. Enter sends, Ctrl+J: new line"
+                    id="prompt",
+                    placeholder=with_keys(
+                        "Ask something. {prompt.send} sends, {prompt.newline}: new line"
+                    ),
                 )
             yield SpeculationPanel(self._controls, id="panel")
         yield Footer(show_command_palette=False)
@@ -205,11 +210,13 @@ class ChatScreen(PromptScreen[None]):
     def _prompt_sent(self, event: Prompt.Sent) -> None:
         text = event.text.strip()
         if not text:
-            self.notify("Write something first; Enter sends it.")
+            self.notify(with_keys("Write something first; {prompt.send} sends it."))
         elif self._engine_gone:
-            self.notify("The engine is not running. Ctrl+L loads the models again.")
+            self.notify(wording.engine_gone(key_of))
         elif self._conversation.running is not None:
-            self.notify("A reply is being written: Esc stops it. Your text stays here.")
+            self.notify(
+                with_keys("A reply is being written: {chat.stop} stops it. Your text stays here.")
+            )
         else:
             self._prompt.take()
             self._ask(text)
@@ -231,7 +238,7 @@ class ChatScreen(PromptScreen[None]):
         off = wording.speculation_off(self._info, self._controls, None, is_comparison=False)
         reason = self._conversation.cannot_compare(off)
         if self._engine_gone:
-            reason = "The engine is not running. Ctrl+L loads the models again."
+            reason = wording.engine_gone(key_of)
         if reason is not None:
             self.notify(reason)
             return
@@ -247,7 +254,14 @@ class ChatScreen(PromptScreen[None]):
         self._reply = self._transcript.begin_reply()
         self._transcript.anchor()
         self._request_id = self._services.engine.request(chat, self._hear)
+        self.refresh_bindings()
         self._show_numbers()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # Dim where there is nothing to stop.
+        if action == "stop" and self._conversation.running is None:
+            return None
+        return True
 
     def action_stop(self) -> None:
         if self._conversation.running is not None and not self._stopping:
@@ -320,7 +334,7 @@ class ChatScreen(PromptScreen[None]):
         self._engine_gone = True
         if run := self._conversation.abandon():
             self._ended(run, "the engine stopped here")
-        self._transcript.add_notice(wording.died_in_chat(event), "error")
+        self._transcript.add_notice(wording.died_in_chat(event, key_of), "error")
         self._show_numbers()
 
     def _ended(self, run: Run, note: str) -> None:
@@ -336,6 +350,7 @@ class ChatScreen(PromptScreen[None]):
                 self._prompt.remember(run.taken_back)
             else:
                 self._prompt.replace_all(run.taken_back)
+        self.refresh_bindings()
         self._show_numbers()
 
     def action_load_again(self) -> None:
@@ -370,6 +385,9 @@ class ChatScreen(PromptScreen[None]):
         self.query_one("#panel", SpeculationPanel).show_controls(controls)
         self._show_numbers()
 
+    def action_control(self, name: str, value: Any) -> None:
+        self.turn(replace(self._controls, **{name: value}))
+
     def action_draft_length(self, step: int) -> None:
         now = requests.length_in_force(self._controls, self._conversation.shown)
         wanted = min(max(now + step, 0), N_DRAFT_MAX_LIMIT)
@@ -386,7 +404,9 @@ class ChatScreen(PromptScreen[None]):
         self.turn(replace(self._controls, n_draft_max=n_draft_max))
 
     def action_bench(self) -> None:
-        reason = wording.cannot_bench(self._info, self._conversation.running, self._engine_gone)
+        reason = wording.cannot_bench(
+            self._info, self._conversation.running, self._engine_gone, key_of
+        )
         if reason is not None:
             self.notify(reason, markup=False)
         else:
@@ -415,6 +435,9 @@ class ChatScreen(PromptScreen[None]):
         else:
             self._transcript.scroll_page_down()
 
+    def action_copy(self) -> None:
+        self._transcript.copy_reply()
+
     def action_toggle_view(self, name: str) -> None:
         setattr(self._transcript, name, not getattr(self._transcript, name))
 
@@ -426,7 +449,7 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(self._conversation, self._controls, self._info)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        state = "engine stopped: Ctrl+L" if self._engine_gone else "ready"
+        state = with_keys("engine stopped: {chat.load_again}") if self._engine_gone else "ready"
         if (run := self._conversation.running) is not None:
             state = "stopping…" if self._stopping else wording.progress(run)
         self.query_one(TitleBar).show(state=state)

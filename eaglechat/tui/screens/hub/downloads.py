@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
@@ -16,6 +15,9 @@ from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.key_names import ENTER
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.navigation import OpenPlan
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.installed import Status
 
 DRAWS_PER_SECOND = 8
-_NOTHING = "Nothing is on its way. Choose a pair in the menu to download it."
+_NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
 class DownloadsScreen(EagleModal[Pair | None]):
@@ -35,13 +37,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
 
     CSS_PATH = "downloads.tcss"
 
-    BINDINGS = [
-        Binding(
-            "escape,ctrl+g", "dismiss", "Back", id="downloads.back", tooltip="Back; all goes on"
-        ),
-        Binding("space", "pause", "Pause", id="downloads.pause", tooltip="Pause or go on"),
-        Binding("x,delete", "cancel", "Cancel", id="downloads.cancel", tooltip="Stop for good"),
-    ]
+    BINDINGS = bindings_of("downloads")
 
     class Unfinished(Message):
         """Pairs that an earlier session left half-way."""
@@ -60,7 +56,10 @@ class DownloadsScreen(EagleModal[Pair | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="downloads") as dialog:
             dialog.border_title = "Downloads"
-            dialog.border_subtitle = "Space pauses or goes on, x cancels, Enter loads, Esc back"
+            dialog.border_subtitle = with_keys(
+                "{downloads.pause} pauses or resumes, {downloads.cancel} cancels, "
+                f"{ENTER} loads, {{dialog.back}} back"
+            )
             yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
             yield OptionList(id="list", compact=True)
             with Horizontal(classes="buttons"):
@@ -157,7 +156,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
         installs.cancel(install.entry.name)
         self.notify(
             f"{install.entry.name} is cancelled. What has arrived stays; "
-            "the library (Ctrl+L in the menu) deletes it."
+            f"the library ({key_of('menu.library')} in the menu) deletes it."
         )
         self._find_unfinished()
         self._draw()
@@ -189,5 +188,5 @@ def _row(install: InstallSnapshot, width: int) -> Content:
 
 
 def _unfinished_row(entry: Entry, status: Status) -> Content:
-    here = f"unfinished, {format_bytes(status.bytes_here)} here · Enter goes on"
+    here = f"unfinished, {format_bytes(status.bytes_here)} here · {ENTER} resumes"
     return Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))

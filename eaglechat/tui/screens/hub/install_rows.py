@@ -8,6 +8,8 @@ from eaglechat.hub.downloads.download import Phase
 from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
 from eaglechat.hub.downloads.queue import FileSnapshot, State
 from eaglechat.hub.units import format_bytes, format_seconds
+from eaglechat.tui.commands.key_names import ENTER
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.widgets.meters import bar
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
@@ -41,13 +43,13 @@ def install_row(install: InstallSnapshot, width: int) -> Content:
 
 def _state(install: InstallSnapshot) -> str:
     if install.stage is Stage.INSTALLED:
-        return "installed · Enter loads it"
+        return f"installed · {ENTER} loads it"
     if install.stage is Stage.CONVERTING:
         return f"{install.step} the draft" if install.bytes_total else str(install.step)
     if install.stage is Stage.PAUSED:
-        return "paused · Space goes on"
+        return f"paused · {key_of('downloads.pause')} resumes"
     if install.stage is Stage.FAILED:
-        return "failed · Enter tries again"
+        return f"failed · {ENTER} tries again"
     return str(install.stage.value)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
@@ -16,8 +15,10 @@ from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import inspect, pair_of_files
+from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
@@ -37,17 +38,7 @@ class LibraryScreen(EagleModal[Pair | None]):
 
     CSS_PATH = "library.tcss"
 
-    BINDINGS = [
-        Binding("escape", "back", "Back", id="library.back", tooltip="Back"),
-        Binding(
-            "ctrl+d",
-            "delete",
-            "Delete",
-            id="library.delete",
-            tooltip="Delete the model, after a question",
-            priority=True,
-        ),
-    ]
+    BINDINGS = bindings_of("library")
 
     class Scanned(Message):
         """The models on this machine, and which pairs of the catalogue use each path."""
@@ -87,7 +78,9 @@ class LibraryScreen(EagleModal[Pair | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="library") as dialog:
             dialog.border_title = "Models on this machine"
-            dialog.border_subtitle = "Enter loads, Ctrl+D deletes, Esc back"
+            dialog.border_subtitle = with_keys(
+                "{list.choose} loads, {library.remove} deletes, {dialog.back} back"
+            )
             rows = OptionList(id="models", compact=True)
             yield Filter(rows, id="filter")
             yield Static("Looking through the folders…", id="said", markup=False)
@@ -194,7 +187,7 @@ class LibraryScreen(EagleModal[Pair | None]):
         if self._pairs:
             return f"With which draft? These fit {self._pairs[0].target.name}."
         if not self._models:
-            return "There are no models on this machine yet. The menu downloads pairs."
+            return f"{none_here()} The menu downloads pairs."
         total = format_bytes(sum(model.size_bytes for model in self._models))
         return f"{wording.plural(len(self._models), 'model')}, {total} in all"
 

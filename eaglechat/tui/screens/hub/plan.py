@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
@@ -17,6 +16,9 @@ from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.key_names import ENTER
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
@@ -32,10 +34,7 @@ class PlanScreen(EagleModal[bool]):
 
     CSS_PATH = "plan.tcss"
 
-    BINDINGS = [
-        Binding("escape", "dismiss(False)", "Back", id="plan.back", tooltip="Download nothing"),
-        Binding("left,right", "other", "Other button", id="plan.other", show=False),
-    ]
+    BINDINGS = bindings_of("confirm")
 
     class Planned(Message):
         """The Hub named the files."""
@@ -70,7 +69,7 @@ class PlanScreen(EagleModal[bool]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="plan") as dialog:
             dialog.border_title = f"Install {self._entry.name}"
-            dialog.border_subtitle = "Enter presses, Esc back"
+            dialog.border_subtitle = with_keys(f"{ENTER} presses, {{dialog.back}} back")
             with VerticalScroll(id="plan-text"):
                 yield Static("Asking the Hub for the files…", id="what", markup=False)
                 yield Static("", id="memory", markup=False)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -28,6 +27,7 @@ from eaglechat.hub.catalogue.references import (
 )
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
@@ -74,10 +74,6 @@ class SearchScreen(EagleModal[Entry | None]):
 
     CSS_PATH = "search.tcss"
 
-    BINDINGS = [
-        Binding("escape", "back", "Back", id="search.back", tooltip="A step back, or to the menu"),
-    ]
-
     class Answered(Message):
         """The Hub answered the question of this number, or why it did not."""
 
@@ -96,7 +92,7 @@ class SearchScreen(EagleModal[Entry | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="search") as dialog:
             dialog.border_title = "Search the Hub"
-            dialog.border_subtitle = "Enter chooses, Esc a step back"
+            dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} a step back")
             rows = OptionList(id="found", compact=True)
             words = Filter(rows, id="words")
             words.placeholder = "a model's name, or user/repo"
@@ -118,7 +114,7 @@ class SearchScreen(EagleModal[Entry | None]):
             # Later steps are short lists: typing filters them.
             self._show_step()
         else:
-            # What was found for other words is not what Enter means now.
+            # What was found for other words is not what is chosen now.
             self._abandon()
             self._steps.clear()
             self._show_step()
@@ -220,7 +216,7 @@ class SearchScreen(EagleModal[Entry | None]):
             self._take(step, step.candidates[index])
 
     def _take_words(self) -> None:
-        """Enter without a row: a reference is followed, anything else is searched for."""
+        """Chosen without a row: a reference is followed, anything else is searched for."""
         words = self.query_one("#words", Input).value.strip()
         if self._steps or "/" not in words:
             self._search()
@@ -231,7 +227,7 @@ class SearchScreen(EagleModal[Entry | None]):
             self._say(str(error), bad=True)
             return
         if isinstance(reference, LocalReference):
-            self._say("That is a file here: Ctrl+O in the menu opens it.", bad=True)
+            self._say(with_keys("That is a file here: {menu.open} in the menu opens it."), bad=True)
             return
         repo = reference.repo
         self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
@@ -263,7 +259,8 @@ def _heading(step: Step) -> str:
     if not step.candidates:
         return (
             f"No draft was found for {step.model.name}. Without one it runs too: "
-            f"`eaglechat pull {step.target.repo}` fetches it, the library (Ctrl+L) loads it."
+            f"`eaglechat pull {step.target.repo}` fetches it, the library "
+            f"({key_of('menu.library')} in the menu) loads it."
         )
     return f"Drafts for {step.model.name}, judged by their headers"
 

@@ -11,12 +11,14 @@ from textual.content import Content
 
 from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.memory import memory_need
 from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
 from eaglechat.hub.local.offers import Offer
 from eaglechat.hub.local.pairs import PairStatus
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 
@@ -52,9 +54,9 @@ class Known:
     @property
     def fit(self) -> Fit | None:
         if self.status is not None and self.status.target is not None:
-            target = self.status.target
-            n_ctx = fit.context_size(target, self.n_ctx)
-            need = fit.memory_need(target, self.status.draft, n_ctx, *self.kv_types)
+            models = self.status.target, self.status.draft
+            n_ctx = fit.context_size(*models, self.n_ctx, self.machine, self.kv_types)
+            need = memory_need(*models, n_ctx, *self.kv_types)
         elif self.facts is not None and self.facts.memory is not None:
             need = self.facts.memory
         else:
@@ -110,7 +112,7 @@ def _takes(known: Known) -> str:
     status, judged = known.status, known.fit
     memory = [judged.brief] if judged else []
     if known.moving is not None:
-        return f"{_progress(known.moving)} · Ctrl+G shows it"
+        return f"{_progress(known.moving)} · {key_of('app.downloads')} shows it"
     if known.offer.pair is not None:
         if status is None or status.target is None:
             return "reading the headers…"
@@ -187,7 +189,7 @@ def _download_lines(known: Known, width: int) -> list[Part]:
         ("target", str(entry.target.reference)),
         ("draft", str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint),
         (
-            "happens",
+            "steps",
             "download, then convert the checkpoint"
             if entry.draft.checkpoint
             else "download; the draft is a GGUF",

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Button, DirectoryTree, Input, Static
@@ -16,6 +15,9 @@ from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.key_names import TAB
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 _ASK = "Type a path, or choose a file below."
@@ -40,10 +42,7 @@ class OpenFilesScreen(EagleModal[Pair | None]):
 
     CSS_PATH = "open_files.tcss"
 
-    BINDINGS = [
-        Binding("escape", "dismiss", "Back", id="open.back", tooltip="Back to the menu"),
-        Binding("alt+up,f4", "parent", "Up", id="open.parent", tooltip="Show the parent directory"),
-    ]
+    BINDINGS = bindings_of("open")
 
     class Inspected(Message):
         """The headers of what is typed were read."""
@@ -61,7 +60,9 @@ class OpenFilesScreen(EagleModal[Pair | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="open-files") as dialog:
             dialog.border_title = "Open GGUF files"
-            dialog.border_subtitle = "Tab moves, F4 parent directory, Esc back"
+            dialog.border_subtitle = with_keys(
+                f"{TAB} moves, {{open.parent}} parent directory, {{dialog.back}} back"
+            )
             with Horizontal(classes="field"):
                 yield Static("Target", classes="field-name")
                 yield Input(placeholder="the model to chat with (.gguf)", id="target", compact=True)

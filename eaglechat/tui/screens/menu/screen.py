@@ -20,6 +20,8 @@ from eaglechat.hub.local.offers import Offer, offers
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect
 from eaglechat.links.base import Lifecycle, Ready
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import (
     Confirm,
     OpenChat,
@@ -34,7 +36,6 @@ from eaglechat.tui.navigation import (
 )
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.menu import offer_rows
-from eaglechat.tui.screens.menu.keys import MENU_BINDINGS
 from eaglechat.tui.screens.menu.offer_rows import Known
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
@@ -56,7 +57,7 @@ DOORS = {
 class MenuScreen(EagleScreen[None]):
     """Pairs, filtered by typing. The filter keeps the focus; arrows move through the list."""
 
-    BINDINGS = MENU_BINDINGS
+    BINDINGS = bindings_of("menu")
 
     class Inspected(Message):
         """The headers of a pair that is here were read."""
@@ -157,7 +158,8 @@ class MenuScreen(EagleScreen[None]):
             self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
         if message.unfinished:
             names = ", ".join(message.unfinished)
-            self.notify(f"Unfinished: {names}. Ctrl+G goes on.", timeout=10, markup=False)
+            resume = with_keys("{app.downloads} resumes.")
+            self.notify(f"Unfinished: {names}. {resume}", timeout=10, markup=False)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:
@@ -195,7 +197,7 @@ class MenuScreen(EagleScreen[None]):
                 yield self.FactsCame(entry.name, self._services.desk.ask_facts(entry, n_ctx), None)
             except OfflineError:
                 for left in (entry, *wanted):
-                    yield self.FactsCame(left.name, None, "size unknown: no way to the Hub")
+                    yield self.FactsCame(left.name, None, "size unknown: Hub unreachable")
                 return
             except (HubError, ValueError) as error:
                 yield self.FactsCame(entry.name, None, str(error))
@@ -307,7 +309,8 @@ class MenuScreen(EagleScreen[None]):
         if problem:
             self.go(Say(title, wording.sentence(problem)))
         elif known.problem:
-            text = f"{wording.sentence(known.problem)} A smaller engine.n_ctx (F9) needs less."
+            advice = with_keys("A smaller engine.n_ctx ({app.settings}) needs less.")
+            text = f"{wording.sentence(known.problem)} {advice}"
             self.go(Confirm(title, text, "Load anyway", lambda: self._open(pair)))
         else:
             self._open(pair)

@@ -13,6 +13,7 @@ from textual.widgets import Checkbox, Static
 from eaglechat.chat import wording
 from eaglechat.chat.conversation import Controls
 from eaglechat.chat.numbers import Numbers
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.slider import Slider
@@ -69,7 +70,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 "Speed-up, measured",
                 id="speed-up",
                 tooltip="Tokens per second of the last reply over those of the same prompt "
-                "without speculation, as Ctrl+R measured them.",
+                f"without speculation, as {key_of('chat.compare')} measured them.",
             )
             yield AutoView(
                 id="auto",
@@ -106,7 +107,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Bar(id="context-bar")
             yield Static("Controls", classes="heading above")
             yield Tick(
-                "Speculation (F3)",
+                f"Speculation ({key_of('chat.speculation')})",
                 self._controls.enabled,
                 id="enabled",
                 tooltip="Off: the draft is left out altogether, as if none were loaded.",
@@ -120,8 +121,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 show="{:.0f}".format,
                 auto=True,
                 id="n_draft_max",
-                tooltip="Most tokens drafted in a round (F7 less, F8 more). 0 decodes plainly. "
-                "A at the left end (F12): auto chooses the fastest by measurement.",
+                tooltip=f"Most tokens drafted in a round ({key_of('chat.less')} less, "
+                f"{key_of('chat.more')} more). 0 decodes plainly. A at the left end "
+                f"({key_of('chat.auto')}): auto chooses the fastest by measurement.",
             )
             yield Slider(
                 "p_min",

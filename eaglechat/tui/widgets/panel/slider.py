@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual import events
-from textual.binding import Binding
 from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
+
+from eaglechat.tui.commands.bindings import bindings_of
 
 _STOP_CELLS = 2
 _NARROWEST_TRACK = 3
@@ -24,22 +25,11 @@ class Slider(Widget, can_focus=True):
     least value, marked A, where the value is None.
     """
 
-    # Tab reaches it; a click leaves the focus to whoever is typing.
+    # The keyboard reaches it; a click leaves the focus to whoever is typing.
     FOCUS_ON_CLICK = False
     COMPONENT_CLASSES = {"slider--label", "slider--filled", "slider--track", "slider--value"}
 
-    BINDINGS = [
-        Binding("left,down,minus", "step(-1)", "Less", id="slider.less", tooltip="One step less"),
-        Binding(
-            "right,up,plus,equals_sign",
-            "step(1)",
-            "More",
-            id="slider.more",
-            tooltip="One step more",
-        ),
-        Binding("home", "end(-1)", "Least; auto where there is one", show=False, id="slider.least"),
-        Binding("end", "end(1)", "Most", show=False, id="slider.most"),
-    ]
+    BINDINGS = bindings_of("slider")
 
     value: reactive[float | None] = reactive(0.0, init=False)
 

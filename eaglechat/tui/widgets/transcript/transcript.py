@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from textual.await_remove import AwaitRemove
-from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.geometry import Region, Size
 from textual.notifications import SeverityLevel
@@ -103,7 +102,6 @@ class Transcript(VerticalScroll):
         padding: 0 2 0 1;
     }
     """
-    BINDINGS = [Binding("c", "copy_reply", "Copy reply")]
 
     show_rejected: reactive[bool] = reactive(True)
     """Show the first rejected draft token of a round, struck through."""
@@ -183,7 +181,7 @@ class Transcript(VerticalScroll):
         self._first_turn = 0
         return self.remove_children()
 
-    def action_copy_reply(self) -> None:
+    def copy_reply(self) -> None:
         """Copy the last reply, as far as it is generated, without rejected tokens."""
         reply = self.last_reply
         if reply is None or not reply.text:

@@ -1,0 +1,132 @@
+"""Memory a pair needs at a context size. Pure functions over headers.
+
+Weights are the size of the files and KV caches are exact; the buffers of the computation are an
+estimate within a few megabytes of what llama.cpp reports for the built-in pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, KvType
+
+CONTEXT_LIMIT = 1 << 15
+"""Tokens of context where the user sets none, for models trained for more."""
+_LEAST_CONTEXT = 1 << 11
+"""Where the user sets none and memory is short; less is no chat."""
+_CELLS_MULTIPLE = 256
+_F16_BYTES, _F32_BYTES = 2, 4
+_N_UBATCH = 512
+_BLOCK_BYTES: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34)}
+"""Values of a block, and its bytes."""
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """Bytes, by what they are for."""
+
+    target_weights: int
+    draft_weights: int
+    target_kv: int
+    draft_kv: int
+    compute: int
+
+    @property
+    def total(self) -> int:
+        kv = self.target_kv + self.draft_kv
+        return self.target_weights + self.draft_weights + kv + self.compute
+
+
+def default_context(
+    target: GGUFHeader,
+    draft: GGUFHeader | None,
+    free: int | None,
+    kv_type: KvType = "f16",
+    draft_kv_type: KvType = "f16",
+) -> int:
+    """The context where the user sets none: the largest power of two up to what the target was
+    trained for and `CONTEXT_LIMIT` with which both models fit into `free` bytes; None is not known.
+    """
+    most = min(target.n_ctx_train or CONTEXT_LIMIT, CONTEXT_LIMIT)
+    n_ctx = 1 << (most.bit_length() - 1)
+    while n_ctx > _LEAST_CONTEXT and free is not None:
+        if memory_need(target, draft, n_ctx, kv_type, draft_kv_type).total <= free:
+            break
+        n_ctx //= 2
+    return n_ctx
+
+
+def memory_need(
+    target: GGUFHeader,
+    draft: GGUFHeader | None,
+    n_ctx: int,
+    kv_type: KvType = "f16",
+    draft_kv_type: KvType = "f16",
+) -> MemoryNeed:
+    """What both models take at a context of `n_ctx` tokens."""
+    headers = [target] if draft is None else [target, draft]
+    return MemoryNeed(
+        target_weights=target.size_bytes,
+        draft_weights=draft.size_bytes if draft else 0,
+        target_kv=kv_bytes(target, n_ctx, kv_type),
+        draft_kv=kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
+        compute=sum(_compute_bytes(header, n_ctx) for header in headers),
+    )
+
+
+def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
+    """The KV cache of a model; layers with a sliding window count in full, as llama.cpp keeps them.
+
+    Models with latent attention (MLA) keep less than this.
+    """
+    cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
+    heads = _per_layer(header, "{arch}.attention.head_count_kv")
+    windowed = header.flags("{arch}.attention.sliding_window_pattern")
+    width = _head_widths(header, "")
+    width_windowed = (
+        _head_widths(header, "_swa") if header.number("{arch}.attention.key_length_swa") else width
+    )
+    per_cell = 0
+    for layer in _layers_with_cache(header):
+        is_windowed = layer < len(windowed) and windowed[layer]
+        per_cell += heads[layer] * (width_windowed if is_windowed else width)
+    values, size = _BLOCK_BYTES[kv_type]
+    return per_cell * cells // values * size
+
+
+def _layers_with_cache(header: GGUFHeader) -> list[int]:
+    """Layers that keep keys and values: not recurrent ones, nor those that reuse another's."""
+    count = header.n_layers - header.number("{arch}.attention.shared_kv_layers")
+    interval = header.number("{arch}.full_attention_interval") or 1
+    return [layer for layer in range(count) if (layer + 1) % interval == 0]
+
+
+def _per_layer(header: GGUFHeader, key: str) -> list[int]:
+    """A figure for each layer; the last of a list that is too short stands for the rest."""
+    values = header.numbers(key)
+    if values:
+        return [*values, *[values[-1]] * (header.n_layers - len(values))]
+    heads = _largest(header, "{arch}.attention.head_count", 0)
+    return [header.number(key, heads)] * header.n_layers
+
+
+def _head_widths(header: GGUFHeader, suffix: str) -> int:
+    """Elements of a key and a value together, for one head."""
+    heads = _largest(header, "{arch}.attention.head_count", 0) or 1
+    default = header.n_embd // heads
+    key = header.number(f"{{arch}}.attention.key_length{suffix}", default)
+    return key + header.number(f"{{arch}}.attention.value_length{suffix}", default)
+
+
+def _largest(header: GGUFHeader, key: str, default: int) -> int:
+    """A number that some models give for each layer; the largest of them."""
+    return max(header.numbers(key) or (header.number(key, default),))
+
+
+def _compute_bytes(header: GGUFHeader, n_ctx: int) -> int:
+    """Activations of a batch, the attention mask, and the rows of logits one round reads."""
+    feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
+    activations = _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
+    logits = (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
+    return activations + logits + _N_UBATCH * n_ctx * _F16_BYTES

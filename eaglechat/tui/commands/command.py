@@ -1,0 +1,80 @@
+"""What a command is: a name, a sentence about it, where it holds, and its keys as shipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Scope = Literal[
+    "app", "menu", "list", "open", "plan", "downloads", "library", "dialog", "confirm",
+    "chat", "prompt", "slider", "bench",
+]  # fmt: skip
+"""Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
+
+LEADER = "leader"
+"""`leader v` is the key v after the key of `app.leader`."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The value a command takes: a number in a range, or one of some words."""
+
+    kind: type[int] | type[float]
+    least: float
+    most: float
+    words: tuple[str, ...] = ()
+
+    @property
+    def span(self) -> str:
+        """What it may be: `0 to 16, or auto`."""
+        return ", or ".join((f"{self.least:g} to {self.most:g}", *self.words))
+
+    def parse(self, text: str) -> int | float | str:
+        """The value that is typed. Raises ValueError with what it may be."""
+        if text.casefold() in self.words:
+            return text.casefold()
+        try:
+            value = self.kind(text)
+        except ValueError:
+            raise ValueError(f"“{text}” is not {self.span}") from None
+        if not self.least <= value <= self.most:
+            raise ValueError(f"{text} is out of range: {self.span}")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Something the user can have done, by a key, from the palette, or with a button.
+
+    The part of the id before the dot is the thing, the part behind it what is done: commands that
+    end alike do the same on different screens, and have the same keys.
+    """
+
+    id: str
+    title: str
+    help: str
+    scopes: tuple[Scope, ...]
+    keys: tuple[str, ...] = ()
+    """Each works in every terminal and on every keyboard; the first is the one that is named."""
+    aliases: tuple[str, ...] = ()
+    """Function keys and such: some terminals and laptops keep them to themselves."""
+    action: str = ""
+    """What the screen or widget does, as Textual writes it, with {} for the value; the verb of the
+    id if empty."""
+    priority: bool = False
+    """Before the widget with the focus sees the key."""
+    footer: str = ""
+    """Its word in the bottom line; empty keeps it out."""
+    argument: Argument | None = None
+
+    @property
+    def verb(self) -> str:
+        return self.id.partition(".")[2]
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        return (*self.keys, *self.aliases)
+
+    def call(self, value: int | float | str | None = None) -> str:
+        """The action to run, with the value if the command takes one."""
+        return (self.action or self.verb).replace("{}", repr(value))

@@ -1,0 +1,75 @@
+"""The command palette: every command of the screen by its name, with a value where it takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from eaglechat.tui.commands.active import active_commands
+from eaglechat.tui.commands.command import Argument, Command
+from eaglechat.tui.commands.registry import COMMANDS, name_of
+
+
+class ScreenCommands(Provider):
+    """The commands that need no more than a key."""
+
+    async def discover(self) -> Hits:
+        for active in active_commands(self.screen):
+            run = partial(self.app.run_action, active.command.call(), active.node)
+            yield DiscoveryHit(active.command.title, run, help=_help(active.command, active.keys))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for active in active_commands(self.screen):
+            title = active.command.title
+            if (score := matcher.match(title)) > 0:
+                run = partial(self.app.run_action, active.command.call(), active.node)
+                help_ = _help(active.command, active.keys)
+                yield Hit(score, matcher.highlight(title), run, help=help_)
+
+
+class ChatControls(Provider):
+    """`n_draft_max 5`, `n_draft_max auto`, `p_min 0.4`, `temperature 0.8`, as they are typed."""
+
+    async def discover(self) -> Hits:
+        for command, argument in _with_argument():
+            yield DiscoveryHit(
+                command.title, partial(self._explain, command, argument), help=command.help
+            )
+
+    async def search(self, query: str) -> Hits:
+        for command, argument in _with_argument():
+            typed = _typed_behind(command.title, query)
+            if typed is None:
+                continue
+            try:
+                value = argument.parse(typed)
+            except ValueError:
+                takes = f"{command.title} takes {argument.span}"
+                yield Hit(1.0, takes, partial(self._explain, command, argument), help=command.help)
+            else:
+                run = partial(self.screen.run_action, command.call(value))
+                yield Hit(1.0, f"{command.title} {value}", run, help="From the next round on")
+
+    def _explain(self, command: Command, argument: Argument) -> None:
+        self.app.notify(f"Type {command.title} and a value: {argument.span}.")
+
+
+def _typed_behind(title: str, query: str) -> str | None:
+    """The value behind a command's name, which may be cut short: `temp 0.8`."""
+    words = query.casefold().split()
+    if words and title.startswith("_".join(words)):
+        return ""
+    return words[-1] if len(words) > 1 and title.startswith("_".join(words[:-1])) else None
+
+
+def _with_argument() -> Iterator[tuple[Command, Argument]]:
+    for command in COMMANDS:
+        if command.argument is not None:
+            yield command, command.argument
+
+
+def _help(command: Command, keys: tuple[str, ...]) -> str:
+    return f"{name_of(keys[0])}  {command.help}"

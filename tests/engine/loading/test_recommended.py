@@ -1,0 +1,48 @@
+"""What a model's file recommends of sampling."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loading.recommended import recommended_sampling
+from eaglechat.settings import Settings
+from eaglechat.wire.protocol import RecommendedSampling
+
+
+class _Metadata:
+    def __init__(self, **values: str) -> None:
+        self._values = values
+
+    def metadata(self, key: str) -> str | None:
+        return self._values.get(key.removeprefix("general.sampling."))
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({}, RecommendedSampling()),
+        (
+            {"temp": "0.600000", "top_k": "20", "top_p": "0.95", "min_p": "0", "xtc": "1"},
+            RecommendedSampling(temperature=0.6, top_k=20, top_p=0.95, min_p=0.0),
+        ),
+        (
+            {"temp": "hot", "top_k": "-3", "top_p": "1.7", "penalty_repeat": "1.05"},
+            RecommendedSampling(repeat_penalty=1.05),
+        ),
+    ],
+)
+def test_what_makes_sense_of_it_is_read(values: dict[str, str], found: RecommendedSampling) -> None:
+    assert recommended_sampling(cast(Model, _Metadata(**values))) == found
+
+
+def test_what_somebody_has_set_wins_over_what_is_recommended() -> None:
+    recommended = RecommendedSampling(temperature=0.6, top_k=20)
+    same_as_default = Settings().with_value("generation", "top_k", 40)
+
+    assert Settings().to_sampling().temperature == 0.7
+    assert Settings().to_sampling(recommended).temperature == 0.6
+    assert Settings().to_sampling(recommended).top_p == 0.95
+    assert same_as_default.to_sampling(recommended).top_k == 40
