@@ -111,6 +111,17 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]),
         r"layers 2, 6, 12 of its target, target.gguf offers 0 to 11",
     ),
+    "a sliding window by layer": (
+        lambda: draft(sliding_window=512, layer_types=["sliding_attention"]),
+        r"looks back 512 tokens only \(sliding_window\)",
+    ),
+    "a sliding window by switch": (
+        lambda: draft(sliding_window=512, use_sliding_window=True), "looks back 512 tokens"
+    ),
+    "an odd share of rotated values": (
+        lambda: draft(partial_rotary_factor=0.4), "rotates 3 of the 8 values of a head"
+    ),
+    "nothing rotated": (lambda: draft(partial_rotary_factor=0.0), "partial_rotary_factor"),
     "EAGLE-2": (lambda: without("midlayer.hidden_norm.weight"), "EAGLE or EAGLE-2"),
     "a plain model": (lambda: without("fc.weight"), "not an EAGLE-3 draft: it has no fc.weight"),
     "missing tensors": (lambda: without("midlayer.mlp.up_proj.weight"), "lacks.*up_proj"),

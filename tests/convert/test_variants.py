@@ -17,7 +17,17 @@ import pytest
 
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.convert import TYPES, convert
-from tests.convert.checkpoints import N_LAYERS, Variant, draft, draft_tokens, variants, write_target
+from tests.convert.checkpoints import (
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    N_LAYERS,
+    Variant,
+    draft,
+    draft_tokens,
+    variants,
+    write_target,
+)
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden.json").read_text())
 UPSTREAM_TYPES = ("f32", "f16", "bf16", "q8_0")
@@ -78,7 +88,7 @@ def test_the_engine_accepts_the_pair(name: str, target: Path) -> None:
     path = converted(variants()[name], target, name=name)
     _, header = check_pair(target, path)
     assert header is not None
-    assert header.array("eagle3.target_layers") == (2, N_LAYERS // 2, N_LAYERS - 3)
+    assert header.numbers("eagle3.target_layers") == (2, N_LAYERS // 2, N_LAYERS - 3)
 
 
 def test_tokens_of_a_reduced_vocabulary_are_written_as_the_targets_ids(target: Path) -> None:
@@ -100,6 +110,62 @@ def test_layer_ids_are_read_in_both_conventions(
     assert list(report.target_layers) == layers
     assert fields(report.path)["eagle3.target_layers"] == ["ARRAY/INT32", layers]
     assert any("count outputs" in note for note in report.notes) == (ids[0] == 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sliding_window": 512},
+        {"sliding_window": 4096, "layer_types": ["sliding_attention"]},
+        {"sliding_window": None, "use_sliding_window": True},
+        {"sliding_window": 512, "layer_types": ["full_attention"]},
+    ],
+)
+def test_a_window_that_is_not_used_or_not_passed_changes_nothing(
+    given: dict[str, Any], target: Path
+) -> None:
+    plain = converted(draft(), target, name="plain")
+    assert tensors(converted(draft(**given), target, name="window")) == tensors(plain)
+
+
+@pytest.mark.parametrize("place", ["top", "rope_parameters"])
+def test_a_share_of_each_head_is_rotated(place: str, target: Path) -> None:
+    share = {"partial_rotary_factor": 0.5}
+    variant = (
+        draft(head_dim=16, **share)
+        if place == "top"
+        else draft(head_dim=16, rope_parameters={"rope_theta": 500000.0, **share})
+    )
+    path = converted(variant, target)
+    assert fields(path)["eagle3.rope.dimension_count"] == ["UINT32", 8]
+    assert fields(path)["eagle3.attention.key_length"] == ["UINT32", 16]
+    stored = {t.name: t.data for t in gguf.GGUFReader(path).tensors}
+    state = np.random.default_rng(1).standard_normal(2 * HIDDEN)
+    for name, heads in (("q", HEADS), ("k", KV_HEADS)):
+        _, weights = variant.tensors[f"midlayer.self_attn.{name}_proj.weight"]
+        ours = stored[f"blk.0.attn_{name}.weight"].reshape(weights.shape)
+        # Rotated by 3 positions as transformers does it, and as ggml does it in NORM order.
+        theirs_rotated = [rotated_in_halves(h) for h in (weights @ state).reshape(heads, 16)]
+        ours_rotated = [rotated_in_pairs(h) for h in (ours @ state).reshape(heads, 16)]
+        for one, other in zip(theirs_rotated, ours_rotated, strict=True):
+            pairs = np.concatenate([one[:8].reshape(2, 4).T.reshape(8), one[8:]])
+            np.testing.assert_allclose(other, pairs, rtol=1e-6)
+
+
+ANGLES = 3 * 500000.0 ** (-np.arange(0, 8, 2) / 8)
+
+
+def rotated_in_halves(head: np.ndarray) -> np.ndarray:
+    a, b, rest = head[:4], head[4:8], head[8:]
+    cos, sin = np.cos(ANGLES), np.sin(ANGLES)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest])
+
+
+def rotated_in_pairs(head: np.ndarray) -> np.ndarray:
+    pairs = head[:8].reshape(4, 2)
+    cos, sin = np.cos(ANGLES), np.sin(ANGLES)
+    turned = [pairs[:, 0] * cos - pairs[:, 1] * sin, pairs[:, 1] * cos + pairs[:, 0] * sin]
+    return np.concatenate([np.stack(turned, axis=1).reshape(8), head[8:]])
 
 
 def test_the_tensors_decide_the_head_size(target: Path, tmp_path: Path) -> None:

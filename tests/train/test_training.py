@@ -91,11 +91,11 @@ def test_the_file_says_what_it_is_and_how_it_was_made(outcome: Outcome) -> None:
     assert header.architecture == "eagle3"
     assert header.name == "Tiny EAGLE-3"
     assert header.get("general.base_model.0.name") == "Tiny"
-    assert header.array("eagle3.target_layers") == outcome.layers
+    assert header.numbers("eagle3.target_layers") == outcome.layers
     assert header.number("eaglechat.training.tokens_seen") == outcome.state.tokens
     assert header.number("eaglechat.training.samples") == outcome.n_samples
     assert "chats" in header.get("eaglechat.training.data")
-    assert header.array("eaglechat.training.acceptance") == pytest.approx(
+    assert header.get("eaglechat.training.acceptance").values == pytest.approx(
         outcome.foreseen.per_position, abs=1e-6
     )
 

@@ -29,6 +29,8 @@ class Draft:
     tensors: Mapping[str, StoredTensor]
     """By GGUF name."""
     head_dim: int
+    n_rot: int
+    """Values of a head that RoPE rotates, the first ones."""
     feed_forward: int
     target_layers: tuple[int, ...]
     """The three layers of the target whose inputs the draft reads."""
@@ -44,13 +46,19 @@ def examine(checkpoint: Checkpoint, config: DraftConfig, target: GGUFHeader) -> 
     notes: list[str] = []
     _check_target_size(tensors, config, target)
     head_dim = _head_dim(tensors, config, notes)
+    n_rot = int(head_dim * config.rope.partial_rotary_factor)
+    if n_rot < 2 or n_rot % 2:
+        raise ConversionError(
+            f"the draft rotates {n_rot} of the {head_dim} values of a head "
+            "(partial_rotary_factor), RoPE needs an even number"
+        )
     feed_forward = tensors["blk.0.ffn_gate.weight"].shape[0]
     d2t = _d2t(tensors, target)
     _check_vocabulary(checkpoint, tensors, config, target)
     _check_shared(tensors, config, target)
     _check_shapes(tensors, config, head_dim, feed_forward, target)
     layers = _target_layers(config, target, notes)
-    return Draft(config, tensors, head_dim, feed_forward, layers, d2t, tuple(notes))
+    return Draft(config, tensors, head_dim, n_rot, feed_forward, layers, d2t, tuple(notes))
 
 
 def _check_target_size(

@@ -31,7 +31,7 @@ def packed_fields(
         *_model_fields(draft),
         pack("general.file_type", file_type, _T.UINT32),
         pack("eagle3.vocab_size", target.n_vocab, _T.UINT32),
-        pack("eagle3.rope.dimension_count", draft.head_dim, _T.UINT32),
+        pack("eagle3.rope.dimension_count", draft.n_rot, _T.UINT32),
         pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32),
     ]
     return fields + tokenizer_fields(target)

@@ -41,8 +41,8 @@ def scaling_fields(config: DraftConfig) -> dict[str, str | int | float]:
     return fields
 
 
-def llama3_factors(config: DraftConfig, head_dim: int) -> npt.NDArray[np.float32] | None:
-    """The divisors [head_dim / 2] of RoPE's frequencies; None for other kinds of scaling.
+def llama3_factors(config: DraftConfig, n_rot: int) -> npt.NDArray[np.float32] | None:
+    """The divisors [n_rot / 2] of RoPE's frequencies; None for other kinds of scaling.
 
     Low frequencies are divided by `factor`, high ones kept, those between interpolated: the
     arithmetic of llama.cpp's converter, in float32 as there.
@@ -57,7 +57,7 @@ def llama3_factors(config: DraftConfig, head_dim: int) -> npt.NDArray[np.float32
             "the llama3 RoPE scaling in config.json is impossible: "
             f"its frequency factors go from {low:g} to {high:g}"
         )
-    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+    exponents = np.arange(0, n_rot, 2, dtype=np.float32) / np.float32(n_rot)
     powers = np.power(rope.rope_theta, exponents, dtype=np.float64).astype(np.float32)
     wavelengths = np.float32(2 * np.pi) / (np.float32(1) / powers)
     smooth = (np.float32(original) / wavelengths - np.float32(low)) / np.float32(high - low)

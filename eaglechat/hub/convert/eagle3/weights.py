@@ -27,12 +27,12 @@ def output_tensors(draft: Draft, kind: gguf.GGMLQuantizationType) -> list[Output
     A matrix whose rows `kind` cannot divide into blocks stays F16, as in llama.cpp's converter.
     """
     tensors = []
-    factors = llama3_factors(draft.config, draft.head_dim)
+    factors = llama3_factors(draft.config, draft.n_rot)
     if factors is not None:
         tensors.append(_in_memory("rope_freqs.weight", factors, Type.F32))
     for name, stored in draft.tensors.items():
         if name != "d2t":
-            tensors.append(_from_disk(name, stored, _type_for(stored, kind), draft.head_dim))
+            tensors.append(_from_disk(name, stored, _type_for(stored, kind), draft))
     if draft.d2t is not None:
         tensors.append(_in_memory("d2t", draft.d2t, Type.I64))
     return tensors
@@ -62,13 +62,13 @@ def _in_memory(
 
 
 def _from_disk(
-    name: str, stored: StoredTensor, kind: gguf.GGMLQuantizationType, head_dim: int
+    name: str, stored: StoredTensor, kind: gguf.GGMLQuantizationType, draft: Draft
 ) -> OutputTensor:
     rotated = name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight")
 
     def chunks() -> Iterator[npt.NDArray[Any]]:
-        for rows in _read_rows(stored, multiple_of=head_dim if rotated else 1):
-            values = _interleave_halves(rows, head_dim) if rotated else rows
+        for rows in _read_rows(stored, multiple_of=draft.head_dim if rotated else 1):
+            values = _interleave_halves(rows, draft.head_dim, draft.n_rot) if rotated else rows
             yield _quantise(stored.name, values, kind)
 
     return OutputTensor(name, stored.shape, kind, chunks)
@@ -81,11 +81,16 @@ def _read_rows(stored: StoredTensor, multiple_of: int) -> Iterator[npt.NDArray[A
         yield stored.read(start, min(start + step, n_rows))
 
 
-def _interleave_halves(rows: npt.NDArray[Any], head_dim: int) -> npt.NDArray[Any]:
-    """Rows of Q or K from Hugging Face's RoPE order (halves) to llama.cpp's NORM order (pairs)."""
-    heads = rows.reshape(-1, 2, head_dim // 2, rows.shape[-1])
-    interleaved: npt.NDArray[Any] = heads.swapaxes(1, 2).reshape(rows.shape)
-    return interleaved
+def _interleave_halves(rows: npt.NDArray[Any], head_dim: int, n_rot: int) -> npt.NDArray[Any]:
+    """Rows of Q or K from Hugging Face's RoPE order (halves) to llama.cpp's NORM order (pairs).
+
+    Of each head that is its first `n_rot` rows; the rest is not rotated.
+    """
+    heads = rows.reshape(-1, head_dim, rows.shape[-1])
+    rotated = heads[:, :n_rot].reshape(-1, 2, n_rot // 2, rows.shape[-1]).swapaxes(1, 2)
+    in_pairs = rotated.reshape(-1, n_rot, rows.shape[-1])
+    interleaved: npt.NDArray[Any] = np.concatenate([in_pairs, heads[:, n_rot:]], axis=1)
+    return interleaved.reshape(rows.shape)
 
 
 def _quantise(

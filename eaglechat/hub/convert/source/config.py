@@ -36,6 +36,8 @@ class Rope(msgspec.Struct, frozen=True, kw_only=True):
     beta_fast: float | None = None
     beta_slow: float | None = None
     alpha: float | None = None
+    partial_rotary_factor: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    """Share of a head that is rotated, from its first value on."""
     mrope_section: tuple[Layer, ...] = ()
 
 
@@ -61,6 +63,9 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     parallel_drafting: bool = False
     use_aux_hidden_state: bool = True
     speculators_model_type: str = ""
+    sliding_window: Count | None = None
+    use_sliding_window: bool = False
+    layer_types: tuple[str, ...] = ()
     q_lora_rank: int | None = None
     kv_lora_rank: int | None = None
     eagle_aux_hidden_state_layer_ids: tuple[Layer, ...] = ()
@@ -69,6 +74,15 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def n_kv_heads(self) -> int:
         return self.num_key_value_heads or self.num_attention_heads
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that attention looks back on, where that is less than all of them."""
+        # A window alone says nothing: families carry one that their layers do not use.
+        is_used = self.use_sliding_window or "sliding_attention" in self.layer_types
+        if self.sliding_window is None or self.sliding_window >= self.max_position_embeddings:
+            return None
+        return self.sliding_window if is_used else None
 
     @property
     def aux_layer_ids(self) -> tuple[int, ...]:
@@ -111,6 +125,7 @@ def _rope(merged: dict[str, Any]) -> dict[str, Any]:
     given = _table(given, "full_attention") or given
     renamed = {
         "rope_theta": merged.get("rope_theta"),
+        "partial_rotary_factor": merged.get("partial_rotary_factor"),
         "rope_type": given.get("type"),
         "attention_factor": given.get("attn_factor"),
         "original_max_position_embeddings": merged.get("original_max_position_embeddings"),
@@ -149,6 +164,11 @@ def _refuse_unsupported(config: DraftConfig) -> None:
         raise ConversionError(
             f"the draft reads one hidden state of its target, EAGLE-3 in llama.cpp reads "
             f"{EXTRACT_LAYERS}"
+        )
+    if config.window is not None:
+        raise ConversionError(
+            f"the draft looks back {config.window:,} tokens only (sliding_window), "
+            "llama.cpp's eagle3 graph looks back on all"
         )
     if config.hidden_act not in ("silu", "swish"):
         raise ConversionError(
