@@ -20,6 +20,7 @@ from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import bench_records, errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode
+from eaglechat.wire.load_options import LoadOptions
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -30,7 +31,7 @@ EVENTS = {type_.__struct_config__.tag: type_ for type_ in protocol.Event.__subcl
 RECORDS = {
     type_.__name__: type_
     for type_ in (
-        protocol.LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
+        LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
         bench_records.BenchPrompt, bench_records.BenchRun, protocol.PairInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         protocol.Capabilities, protocol.Thinking, protocol.Reasoning,

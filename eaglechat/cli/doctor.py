@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
     from eaglechat.engine.loading.placement import Placement
     from eaglechat.gguf.header import GGUFHeader
-    from eaglechat.wire.protocol import LoadOptions
+    from eaglechat.wire.load_options import LoadOptions
 
 _WIDTH = 78
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from eaglechat.gguf.errors import GGUFError, printable
 from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header
 from eaglechat.wire.errors import EngineError, SettingsError
-from eaglechat.wire.protocol import FlashAttention
+from eaglechat.wire.load_options import FlashAttention
 from eaglechat.wire.records import KvType
 
 DRAFT_ARCHITECTURE = "eagle3"

@@ -15,26 +15,28 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.settings.hints import extra_of, hints_of
-from eaglechat.wire.protocol import (
-    AUTO,
+from eaglechat.wire.load_options import (
     DRAFT_WINDOW_DEFAULT,
-    SEED_LIMIT,
-    Auto,
     BatchSize,
     ContextSize,
-    DraftLength,
     DraftWindow,
     FlashAttention,
     GpuIndex,
     GpuLayers,
     GpuShares,
     LoadOptions,
+    SplitMode,
+)
+from eaglechat.wire.protocol import (
+    AUTO,
+    SEED_LIMIT,
+    Auto,
+    DraftLength,
     Probability,
     RecommendedSampling,
     RepeatPenalty,
     Sampling,
     Speculation,
-    SplitMode,
     Temperature,
     Thinking,
     TopK,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from eaglechat.settings.description import SettingDoc
-from eaglechat.wire.protocol import TENSOR_SPLIT_REFUSED
+from eaglechat.wire.load_options import TENSOR_SPLIT_REFUSED
 
 _NOUNS = {int: "a whole number", float: "a number"}
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     KvType,
@@ -28,8 +29,6 @@ PROTOCOL_VERSION = 2
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """Chosen by the client; of a size that every JSON parser keeps."""
 
-N_CTX_LIMIT = 2**24
-"""Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
 SEED_LIMIT = 2**32 - 2
 """The seed after this one means “random” to llama.cpp."""
 
@@ -39,23 +38,9 @@ Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length chosen by measurement, round by round."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
-ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
-DRAFT_WINDOW_DEFAULT = 2048
-"""docs/long-chats.md has the measurements."""
-DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
-GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
-SplitMode = Literal["none", "layer", "row"]
-TENSOR_SPLIT_REFUSED = (
-    "llama.cpp's tensor split stops at an assertion when a draft reads the target's layers; "
-    "use layer, row or none"
-)
-FlashAttention = Literal["auto", "on", "off"]
-GpuIndex = Annotated[int, Meta(ge=0, le=255)]
-GpuShares = Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1e6)], ...], Meta(max_length=16)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]
 RepeatPenalty = Annotated[float, Meta(gt=0.0, le=4.0)]
-BatchSize = Annotated[int, Meta(ge=32, le=8192)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,30 +100,6 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
     n_min: DraftLength = 0
     p_min: Probability = 0.0
-
-
-class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the models are loaded. None leaves the choice to the engine."""
-
-    n_ctx: ContextSize = 0
-    """Context size in tokens; 0 is the largest power of two up to what the target was trained
-    for and 32,768 that fits into the free memory."""
-    n_batch: BatchSize = 512
-    n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
-    n_gpu_layers: GpuLayers = -1
-    """Layers on the GPU; -1 is all of them."""
-    split_mode: SplitMode = "layer"
-    """How several GPUs share the target: none takes one of them. The draft goes to one GPU."""
-    main_gpu: GpuIndex = 0
-    """The GPU that split mode none takes."""
-    tensor_split: GpuShares = ()
-    """Each GPU's share of the target; empty shares by free memory."""
-    flash_attention: FlashAttention = "auto"
-    kv_type: KvType = "f16"
-    """Number format of the target's KV cache."""
-    draft_kv_type: KvType = "f16"
-    draft_window: DraftWindow = DRAFT_WINDOW_DEFAULT
-    """Positions the draft looks back on; 0 is the whole context."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eaglechat.links.base import FINAL, AnsweredRequest, Lifecycle, Link
 from eaglechat.wire import protocol as p
+from eaglechat.wire.load_options import LoadOptions
 
 ROOT = Path(__file__).parent.parent.parent
 ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
@@ -79,7 +80,7 @@ class Client:
 
     def load(self, *, draft: bool = True) -> p.Load:
         target, with_it = self.files
-        options = p.LoadOptions(n_threads=1)
+        options = LoadOptions(n_threads=1)
         return p.Load(target=str(target), draft=str(with_it) if draft else None, options=options)
 
 

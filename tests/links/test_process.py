@@ -26,6 +26,7 @@ from eaglechat.links.base import (
 from eaglechat.links.process import EngineProcess
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests import tiny
@@ -69,7 +70,7 @@ class Client:
             p.Load(
                 target=str(target),
                 draft=None if draft is None else str(draft),
-                options=p.LoadOptions(n_threads=1, **options),
+                options=LoadOptions(n_threads=1, **options),
             )
         )
         return self.until((p.Loaded, p.Error))

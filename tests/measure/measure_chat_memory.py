@@ -12,12 +12,12 @@ import psutil
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.links.base import FINAL, AnsweredRequest
 from eaglechat.links.process import EngineProcess
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     Answer,
     Chat,
     Error,
     Load,
-    LoadOptions,
     Message,
     RoundDone,
     WindowMoved,

@@ -31,7 +31,8 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
-from eaglechat.wire.protocol import LoadOptions, Message, Sampling, Speculation
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Message, Sampling, Speculation
 from eaglechat.wire.records import DraftToken, Round
 from tests.engine.auto.simulated_pair import USUAL_WAITING, Simulated, write
 

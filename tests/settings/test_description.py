@@ -7,7 +7,8 @@ import pytest
 
 from eaglechat.settings import SettingDoc, Settings, describe, find
 from eaglechat.settings.values import WrongValueError, check, parse, wanted, written
-from eaglechat.wire.protocol import LoadOptions, Sampling, Speculation
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Sampling, Speculation
 
 DOCS = list(describe())
 

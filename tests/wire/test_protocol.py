@@ -7,6 +7,7 @@ import pytest
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
@@ -48,7 +49,7 @@ BENCH_RUN = BenchRun(
     n_accepted=2, mean_accepted_length=1.5, verify_ms={1: 5.5, 3: 9.25},
 )  # fmt: skip
 REQUESTS = [
-    p.Load(id=1, target="t.gguf", draft="d.gguf", options=p.LoadOptions(n_ctx=512, n_threads=3)),
+    p.Load(id=1, target="t.gguf", draft="d.gguf", options=LoadOptions(n_ctx=512, n_threads=3)),
     p.Chat(
         id=2,
         messages=(p.Message(role="user", content="hé\n🦅"),),

@@ -17,7 +17,8 @@ from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.wire.errors import EngineError, LoadCancelledError
-from eaglechat.wire.protocol import AUTO, Auto, LoadOptions
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import AUTO, Auto
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.measure import Write
@@ -144,7 +145,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
                 else:
                     prefills.append(measured)
                 progress.show(measured)
-        except (bench.BenchFailedError, ReferenceFailedError, EngineError) as error:
+        except (ReferenceFailedError, EngineError) as error:
             trouble = str(error)
         finally:
             progress.clear()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from eaglechat.engine.generation.live import Live
 from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchPrompt, BenchRun
-from eaglechat.wire.errors import EngineError
+from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import AUTO, Auto, Message, Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
 from eaglechat.wire.stats import StatsFold
@@ -29,12 +29,6 @@ HEADING = "=== "
 
 Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
 """Writes a greedy reply of at most so many tokens, as the events of `Generator.reply`."""
-
-
-class BenchFailedError(EngineError):
-    """A reply of the bench did not run as it was asked to; the text says why."""
-
-    code = "bench"
 
 
 def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from eaglechat.engine.bench.measure import BenchFailedError, Write
+from eaglechat.engine.bench.measure import Write
 from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff, summed
 

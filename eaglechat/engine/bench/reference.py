@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchRun
-from eaglechat.wire.protocol import LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 
 _ENCODED = re.compile(r"encoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")

@@ -12,7 +12,7 @@ from eaglechat.engine.llama import backend, bindings
 from eaglechat.engine.llama.bindings import C, Floats, api
 from eaglechat.engine.loading.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
-from eaglechat.wire.protocol import FlashAttention
+from eaglechat.wire.load_options import FlashAttention
 from eaglechat.wire.records import KvType
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}

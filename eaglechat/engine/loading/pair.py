@@ -22,7 +22,8 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
-from eaglechat.wire.protocol import LoadOptions, ModelInfo, PairInfo
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import ModelInfo, PairInfo
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.protocol import LoadOptions, SplitMode
+from eaglechat.wire.load_options import LoadOptions, SplitMode
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.bench_records import BenchPrompt
+from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import (
     AnyEvent,
     Bench,
@@ -44,7 +45,7 @@ class BenchJob:
         """Raises EngineError."""
         request = self._request
         if self._pair.info.speculation_off:
-            raise bench.BenchFailedError(
+            raise BenchFailedError(
                 f"there is nothing to compare: {self._pair.info.speculation_off}"
             )
         for run in bench.measure(

@@ -11,7 +11,8 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.train.data.corpus import Sample
 from eaglechat.train.errors import PausedError, TrainingError
-from eaglechat.wire.protocol import LoadOptions, Sampling, Speculation
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
 from eaglechat.wire.stats import SpeculationStats, StatsFold
 

@@ -39,7 +39,7 @@ from eaglechat.train.run.foresee import Foreseen, foresee
 from eaglechat.train.run.report import Measured
 from eaglechat.train.run.trainer import Figures, RecentFigures, State, Trainer
 from eaglechat.train.settings import RunSettings
-from eaglechat.wire.protocol import LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import pytest
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench import reference
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
-from eaglechat.wire.protocol import AUTO, LoadOptions, Speculation
+from eaglechat.wire.errors import BenchFailedError
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
@@ -167,7 +169,7 @@ def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
         yield scripted_end(10, 100.0)
 
     runs = bench.measure(write, [CHAT], ["3"], repeats=1, max_tokens=10, cancelled=lambda: False)
-    with pytest.raises(bench.BenchFailedError, match="chat, n = 3: the draft failed: status -1"):
+    with pytest.raises(BenchFailedError, match="chat, n = 3: the draft failed: status -1"):
         list(runs)
 
 

@@ -16,7 +16,13 @@ from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.errors import DecodeError
-from eaglechat.wire.protocol import AUTO, LoadOptions, Message, Sampling, Speculation
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import (
+    AUTO,
+    Message,
+    Sampling,
+    Speculation,
+)
 from eaglechat.wire.records import FinishReason, Round
 from tests import tiny
 from tests.engine.rig import GREEDY, Rig, check_bookkeeping, fresh_reply, open_rig, plainly

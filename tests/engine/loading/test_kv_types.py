@@ -10,7 +10,7 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.stats import stats_of
 from tests.engine.rig import open_rig
 

@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.engine.llama.backend import Device
 from eaglechat.engine.loading.machine import free_memory, memory
-from eaglechat.wire.protocol import LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 
 CPU = Device("CPU", "a processor", 0, 16 << 30, is_gpu=False, shares_ram=False)
 CARD = Device("CUDA0", "a card", 7 << 30, 8 << 30, is_gpu=True, shares_ram=False)

@@ -12,7 +12,7 @@ from eaglechat.engine.loading.placement import (
     target_placement,
 )
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.protocol import LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 
 
 def device(name: str, *, gpu: bool = True, shared: bool = False, hardware: str = "") -> Device:

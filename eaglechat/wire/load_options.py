@@ -1,0 +1,51 @@
+"""How a pair is loaded: what a client may ask for, and within which bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from eaglechat.wire.records import KvType
+
+N_CTX_LIMIT = 2**24
+"""Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
+ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+DRAFT_WINDOW_DEFAULT = 2048
+"""docs/long-chats.md has the measurements."""
+DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+SplitMode = Literal["none", "layer", "row"]
+TENSOR_SPLIT_REFUSED = (
+    "llama.cpp's tensor split stops at an assertion when a draft reads the target's layers; "
+    "use layer, row or none"
+)
+FlashAttention = Literal["auto", "on", "off"]
+GpuIndex = Annotated[int, Meta(ge=0, le=255)]
+GpuShares = Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1e6)], ...], Meta(max_length=16)]
+BatchSize = Annotated[int, Meta(ge=32, le=8192)]
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the models are loaded. None leaves the choice to the engine."""
+
+    n_ctx: ContextSize = 0
+    """Context size in tokens; 0 is the largest power of two up to what the target was trained
+    for and 32,768 that fits into the free memory."""
+    n_batch: BatchSize = 512
+    n_threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    n_gpu_layers: GpuLayers = -1
+    """Layers on the GPU; -1 is all of them."""
+    split_mode: SplitMode = "layer"
+    """How several GPUs share the target: none takes one of them. The draft goes to one GPU."""
+    main_gpu: GpuIndex = 0
+    """The GPU that split mode none takes."""
+    tensor_split: GpuShares = ()
+    """Each GPU's share of the target; empty shares by free memory."""
+    flash_attention: FlashAttention = "auto"
+    kv_type: KvType = "f16"
+    """Number format of the target's KV cache."""
+    draft_kv_type: KvType = "f16"
+    draft_window: DraftWindow = DRAFT_WINDOW_DEFAULT
+    """Positions the draft looks back on; 0 is the whole context."""
