@@ -233,7 +233,10 @@ def _mib(n_bytes: int) -> str:
 
 
 def _configuration(wrong: list[str]) -> Iterator[str]:
-    _, problems = settings.load(paths.config_file())
+    from eaglechat.tui.commands.keymap import read_keymap
+
+    loaded, problems = settings.load(paths.config_file())
+    problems += read_keymap(loaded.keys, paths.config_file())[1]
     exists = paths.config_file().exists()
     yield (
         "read" if exists and not problems else "has problems" if problems else "none, all defaults"

@@ -237,6 +237,11 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
 
 
+CommandKeys = Annotated[
+    tuple[str, ...] | str,
+    Meta(description="Keys of a command in place of its own.", examples=[["ctrl+x", "f4"]]),
+]
+
 Wire = TypeVar("Wire", bound=msgspec.Struct)
 
 
@@ -248,6 +253,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineSettings = EngineSettings()
     library: LibrarySettings = LibrarySettings()
     interface: InterfaceSettings = InterfaceSettings()
+    keys: dict[str, CommandKeys] = {}
+    """By the id of a command."""
     given: frozenset[str] = frozenset()
     """The settings, as `table.key`, that somebody has given a value; no table."""
 

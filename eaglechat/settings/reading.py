@@ -75,10 +75,8 @@ def _checked(table: str, key: str, value: Any) -> Any:
     try:
         return check(doc, value)
     except WrongValueError as error:
-        default = written(doc.default)
-        instead = (
-            f"using the default, {default}" if default else "using the default, which is empty"
-        )
+        default = written(doc.default) or "which is empty"
+        instead = f"using the default, {default}" if doc.default is not None else "it is ignored"
         raise ValueError(f"{error}; {instead}") from None
 
 

@@ -21,10 +21,11 @@ from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings import Problem, Settings
 from eaglechat.tui.commands.active import Active
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
+from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
-from eaglechat.tui.commands.registry import key_of, keys_of, with_keys
+from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
 from eaglechat.tui.navigation import (
     Confirm,
     LoadAgain,
@@ -91,6 +92,9 @@ class EagleApp(App[None]):
         # of theme must be known by then, and stays.
         no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
         super().__init__(ansi_color=no_color_kind)
+        keymap, key_problems = read_keymap(settings.keys, config_file)
+        use(keymap)
+        self.set_keymap(textual_keymap(keymap))
         for theme in loaded:
             self.register_theme(theme.theme)
         if chosen is not None:
@@ -106,7 +110,7 @@ class EagleApp(App[None]):
             chats_dir=chats_dir,
             typeahead=Typeahead(),
         )
-        self._notices = [*map(str, problems), *map(str, theme_problems)]
+        self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
         if chosen is None or chosen.name != settings.interface.theme:
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")
         if pairs.problem:

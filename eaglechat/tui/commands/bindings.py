@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from textual.binding import Binding, BindingType
 
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import BY_ID, Keymap, commands_of
 
+_FIRST = "!"
+"""Ends the id of a binding that comes before what the widget with the focus makes of its keys."""
+_NO_KEY = "unbound"
+
 
 def bindings_of(*scopes: Scope) -> list[BindingType]:
     """BINDINGS for a screen or widget, with the keys as shipped."""
-    return [_binding(command) for command in commands_of(*scopes) if command.all_keys]
+    return [
+        binding
+        for command in commands_of(*scopes)
+        if command.all_keys
+        for binding in _bindings(command)
+    ]
 
 
 def textual_keymap(keymap: Keymap) -> dict[str, str]:
     """What `App.set_keymap` takes to put other keys in force."""
-    return {id: ",".join(keys) for id, keys in keymap.items()}
+    ids: dict[str, str] = {}
+    for id, keys in keymap.items():
+        ids[id] = ",".join(keys)
+        ids[id + _FIRST] = ",".join(key for key in keys if _is_spare(key)) or _NO_KEY
+    return ids
 
 
 def command_of(binding: Binding) -> Command | None:
     """The command behind a binding, if it is one of ours."""
-    return BY_ID.get(binding.id or "")
+    return BY_ID.get((binding.id or "").removesuffix(_FIRST))
 
 
-def _binding(command: Command) -> Binding:
+def _bindings(command: Command) -> Iterator[Binding]:
+    """The command's keys; and, for a user's keys, which may be keys of the widget with the focus,
+    a binding that comes before it."""
+    keys = ",".join(command.all_keys)
+    yield _binding(command, command.id, keys, command.priority)
+    if not command.priority:
+        yield _binding(command, command.id + _FIRST, _NO_KEY, True)
+
+
+def _binding(command: Command, id: str, keys: str, priority: bool) -> Binding:
     return Binding(
-        ",".join(command.all_keys),
+        keys,
         command.call(),
         command.footer or command.title,
         show=bool(command.footer),
-        priority=command.priority,
+        priority=priority,
         tooltip=command.help,
-        id=command.id,
+        id=id,
     )
+
+
+def _is_spare(key: str) -> bool:
+    """Whether lists, buttons and text have no use for the key of their own."""
+    return re.search(r"ctrl\+|alt\+|^f\d+$", key) is not None

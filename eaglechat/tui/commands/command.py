@@ -6,10 +6,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal[
-    "app", "menu", "list", "open", "plan", "downloads", "library", "dialog", "confirm",
+    "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
     "chat", "prompt", "slider", "bench",
 ]  # fmt: skip
 """Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
+
+PLACES: tuple[frozenset[Scope], ...] = (
+    frozenset({"app", "menu", "list"}),
+    frozenset({"app", "dialog", "list", "library"}),
+    frozenset({"app", "dialog", "open"}),
+    frozenset({"app", "dialog", "downloads"}),
+    frozenset({"app", "dialog", "confirm"}),
+    frozenset({"app", "dialog", "prompt"}),
+    frozenset({"app", "chat", "prompt", "slider"}),
+    frozenset({"app", "bench"}),
+)
+"""What holds at the same time: a key has one meaning within each."""
 
 LEADER = "leader"
 """`leader v` is the key v after the key of `app.leader`."""

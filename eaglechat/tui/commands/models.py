@@ -33,7 +33,7 @@ MENU = (
         priority=True,
     ),
     Command(
-        id="menu.open",
+        id="menu.files",
         title="Open GGUF files",
         help="Choose a target and a draft among the GGUF files on this machine",
         scopes=("menu",),

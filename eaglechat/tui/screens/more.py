@@ -10,7 +10,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import OptionList
-from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.active import Active, active_commands
 from eaglechat.tui.commands.command import LEADER
@@ -25,32 +24,31 @@ class MoreScreen(EagleModal[Active | None]):
 
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
-        self._by_key = {
-            key.partition(" ")[2]: active
-            for active in active_commands(about)
-            for key in active.keys
-            if key.startswith(f"{LEADER} ") and active.enabled
-        }
+        self._active = [one for one in active_commands(about) if one.enabled and _seconds(one)]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="more") as dialog:
             dialog.border_title = f"{key_of('app.leader')} and"
             dialog.border_subtitle = f"{key_of('dialog.back')} back"
-            yield OptionList(
-                *(Option(_row(key, active), id=key) for key, active in self._by_key.items()),
-                compact=True,
-            )
+            yield OptionList(*map(_row, self._active), compact=True)
         yield TooSmall()
 
     def on_key(self, event: events.Key) -> None:
-        chosen = self._by_key.get(event.key.lower())
+        key = event.key.lower()
+        chosen = next((one for one in self._active if key in _seconds(one)), None)
         if chosen is not None:
             event.stop()
             self.dismiss(chosen)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._by_key[event.option.id or ""])
+        self.dismiss(self._active[event.option_index])
 
 
-def _row(key: str, active: Active) -> Content:
-    return Content.assemble((f"{name_of(key):>3}  ", "bold $primary"), active.command.title)
+def _seconds(active: Active) -> list[str]:
+    """The keys that come after the leader's."""
+    return [key.partition(" ")[2] for key in active.keys if key.startswith(f"{LEADER} ")]
+
+
+def _row(active: Active) -> Content:
+    key = name_of(_seconds(active)[0]).upper()
+    return Content.assemble((f"{key:>3}  ", "bold $primary"), active.command.title)

@@ -94,7 +94,7 @@ async def test_settings_show_their_switches_whole_under_headings(
 
 async def test_files_of_your_own(drive: Drive, models: Path) -> None:
     async with drive(size=(80, 24)) as user:
-        await user.command("menu.open")
+        await user.command("menu.files")
         await user.sees("Open GGUF files")
         await user.type(str(models / "draft.gguf"))
         await user.sees("an EAGLE-3 draft")

@@ -184,7 +184,7 @@ async def test_dialogs_fit_80x24(drive: Drive) -> None:
             ("app.leader", MoreScreen),
             ("app.help", HelpScreen),
             ("app.settings", SettingsScreen),
-            ("menu.open", OpenFilesScreen),
+            ("menu.files", OpenFilesScreen),
             ("menu.search", SearchScreen),
             ("app.downloads", DownloadsScreen),
             ("menu.library", LibraryScreen),

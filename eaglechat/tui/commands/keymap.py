@@ -1,0 +1,141 @@
+"""The user's keys, checked: `[keys]` of config.toml gives commands other keys than their own."""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from eaglechat.settings import Problem
+from eaglechat.tui.commands.command import LEADER, PLACES, Command, Scope
+from eaglechat.tui.commands.registry import BY_ID, COMMANDS, Keymap
+
+_MODIFIERS = ("ctrl", "alt", "shift")
+_NAMED = {
+    "escape", "enter", "tab", "space", "backspace", "insert", "delete", "home", "end", "pageup",
+    "pagedown", "up", "down", "left", "right", *(f"f{number}" for number in range(1, 25)),
+}  # fmt: skip
+_SHORT = {"esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "pgup": "pageup"}
+_SHORT["pgdn"] = "pagedown"
+_RENAMED = {"hyphen_minus": "minus", "plus_sign": "plus", "low_line": "underscore"} | {
+    "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at",
+}  # fmt: skip
+_TAKEN = {
+    "ctrl+i": "Tab",
+    "ctrl+m": "Enter",
+    "ctrl+h": "Backspace",
+    "ctrl+left_square_bracket": "Esc",
+}
+"""Terminals send the same for both."""
+_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider"}
+_MEANT_TO_SHARE = {frozenset({"list.clear", "dialog.back"})}
+"""The filter takes the key first, and only while something is typed in it."""
+
+
+def read_keymap(
+    given: Mapping[str, str | tuple[str, ...]], file: Path
+) -> tuple[Keymap, list[Problem]]:
+    """The keys that can be put in force, and why the others cannot; `file` is where they stand."""
+    keymap: dict[str, tuple[str, ...]] = {}
+    reasons: dict[str, str] = {}
+    for id, keys in given.items():
+        try:
+            keymap[id] = _keys(id, (keys,) if isinstance(keys, str) else keys)
+        except ValueError as error:
+            reasons[id] = str(error)
+    # Both may be moved, so a clash shows only when all keys are read. Back where it was, a command
+    # may clash anew.
+    while clash := next(clashes(keymap), None):
+        key, one, other = clash
+        moved, first = (other, one) if other in keymap else (one, other)
+        del keymap[moved]
+        reasons[moved] = f"{key} is the key of {first} on the same screen"
+    return keymap, [
+        Problem(file, f"keys.{id}", f"{reason}; the command keeps its own keys")
+        if id in BY_ID
+        else Problem(file, f"keys.{id}", f"{reason}, and is ignored")
+        for id, reason in reasons.items()
+    ]
+
+
+def clashes(keymap: Keymap) -> Iterator[tuple[str, str, str]]:
+    """A key and the two commands that have it where both hold."""
+    for place in PLACES:
+        owners: dict[str, str] = {}
+        for command in COMMANDS:
+            if place.isdisjoint(command.scopes):
+                continue
+            for key in keymap.get(command.id, command.all_keys):
+                owner = owners.setdefault(key, command.id)
+                if owner != command.id and frozenset({owner, command.id}) not in _MEANT_TO_SHARE:
+                    yield key, owner, command.id
+
+
+def _keys(id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys as Textual names them. Raises ValueError with what is wrong."""
+    command = BY_ID.get(id)
+    if command is None:
+        near = get_close_matches(id, BY_ID, 1, cutoff=0.4)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"is not a command{hint}")
+    if not command.all_keys:
+        raise ValueError("takes a value, so it has no key: the palette has it")
+    if not keys:
+        raise ValueError("needs at least one key")
+    return tuple(_key_of_command(command, key) for key in keys)
+
+
+def _key_of_command(command: Command, written: str) -> str:
+    leader, _, second = written.strip().rpartition(" ")
+    key = _key(second or written)
+    if leader:
+        if leader.strip().casefold() != LEADER:
+            raise ValueError(f"{written}: a key of two begins with {LEADER}, as in “{LEADER} v”")
+        if command.id == "app.leader":
+            raise ValueError(f"{written}: it is the leader itself")
+        return f"{LEADER} {key}"
+    if _writes(key) and not _NOTHING_TYPED.issuperset(command.scopes):
+        raise ValueError(
+            f"{written} writes text; take one with ctrl or alt, a function key, or "
+            f"“{LEADER} {written}”"
+        )
+    return key
+
+
+def _key(written: str) -> str:
+    """A key as Textual names it. Raises ValueError."""
+    is_plus = written == "+" or written.endswith("++")
+    *before, last = [*filter(None, written.split("+")), "+"] if is_plus else written.split("+")
+    modifiers = [modifier.casefold() for modifier in before]
+    name = _base(last if not modifiers else last.casefold())
+    if name is None or any(modifier not in _MODIFIERS for modifier in modifiers):
+        raise ValueError(f"{written} is not a key; one is written as ctrl+x, alt+up, f5 or ?")
+    key = "+".join([*(one for one in _MODIFIERS if one in modifiers), name])
+    if key in _TAKEN:
+        raise ValueError(f"{written} is {_TAKEN[key]} to a terminal")
+    return key
+
+
+def _base(name: str) -> str | None:
+    """A key without modifiers, or None."""
+    if len(name) == 1 and name in string.ascii_letters + string.digits:
+        return name
+    if len(name) == 1 and name.isprintable() and name != " ":
+        return _named_character(name)
+    lower = _SHORT.get(name.casefold(), name.casefold())
+    return lower if lower in _NAMED or lower in _PUNCTUATION else None
+
+
+def _named_character(character: str) -> str:
+    name = unicodedata.name(character, "").lower().replace("-", "_").replace(" ", "_")
+    return _RENAMED.get(name, name)
+
+
+_PUNCTUATION = {_named_character(character) for character in string.punctuation}
+
+
+def _writes(key: str) -> bool:
+    """Whether a field takes the key as text."""
+    return len(key) == 1 or key == "space" or key in _PUNCTUATION
