@@ -1,4 +1,4 @@
-"""The numbers the speculation panel and the status line show, taken from the conversation."""
+"""The numbers the speculation panel and the status line show, taken from the session."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglechat.chat import wording
-from eaglechat.chat.conversation import Comparison, Controls, Conversation
-from eaglechat.wire.protocol import AUTO, PairInfo
+from eaglechat.chat.comparing import Compared
+from eaglechat.chat.controls import Controls
+from eaglechat.chat.session import ChatSession
+from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import AutoDraft, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
@@ -19,7 +21,6 @@ class Numbers:
     rolling: SpeculationStats
     reply: SpeculationStats
     tokens_per_second: float | None
-    is_comparison: bool
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
     draft_ms: float | None
@@ -30,38 +31,34 @@ class Numbers:
     prefill: str
     off: str | None
     """Why nothing is drafted, or None."""
-    comparison: Comparison | None
+    compared: Compared | None
     controls: Controls
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while it is not in force."""
 
 
-def numbers_of(
-    conversation: Conversation,
-    controls: Controls,
-    pair: PairInfo | None,
-    most_rounds: int = 512,
-) -> Numbers:
+def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
     """The numbers at this moment."""
-    run = conversation.shown
-    rounds = tuple(run.rounds[-most_rounds:]) if run else ()
+    shown, controls = session.shown, session.controls
+    rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
-    is_comparison = run is not None and run.is_comparison
     return Numbers(
-        rolling=conversation.rolling.stats(),
-        reply=run.stats if run else SpeculationStats(),
-        tokens_per_second=run.tokens_per_second if run else None,
-        is_comparison=is_comparison,
+        rolling=session.rolling.stats(),
+        reply=shown.stats if shown else SpeculationStats(),
+        tokens_per_second=shown.tokens_per_second if shown else None,
         rounds=rounds,
         draft_ms=_mean([r.timings.draft_ms for r in latest if r.drafted]),
         verify_ms=_mean([r.timings.verify_ms for r in latest]),
-        n_past=conversation.n_past,
-        n_ctx=pair.n_ctx if pair else 0,
-        prefill=_prefill(conversation),
+        n_past=session.n_past,
+        n_ctx=session.n_ctx,
+        prefill=_prefill(session),
         off=wording.speculation_off(
-            pair, controls, run.speculation_stopped if run else None, is_comparison
+            session.info,
+            controls,
+            shown.speculation_stopped if shown else None,
+            is_comparison=session.running is not None and session.running.is_comparison,
         ),
-        comparison=conversation.comparison,
+        compared=session.compared,
         controls=controls,
         auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
     )
@@ -77,14 +74,16 @@ def _mean(times: list[float | None]) -> float | None:
     return total / len(times) if times and total is not None else None
 
 
-def _prefill(conversation: Conversation) -> str:
-    run = conversation.shown
-    if run is None:
+def _prefill(session: ChatSession) -> str:
+    if session.shown is None:
         return "-"
-    if run.end is not None:
-        times = run.end.timings
+    if (end := session.shown.end) is not None:
+        times = end.timings
         counts = f"{times.prefill_tokens:,} read, {times.reused_tokens:,} kept"
         return f"{counts}, {times.prefill_ms:,.0f} ms"
-    if run.prefill is not None:
-        return f"{run.prefill.done:,} of {run.prefill.total:,}, {run.prefill.reused:,} kept"
-    return "starting"
+    if session.running is None:
+        return "-"
+    prefill = session.running.prefill
+    if prefill is None:
+        return "starting"
+    return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} kept"

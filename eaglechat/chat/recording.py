@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from eaglechat.wire.protocol import Sampling, Speculation
-from eaglechat.wire.records import Prefill, ReplyEnd, Round
+from eaglechat.wire.protocol import Chat, Message, Sampling, Speculation
+from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import RollingStats, SpeculationStats, StatsFold
 
 PartKind = Literal["text"]
@@ -32,6 +32,16 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sampling: Sampling = Sampling()
     speculation: Speculation = Speculation()
     max_tokens: int | None = None
+
+    def to_chat(self, messages: Sequence[Message]) -> Chat:
+        """The request for a reply to these messages."""
+        system = [Message(role="system", content=self.system_prompt)] if self.system_prompt else []
+        return Chat(
+            messages=(*system, *messages),
+            sampling=self.sampling,
+            speculation=self.speculation,
+            max_tokens=self.max_tokens,
+        )
 
 
 class Kept(Protocol):
@@ -58,7 +68,6 @@ class Recording:
 
     def __init__(self, terms: Terms, kept: Kept | None = None) -> None:
         self.terms = terms
-        self.prefill: Prefill | None = None
         self.changed: set[str] = set()
         """Controls that were turned while it ran."""
         self.speculation_stopped: str | None = None
@@ -77,8 +86,8 @@ class Recording:
         self._fold.add(round_)
         self._speed.add(round_)
 
-    def finish(self, end: ReplyEnd, stats: SpeculationStats) -> None:
-        """It ended, with these statistics of all its rounds."""
+    def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:
+        """It ended, with these statistics of all its rounds; None has them counted."""
         self.end, self._stats = end, stats
 
     @property
@@ -95,11 +104,6 @@ class Recording:
         """What was generated, without rejected tokens."""
         written = self._kept.text if self._kept else "".join(r.text for r in self._rounds)
         return written + (self.end.tail if self.end else "")
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing was generated."""
-        return not self._rounds and not self.text
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from eaglechat.chat.recording import Part, Recording
 from eaglechat.wire.protocol import Message
+from eaglechat.wire.records import Round
 
 TurnId = int
 
@@ -109,19 +110,29 @@ class Turns:
         """The last reply on the path, finished or not."""
         return next((turn for turn in reversed(self._walked()) if isinstance(turn, Reply)), None)
 
+    def latest_rounds(self, count: int) -> list[Round]:
+        """The last rounds of the replies on the path, as many at most, oldest first."""
+        rounds: list[Round] = []
+        for turn in reversed(self._walked()):
+            if len(rounds) >= count:
+                break
+            if isinstance(turn, Reply):
+                rounds = [*turn.recording.rounds, *rounds]
+        return rounds[-count:]
+
     def question(self, id: TurnId) -> Question:
         return self._get(id, Question)
 
     def reply(self, id: TurnId) -> Reply:
         return self._get(id, Reply)
 
-    def comparison(self, id: TurnId) -> Comparison:
-        return self._get(id, Comparison)
+    def find(self, id: TurnId) -> AnyTurn | None:
+        """What has this id, if anything."""
+        return self._turns.get(id) or self._comparisons.get(id)
 
-    def recording(self, id: TurnId) -> Recording | None:
-        """What was recorded under this id: a reply's, or a comparison's."""
-        found: AnyTurn | None = self._turns.get(id) or self._comparisons.get(id)
-        return found.recording if isinstance(found, Reply | Comparison) else None
+    def is_followed(self, id: TurnId) -> bool:
+        """Whether any turn has this one as its parent."""
+        return bool(self._children.get(id))
 
     def siblings(self, id: TurnId) -> tuple[TurnId, ...]:
         """The turns with the same parent, this one among them, oldest first."""
@@ -192,12 +203,14 @@ class Turns:
         self.choose(siblings[place])
         return siblings[place]
 
-    def delete(self, id: TurnId) -> Turn:
-        """Delete a turn with all that follows it; the turn at which the branch began.
+    def delete(self, id: TurnId) -> AnyTurn:
+        """Delete a comparison, or a turn with all that follows it; what the branch began with.
 
         The only reply to a question takes the question with it: two questions in a row break most
         chat templates.
         """
+        if id in self._comparisons:
+            return self._delete_comparison(id)
         turn = self._turn(id)
         if isinstance(turn, Reply) and len(self.siblings(id)) == 1:
             turn = self._turns[turn.parent]
@@ -212,10 +225,11 @@ class Turns:
         self._changed()
         return turn
 
-    def delete_comparison(self, id: TurnId) -> None:
-        self._beside[self.comparison(id).of].remove(id)
-        del self._comparisons[id]
+    def _delete_comparison(self, id: TurnId) -> Comparison:
+        comparison = self._comparisons.pop(id)
+        self._beside[comparison.of].remove(id)
         self._changed()
+        return comparison
 
     def _remove(self, branch: Turn) -> None:
         waiting = [branch.id]
@@ -252,7 +266,7 @@ class Turns:
         return self._turns[id]
 
     def _get(self, id: TurnId, kind: type[Kind]) -> Kind:
-        found: AnyTurn | None = self._turns.get(id) or self._comparisons.get(id)
+        found = self.find(id)
         if not isinstance(found, kind):
             raise TurnError(f"Turn {id} is no {kind.__name__.lower()}.")
         return found

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from eaglechat.chat.conversation import Comparison, Controls, Fork, Run
+from eaglechat.chat.comparing import Compared, Fork
+from eaglechat.chat.controls import Controls
+from eaglechat.chat.recording import Recording
+from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
 from eaglechat.wire.protocol import PairInfo
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
@@ -48,8 +51,10 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
-def pair_in_short(info: PairInfo, name: str) -> str:
+def pair_in_short(info: PairInfo | None, name: str) -> str:
     """The pair as the title of a screen."""
+    if info is None:
+        return f"{name}  not loaded"
     draft = f" + draft {info.draft.quantization}" if info.draft else ", no draft"
     return f"{name}  {info.target.quantization}{draft}"
 
@@ -66,17 +71,41 @@ def greeting(info: PairInfo, note: str) -> str:
     ).rstrip()
 
 
-def progress(run: Run) -> str:
-    """What a running request is doing."""
-    if not run.rounds:
-        prefill = run.prefill
-        share = prefill.done / prefill.total if prefill and prefill.total else 0.0
-        return f"reading the prompt {share:.0%}"
-    return "comparing…" if run.is_comparison else "writing…"
+def only_read(pair: Pair, key_of: KeyOf) -> str:
+    """What a chat says whose models are not here any more."""
+    return (
+        f"{pair.target} is not here any more, so this chat can only be read. "
+        f"{key_of('chat.load_again')} loads the models once they are back."
+    )
 
 
-def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> str:
-    """What is said under a finished reply, beside why it ended."""
+WRITING, COMPARING = "writing…", "comparing…"
+
+
+def reading_prompt(share: float) -> str:
+    """How far the target has come with the prompt."""
+    return f"reading the prompt {share:.0%}"
+
+
+ENDINGS = {
+    FinishReason.CANCELLED: "stopped",
+    FinishReason.LENGTH: "token limit reached",
+    FinishReason.CONTEXT: "context full",
+}
+"""What is said of a reply that did not end by itself."""
+
+
+def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:
+    """What is said under a reply that is not being written: why it ended, and its speed."""
+    end = recording.end
+    if end is None:
+        return "cut off here" if recording.rounds else ""
+    ending = ENDINGS.get(end.finish_reason)
+    details = _end_details(end, n_ctx, is_comparison)
+    return f"{ending} · {details}" if ending else details
+
+
+def _end_details(end: ReplyEnd, n_ctx: int, is_comparison: bool) -> str:
     speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
     if end.finish_reason is FinishReason.CONTEXT:
         return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
@@ -87,6 +116,10 @@ def finish_note(end: ReplyEnd, n_ctx: int, *, is_comparison: bool = False) -> st
     return speed
 
 
+COMPARISON = (
+    "Compare: the same prompt, sampling and seed once more, without speculation. "
+    "This does not become part of the conversation."
+)
 NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
 
 
@@ -110,16 +143,21 @@ def engine_gone(key_of: KeyOf) -> str:
     return f"The engine is not running. {key_of('chat.load_again')} loads the models again."
 
 
+def busy(key_of: KeyOf) -> str:
+    """That one thing is done at a time."""
+    return f"A reply is being written: {key_of('chat.stop')} stops it."
+
+
 def cannot_bench(
-    info: PairInfo, running: Run | None, is_engine_gone: bool, key_of: KeyOf
+    info: PairInfo | None, key_of: KeyOf, *, is_writing: bool, is_engine_gone: bool
 ) -> str | None:
     """Why the pair cannot be measured now, or None if it can."""
-    if is_engine_gone:
+    if is_engine_gone or info is None:
         return engine_gone(key_of)
     if info.speculation_off is not None:
         return f"There is nothing to compare: {info.speculation_off}."
-    if running is not None:
-        return f"A reply is still being written: {key_of('chat.stop')} stops it."
+    if is_writing:
+        return busy(key_of)
     return None
 
 
@@ -164,7 +202,7 @@ def _longest(texts: Iterable[str], width: int) -> str:
     return next((text for text in longer if len(text) <= width), fitting(last, width))
 
 
-def comparison_result(result: Comparison) -> str:
+def comparison_result(result: Compared) -> str:
     """What a comparison measured, in two or three lines."""
     lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
     if result.changed:
@@ -177,7 +215,7 @@ def comparison_result(result: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _speed_sentence(result: Comparison) -> str:
+def _speed_sentence(result: Compared) -> str:
     speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
     numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
     if round(result.speed_up, 2) > 1:
@@ -188,7 +226,7 @@ def _speed_sentence(result: Comparison) -> str:
     return f"No faster and no slower: {numbers}."
 
 
-def _fork_sentence(fork: Fork | None, result: Comparison) -> str:
+def _fork_sentence(fork: Fork | None, result: Compared) -> str:
     if fork is None:
         shared = min(result.speculative_tokens, result.plain_tokens)
         return f"Same tokens, all {shared}, in both."

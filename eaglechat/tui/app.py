@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
 
-from eaglechat.chat.history import SavedChat
+from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from eaglechat.chat.history import SavedChat
+from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.local.pair import Pair
 from eaglechat.wire.protocol import Auto, PairInfo
 

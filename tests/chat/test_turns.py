@@ -107,7 +107,7 @@ def test_a_comparison_is_no_reply() -> None:
         turns.answer(comparison.id, answer("x"))
     with pytest.raises(TurnError, match="no reply"):
         turns.compare(comparison.id, answer("x"))
-    turns.delete_comparison(comparison.id)
+    turns.delete(comparison.id)
     assert turns.comparisons(reply.id) == ()
 
 

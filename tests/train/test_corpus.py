@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eaglechat.chat.history import ChatHeader, ChatLog, MessageLine
 from eaglechat.engine.llama.objects import Model
 from eaglechat.train.data import corpus
 from eaglechat.train.data.corpus import Sample
@@ -17,6 +16,7 @@ from eaglechat.train.data.features import FeatureReader, FeatureStore
 from eaglechat.train.data.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
 from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.train.model.target import chats_side_by_side, read_target, shape_of
+from tests.chat.history.files import message, write_first_version
 
 
 def spelled(model: Model, tokens: object) -> str:
@@ -52,10 +52,7 @@ def test_long_samples_are_cut_and_those_without_a_reply_left_out(
 
 
 def test_history_is_the_apps_own_chats(tiny_target: Model, tmp_path: Path) -> None:
-    log = ChatLog(tmp_path / "one.jsonl", ChatHeader(created="", pair="p", target="t"))
-    log.message(MessageLine(role="user", content="ab"))
-    log.message(MessageLine(role="assistant", content="cd"))
-    log.close()
+    write_first_version(tmp_path / "one.jsonl", message("user", "ab"), message("assistant", "cd"))
 
     (sample,) = corpus.read_history(tmp_path, tiny_target, 100)
 

@@ -18,6 +18,7 @@ from eaglechat.tui.commands.registry import keys_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.wire.protocol import Message
 from tests.tui.scripted import ScriptedEngine
 
 PATIENCE = 600
@@ -104,6 +105,12 @@ class Driver:
         return screens[-1]
 
     @property
+    def messages(self) -> tuple[Message, ...]:
+        """The chat as it would be sent."""
+        turns = self.chat.session.turns
+        return turns.messages_to(turns.last.id) if turns.last else ()
+
+    @property
     def prompt(self) -> Prompt:
         return self.chat.query_one(Prompt)
 
@@ -125,21 +132,21 @@ class Driver:
             await self.rounds(rounds)
 
     async def more_rounds(self, count: int) -> None:
-        running = self.chat.conversation.running
-        assert running is not None
-        wanted = len(running.rounds) + count
+        shown = self.chat.session.shown
+        assert shown is not None
+        wanted = len(shown.rounds) + count
         self.engine.budget = count
         await self.rounds(wanted)
 
     async def rounds(self, count: int) -> None:
         def written() -> bool:
-            run = self.chat.conversation.shown
-            return run is not None and len(run.rounds) >= count
+            shown = self.chat.session.shown
+            return shown is not None and len(shown.rounds) >= count
 
         await self.until(written, f"{count} rounds")
 
     async def idle(self) -> None:
-        await self.until(lambda: self.chat.conversation.running is None, "the end of the reply")
+        await self.until(lambda: self.chat.session.running is None, "the end of the reply")
         await self.pilot.pause()
 
     def inside(self, region: Region) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.history import saved_chats
+from eaglechat.chat.history.reading import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -18,6 +18,7 @@ from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.transcript.entry import Entry
 from eaglechat.tui.widgets.transcript.transcript import Transcript, UserEntry, WindowMark
 from eaglechat.wire import protocol
+from eaglechat.wire.records import FinishReason
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY, SEED, pair_info
@@ -48,7 +49,7 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
 
         await user.press("escape")
         await user.idle()
-        partial = user.chat.conversation.messages[-1]
+        partial = user.messages[-1]
         assert partial.role == "assistant"
         assert REPLY.startswith(partial.content)
         await user.sees("stopped")
@@ -69,10 +70,10 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
         assert plain.sampling.seed == SEED
         assert plain.messages == second.messages
         await user.sees("faster with speculation")
-        assert len(user.chat.conversation.messages) == 4
+        assert len(user.messages) == 4
 
         await user.press("ctrl+n")
-        assert user.chat.conversation.messages == []
+        assert user.messages == ()
         await user.press("ctrl+q")
     await user.until_closed()
 
@@ -144,7 +145,7 @@ async def test_a_question_stopped_before_its_answer_comes_back(drive: Drive) -> 
         await user.press("escape")
         await user.idle()
         assert user.prompt.text == "too hasty"
-        assert user.chat.conversation.messages == []
+        assert user.messages == ()
 
 
 async def test_a_prompt_the_engine_refuses_comes_back(drive: Drive) -> None:
@@ -154,7 +155,7 @@ async def test_a_prompt_the_engine_refuses_comes_back(drive: Drive) -> None:
         await user.ask("a very long one")
         await user.sees("The prompt has 9,000 tokens")
         assert user.prompt.text == "a very long one"
-        assert user.chat.conversation.messages == []
+        assert user.messages == ()
 
 
 async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None:
@@ -164,7 +165,7 @@ async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None
         user.engine.die("GGML_ASSERT(false) failed", "ggml.c:42")
         await user.sees("The engine stopped by itself (signal 6)")
         await user.sees("GGML_ASSERT(false) failed")
-        written = user.chat.conversation.messages[-1]
+        written = user.messages[-1]
         assert written.role == "assistant"
         assert written.content
 
@@ -282,8 +283,11 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         await user.press("ctrl+o")
         await user.on(MenuScreen)
     (saved,) = saved_chats(tmp_path / "chats")
-    assert [line.content for line in saved.messages] == ["Explain the Pythagorean theorem", REPLY]
-    assert saved.messages[1].finish == "stop"
+    assert [turn.text for turn in saved.turns.path] == ["Explain the Pythagorean theorem", REPLY]
+    reply = saved.turns.last_reply
+    assert reply is not None
+    assert reply.recording.end is not None
+    assert reply.recording.end.finish_reason is FinishReason.STOP
 
     async with drive() as user:
         await user.press("ctrl+t")
@@ -291,16 +295,14 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         await user.press("enter")
         await user.on(ChatScreen)
         assert user.prompt.text == "half a thought"
-        assert [m.content for m in user.chat.conversation.messages] == [
-            line.content for line in saved.messages
-        ]
+        assert [m.content for m in user.messages] == [turn.text for turn in saved.turns.path]
         await user.press("enter")
         await user.idle()
         chat = user.engine.requests(protocol.Chat)[-1]
         assert isinstance(chat, protocol.Chat)
         assert len(chat.messages) == 3
     (reopened,) = saved_chats(tmp_path / "chats")
-    assert len(reopened.messages) == 4
+    assert len(reopened.turns.path) == 4
 
 
 async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_path: Path) -> None:
@@ -342,7 +344,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         await user.press("ctrl+o")
         await user.on(MenuScreen)
     (saved,) = saved_chats(tmp_path / "chats")
-    assert saved.first_turn == 3
+    assert saved.first_question == saved.turns.path[6].id
 
     async with drive() as user:
         await user.press("ctrl+t")
@@ -355,7 +357,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         await user.ask("six")
         assert above_the_mark(user) == []
     (saved,) = saved_chats(tmp_path / "chats")
-    assert saved.first_turn == 0
+    assert saved.first_question is None
 
 
 async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:
@@ -392,7 +394,7 @@ async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Pat
         load = user.engine.requests(protocol.Load)[-1]
         assert isinstance(load, protocol.Load)
         assert load.target == str(other)
-        assert user.chat.conversation.messages[0].content == "on the other models"
+        assert user.messages[0].content == "on the other models"
 
 
 async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(

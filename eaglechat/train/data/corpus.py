@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.chat.history import saved_chats
+from eaglechat.chat.history.reading import saved_chats
 from eaglechat.engine.bench.measure import HEADING, parse_prompts
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
@@ -212,9 +212,11 @@ def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample
     tokenizer = ChatTokenizer(model)
     found = False
     for chat in saved_chats(directory):
-        messages = [Message(role=line.role, content=line.content) for line in chat.messages]
+        last = chat.turns.last
+        if last is None:
+            continue
         try:
-            samples = tokenizer.samples(messages)
+            samples = tokenizer.samples(chat.turns.messages_to(last.id))
         except PromptError:
             # The chat was held with another model, whose template took turns in another order.
             continue

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from eaglechat.chat import controls
+from eaglechat.chat.controls import Range
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.wire.protocol import AUTO
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-
-MOST_TEMPERATURE = 2.0
 
 CHAT = (
     Command(
@@ -131,6 +130,12 @@ CHAT = (
     ),
 )
 
+
+def _argument(control: Range) -> Argument:
+    kind = float if control.decimals else int
+    return Argument(kind, control.minimum, control.maximum, (AUTO,) if control.has_auto else ())
+
+
 CONTROLS = (
     Command(
         id="chat.speculation",
@@ -172,29 +177,17 @@ CONTROLS = (
         action="draft_length(1)",
         priority=True,
     ),
-    Command(
-        id="chat.n_draft_max",
-        title="n_draft_max",
-        help="Most tokens drafted in a round; 0 decodes plainly, auto chooses by measurement",
-        scopes=("chat",),
-        action="control('n_draft_max', {})",
-        argument=Argument(int, 0, N_DRAFT_MAX_LIMIT, (AUTO,)),
-    ),
-    Command(
-        id="chat.p_min",
-        title="p_min",
-        help="Stop drafting at a token the draft gives less probability than this",
-        scopes=("chat",),
-        action="control('p_min', {})",
-        argument=Argument(float, 0, 1),
-    ),
-    Command(
-        id="chat.temperature",
-        title="temperature",
-        help="Randomness of sampling; 0 always takes the likeliest token",
-        scopes=("chat",),
-        action="control('temperature', {})",
-        argument=Argument(float, 0, MOST_TEMPERATURE),
+    *(
+        Command(
+            id=f"chat.{control.name}",
+            title=control.name,
+            help=control.explanation.removesuffix("."),
+            scopes=("chat",),
+            action=f"control('{control.name}', {{}})",
+            argument=_argument(control),
+        )
+        for control in controls.CONTROLS
+        if isinstance(control, Range)
     ),
     Command(
         id="slider.less",

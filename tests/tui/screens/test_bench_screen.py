@@ -73,10 +73,10 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         await user.sees("smollm2-135m starts with n_draft_max 3 from now on.")
         assert user.chat.controls.n_draft_max == 3
         assert user.prompt.text == "not yet sent"
-        assert len(user.chat.conversation.messages) == 2
+        assert len(user.messages) == 2
         await user.press("enter")
         await user.idle()
-        assert len(user.chat.conversation.messages) == 4
+        assert len(user.messages) == 4
     assert PairLibrary(tmp_path / "state").kept_length(pairs.builtin_pair()) == 3
 
 

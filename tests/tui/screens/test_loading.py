@@ -63,7 +63,7 @@ async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(dri
         await user.on(ChatScreen)
         await user.until(lambda: user.engine.requests(protocol.Chat), "the question")
         await user.idle()
-        assert user.chat.conversation.messages[0].content == "hello"
+        assert user.messages[0].content == "hello"
         assert user.prompt.text == ""
     assert len(loads(user)) == 1
 

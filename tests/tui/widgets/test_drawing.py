@@ -25,7 +25,7 @@ async def test_a_frame_draws_only_the_row_that_changed(monkeypatch: pytest.Monke
         drawn: list[int] = []
         draw = reply._draw
         monkeypatch.setattr(reply, "_draw", lambda y: (drawn.append(y), draw(y))[1])
-        reply.add_rounds([make_round([" new"], " words")])
+        app.write(reply, [make_round([" new"], " words")])
         await until(pilot, lambda: drawn)
         await pilot.pause()
         assert drawn == [200]
@@ -49,7 +49,7 @@ async def test_a_new_row_lays_the_screen_out_once() -> None:
         layouts.subscribe(app.transcript, lambda _: heights.append(reply.size.height))
         for height in range(reply.size.height + 1, reply.size.height + 9):
             heights.clear()
-            reply.add_rounds([LINE])
+            app.write(reply, [LINE])
             await until(pilot, lambda height=height: reply.size.height == height)
             await frames(app, pilot, 2)
             assert heights == [height]

@@ -14,11 +14,11 @@ from textual.filter import Monochrome
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from eaglechat.chat.entries import Entry
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.transcript.reply import Reply
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import UserEntry
-from eaglechat.wire.records import FinishReason
 from tests.tui.widgets.transcript_app import (
     THEMES,
     TranscriptApp,
@@ -81,7 +81,7 @@ async def test_the_rejected_token_stands_before_its_correction_and_can_be_hidden
         assert drawn_rows(reply) == ["• one two tree three four five six seven"]
         app.transcript.show_rejected = False
         assert drawn_rows(reply) == ["• one two three four five six seven"]
-        reply.add_rounds([make_round([" eight"], " nine", rejected=" mine")])
+        app.write(reply, [make_round([" eight"], " nine", rejected=" mine")])
         assert drawn_rows(reply) == ["• one two three four five six seven eight nine"]
         app.transcript.show_rejected = True
         expected = "• one two tree three four five six seven eight mine nine"
@@ -150,7 +150,7 @@ async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None
         left = list(rounds)
         while left:
             size = rng.randint(1, 9)
-            streamed.add_rounds(left[:size])
+            app.write(streamed, left[:size])
             del left[:size]
             if rng.random() < 0.5:
                 await pilot.pause()
@@ -162,28 +162,50 @@ async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("reason", "note", "shown"),
+    ("tail", "note", "shown"),
     [
-        (FinishReason.STOP, "", ["• one two three"]),
-        (FinishReason.CANCELLED, "", ["• one two three", "  stopped"]),
-        (FinishReason.CONTEXT, "", ["• one two three", "  context full"]),
-        (FinishReason.LENGTH, "", ["• one two three", "  token limit reached"]),
-        (FinishReason.STOP, "no draft", ["• one two three", "  no draft"]),
-        (None, "the engine died", ["• one two", "  the engine died"]),
+        (" three", "", ["• one two three"]),
+        (" three", "stopped", ["• one two three", "  stopped"]),
+        ("", "cut off here", ["• one two", "  cut off here"]),
     ],
 )
 async def test_how_a_reply_ended_is_said_but_not_copied(
-    reason: FinishReason | None, note: str, shown: list[str]
+    tail: str, note: str, shown: list[str]
 ) -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
         reply = await shown_reply(app, pilot, [make_round(["one"], " two")])
-        reply.finish(make_end(reason, tail=" three") if reason else None, note)
+        app.end(reply, make_end(tail=tail) if tail else None, note)
         await until(pilot, lambda: reply.size.height == len(shown))
         assert drawn_rows(reply) == shown
-        assert reply.text == "one two three" if reason else "one two"
+        assert reply.text == f"one two{tail}"
         await drag(pilot, (reply, 0, 0), (reply, 60, len(shown) - 1))
         assert app.screen.get_selected_text() == reply.text
+
+
+async def test_the_last_reply_is_copied_and_not_a_comparison_after_it() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        app.add_reply("the reply")
+        app.write(app.begin_reply("comparison"), [make_round([], "the comparison")])
+        await pilot.press("c")
+        assert app.clipboard == "the reply"
+
+
+async def test_entries_are_told_apart_by_their_keys_and_stay_where_they_are() -> None:
+    app = TranscriptApp()
+    async with app.run_test() as pilot:
+        for text in ("one", "two", "three"):
+            app.add("question", text)
+        await until(pilot, lambda: len(app.transcript.children) == 3)
+        first, _, third = app.transcript.children
+        zero, middle = Entry("zero", "question", "zero"), Entry("middle", "warning", "middle")
+        app.transcript.show([zero, app.shown[0], middle, app.shown[2]])
+        await until(pilot, lambda: len(app.transcript.children) == 4)
+        assert app.transcript.children[1] is first
+        assert app.transcript.children[3] is third
+        texts = [drawn_rows(entry)[0] for entry in app.transcript.children]
+        assert texts == ["> zero", "> one", "! middle", "> three"]
 
 
 async def test_selection_by_mouse_gives_text_without_rejected_tokens() -> None:
@@ -236,7 +258,7 @@ async def test_a_selection_outlives_a_resize_and_what_streams_in() -> None:
         await drag(pilot, (reply, 6, 0), (reply, 18, 0))
         selected = app.screen.get_selected_text()
         assert selected == "two three"[: len(selected)]
-        reply.add_rounds(ROUNDS)
+        app.write(reply, ROUNDS)
         await pilot.resize_terminal(14, 24)
         await until(pilot, lambda: reply.size.height > 3)
         app.transcript.show_rejected = False
@@ -246,7 +268,7 @@ async def test_a_selection_outlives_a_resize_and_what_streams_in() -> None:
 async def test_a_selection_over_several_entries_is_their_texts() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
-        app.transcript.add_user("first line\nsecond line")
+        app.add("question", "first line\nsecond line")
         reply = await shown_reply(app, pilot, ROUNDS)
         user = app.query_one(UserEntry)
         await drag(pilot, (user, 2, 1), (reply, 60, 0))
@@ -258,7 +280,7 @@ async def test_the_last_reply_is_copied_clean() -> None:
     async with app.run_test() as pilot:
         app.transcript.copy_reply()
         assert app.clipboard == ""
-        app.transcript.add_reply("an older one")
+        app.add_reply("an older one")
         await shown_reply(app, pilot, ROUNDS, [make_round([], "\n\x1b[31mred")])
         app.transcript.copy_reply()
         assert app.clipboard == "one two three four five six seven\n␛[31mred"
@@ -268,11 +290,11 @@ async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
     evil = "a\x1b[2J\x1b]52;c;aGk=\x07b\x9b0m\r\u202ec\x00"
     app = TranscriptApp()
     async with app.run_test() as pilot:
-        app.transcript.add_user(evil)
-        app.transcript.add_notice(evil, "error")
-        app.transcript.add_reply(evil)
+        app.add("question", evil)
+        app.add("error", evil)
+        app.add_reply(evil)
         reply = await shown_reply(app, pilot, [make_round([evil], evil, rejected=evil)])
-        reply.finish(None, evil)
+        app.end(reply, None, evil)
         app.transcript.reading = True
         await until(pilot, lambda: reply.reading_shown)
         drawn = [text for entry in app.transcript.children for text in drawn_rows(entry)]
@@ -294,7 +316,7 @@ async def test_the_transcript_follows_until_the_reader_scrolls_up() -> None:
 
         async def stream() -> None:
             height = reply.size.height
-            reply.add_rounds([line] * 5)
+            app.write(reply, [line] * 5)
             await until(pilot, lambda: reply.size.height == height + 5)
 
         await stream()
@@ -317,7 +339,7 @@ async def test_the_transcript_follows_until_the_reader_scrolls_up() -> None:
         await stream()
         assert transcript.scroll_y == place
 
-        transcript.add_user("and now?")
+        app.begin_reply()
         await until(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y > place)
 
 
@@ -334,7 +356,7 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         await pilot.pause()
         assert drawn_rows(reply) == tokens, "a reply that still streams stays in tokens"
 
-        reply.finish(make_end(FinishReason.CANCELLED))
+        app.end(reply, make_end(), "stopped")
         await until(pilot, lambda: reply.reading_shown)
         await until(pilot, lambda: "stopped" in drawn_rows(reply)[-1])
         shown = "\n".join(drawn_rows(reply))
@@ -356,7 +378,7 @@ async def test_reading_follows_the_width_and_the_theme() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.reading = True
-        app.transcript.add_reply("some **bold words** " * 6)
+        app.add_reply("some **bold words** " * 6)
         reply = app.query_one(Reply)
         await until(pilot, lambda: reply.size.height == 2)
         dark = drawn_segments(reply)[3].style.color
@@ -379,7 +401,7 @@ async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
     monkeypatch.setattr("eaglechat.tui.widgets.transcript.reply.render", fail)
     app = TranscriptApp()
     async with app.run_test(notifications=True) as pilot:
-        app.transcript.add_reply("**bold**")
+        app.add_reply("**bold**")
         app.transcript.reading = True
         await until(pilot, lambda: app._notifications)
         [notification] = app._notifications
@@ -390,11 +412,11 @@ async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
 async def test_users_and_notices_are_told_apart_by_their_markers() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(40, 24)) as pilot:
-        app.transcript.add_user("[b]not markup[/b]\n  indented\ttab")
-        app.transcript.add_notice("Loading.")
-        app.transcript.add_notice("No draft.", "warning")
-        app.transcript.add_notice("It died.", "error")
-        app.transcript.add_reply("Hello.")
+        app.add("question", "[b]not markup[/b]\n  indented\ttab")
+        app.add("information", "Loading.")
+        app.add("warning", "No draft.")
+        app.add("error", "It died.")
+        app.add_reply("Hello.")
         await until(pilot, lambda: app.query_one(Reply).size.height)
         rows = [row for entry in app.transcript.children for row in drawn_rows(entry)]
         assert rows == [
@@ -410,9 +432,9 @@ async def test_users_and_notices_are_told_apart_by_their_markers() -> None:
 async def test_clear_leaves_nothing() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
-        app.transcript.add_user("hello")
-        app.transcript.add_notice("note")
+        app.add("question", "hello")
+        app.add("information", "note")
         await shown_reply(app, pilot, ROUNDS)
-        await app.transcript.clear()
-        assert list(app.transcript.children) == []
+        app.transcript.clear()
+        await until(pilot, lambda: not app.transcript.children)
         assert app.transcript.last_reply is None

@@ -12,7 +12,7 @@ from eaglechat.tui.widgets.meters import bar, change_marks, round_glyph
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.wire.records import AutoDraft, AutoReason
-from tests.chat.test_conversation import round_of
+from tests.chat.records import round_of
 
 
 def test_a_bar_is_filled_in_eighths() -> None:

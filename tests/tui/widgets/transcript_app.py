@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from eaglechat.chat.entries import Entry, Kind
+from eaglechat.chat.recording import Recording, Terms, TextOnly
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.tui.themes import load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.reply import Reply
@@ -35,6 +38,8 @@ class TranscriptApp(App[None]):
         for loaded in THEMES.values():
             self.register_theme(loaded.theme)
         self.theme = "eagle-dark"
+        self.shown: list[Entry] = []
+        self._places: dict[Reply, int] = {}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(THEMES.values(), self.current_theme.dark)
@@ -49,6 +54,45 @@ class TranscriptApp(App[None]):
     @property
     def transcript(self) -> Transcript:
         return self.query_one(Transcript)
+
+    def add(self, kind: Kind, text: str) -> None:
+        """Show one more entry: a question or a notice."""
+        self._append(Entry(f"entry {len(self.shown)}", kind, text))
+
+    def add_reply(self, text: str) -> None:
+        """Show a reply of which only the text is known."""
+        recording = Recording(Terms(), TextOnly(text))
+        self._append(Entry(f"entry {len(self.shown)}", "reply", recording=recording, note=""))
+
+    def begin_reply(self, kind: Kind = "reply") -> Reply:
+        """Show an empty reply, to be fed with rounds."""
+        entry = Entry(f"entry {len(self.shown)}", kind, recording=Recording(Terms()))
+        self._append(entry)
+        reply = self.transcript.children[-1]
+        assert isinstance(reply, Reply)
+        self._places[reply] = len(self.shown) - 1
+        return reply
+
+    def write(self, reply: Reply, rounds: Iterable[Round]) -> None:
+        """The engine wrote these rounds, and a frame is drawn."""
+        entry = self.shown[self._places[reply]]
+        assert entry.recording is not None
+        for round_ in rounds:
+            entry.recording.add(round_)
+        self.transcript.follow(entry)
+
+    def end(self, reply: Reply, end: ReplyEnd | None, note: str = "") -> None:
+        """The reply ended; this is said below it."""
+        place = self._places[reply]
+        entry = self.shown[place]
+        assert entry.recording is not None
+        entry.recording.end = end
+        self.shown[place] = replace(entry, note=note)
+        self.transcript.show(self.shown)
+
+    def _append(self, entry: Entry) -> None:
+        self.shown.append(entry)
+        self.transcript.show(self.shown)
 
 
 def drafted(*texts: str) -> tuple[DraftToken, ...]:
@@ -87,9 +131,9 @@ def random_rounds(seed: int, count: int) -> Iterator[Round]:
         yield make_round(accepted, rng.choice(words), rejected)
 
 
-def make_end(reason: FinishReason = FinishReason.STOP, tail: str = "") -> ReplyEnd:
+def make_end(tail: str = "") -> ReplyEnd:
     timings = ReplyTimings(1.0, 1, 0, 1.0, 1.0, 1.0, 1.0, 1.0)
-    return ReplyEnd(reason, seed=1, tokens=1, tail=tail, timings=timings)
+    return ReplyEnd(FinishReason.STOP, seed=1, tokens=1, tail=tail, timings=timings)
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
@@ -103,9 +147,9 @@ async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
 
 async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Reply:
     """A reply that was given these batches of rounds, once it is laid out."""
-    reply = app.transcript.begin_reply()
+    reply = app.begin_reply()
     for batch in batches:
-        reply.add_rounds(batch)
+        app.write(reply, batch)
     await until(pilot, lambda: reply.size.height)
     return reply
 

@@ -13,7 +13,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
-from eaglechat.chat.history import SavedChat, saved_chats
+from eaglechat.chat.history.listing import ChatSummary, list_chats
+from eaglechat.chat.history.reading import SavedChat, read_chat
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
@@ -25,17 +26,24 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
     CSS_PATH = "chats.tcss"
 
-    class Read(Message):
-        """The saved chats were read."""
+    class Listed(Message):
+        """The list of chats was read."""
 
-        def __init__(self, chats: list[SavedChat]) -> None:
+        def __init__(self, chats: list[ChatSummary]) -> None:
             super().__init__()
             self.chats = chats
+
+    class Read(Message):
+        """The chat that was chosen was read, or why it could not be."""
+
+        def __init__(self, chat: SavedChat | None, problem: str = "") -> None:
+            super().__init__()
+            self.chat, self.problem = chat, problem
 
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._chats_dir = services.chats_dir
-        self._chats: list[SavedChat] | None = None
+        self._chats: list[ChatSummary] | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="past") as dialog:
@@ -49,15 +57,28 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
     def on_mount(self) -> None:
         self.query_one(Filter).focus()
-        self._read(self._chats_dir)
+        self._list(self._chats_dir)
 
     @work(thread=True)
-    def _read(self, directory: Path) -> None:
-        self.post_message(self.Read(saved_chats(directory)))
+    def _list(self, directory: Path) -> None:
+        self.post_message(self.Listed(list_chats(directory)))
 
-    def on_chats_screen_read(self, message: Read) -> None:
+    @work(thread=True, exclusive=True)
+    def _read(self, file: Path) -> None:
+        try:
+            self.post_message(self.Read(read_chat(file)))
+        except (OSError, ValueError) as error:
+            self.post_message(self.Read(None, f"{file} cannot be read: {error}."))
+
+    def on_chats_screen_listed(self, message: Listed) -> None:
         self._chats = message.chats
         self._refresh_list()
+
+    def on_chats_screen_read(self, message: Read) -> None:
+        if message.chat is not None:
+            self.dismiss(message.chat)
+        else:
+            self.notify(message.problem, severity="error", markup=False)
 
     @on(Input.Changed)
     def _refresh_list(self) -> None:
@@ -67,7 +88,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         options.clear_options()
         wanted = self.query_one(Filter).words
         for index, chat in enumerate(self._chats):
-            text = f"{chat.title} {chat.header.pair} {chat.header.created}".casefold()
+            text = " ".join(_words(chat)).casefold()
             if all(word in text for word in wanted):
                 options.add_option(Option(_row(chat), id=str(index)))
         options.highlighted = 0 if options.option_count else None
@@ -84,13 +105,19 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     def _choose(self) -> None:
         option = self.query_one("#list", OptionList).highlighted_option
         if option is not None and option.id is not None and self._chats is not None:
-            self.dismiss(self._chats[int(option.id)])
+            self._read(self._chats[int(option.id)].file)
 
 
-def _row(chat: SavedChat) -> Content:
+def _words(chat: ChatSummary) -> tuple[str, str]:
+    """The two lines of a row."""
+    if chat.header is None:
+        return chat.file.name, f"cannot be read: {chat.problem}"
     when = chat.header.created[:16].replace("T", " ")
-    count = wording.plural(len(chat.messages), "message")
-    return Content.assemble(
-        (chat.title or "(empty)", "bold"), "\n",
-        (f"{when}  {chat.header.pair}  {count}", "$foreground-muted"),
-    )  # fmt: skip
+    count = wording.plural(chat.messages, "message")
+    return chat.title or "(empty)", f"{when}  {chat.header.pair}  {count}"
+
+
+def _row(chat: ChatSummary) -> Content:
+    title, details = _words(chat)
+    style = "$text-error" if chat.problem else "$foreground-muted"
+    return Content.assemble((title, "bold"), "\n", (details, style))

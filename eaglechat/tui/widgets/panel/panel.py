@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Checkbox, Static
 
 from eaglechat.chat import wording
-from eaglechat.chat.conversation import Controls
+from eaglechat.chat.controls import CONTROLS, Control, Controls, Range
 from eaglechat.chat.numbers import Numbers
-from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import Line, Reading
-from eaglechat.wire.protocol import AUTO
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-
-MOST_TEMPERATURE = 2.0
+from eaglechat.wire.protocol import AUTO, Auto
 
 
 class SpeculationPanel(VerticalScroll, can_focus=False):
-    """Shows Numbers, and posts ControlsChanged when the user turns a control."""
+    """Shows Numbers, and posts Turned when the user turns a control."""
 
     @dataclass
-    class ControlsChanged(Message):
-        """The user turned a control; `controls` are all of them as they stand now."""
+    class Turned(Message):
+        """The user turned a control to this value."""
 
-        controls: Controls
+        turned: Control
+        value: bool | float | Auto
 
-    def __init__(self, controls: Controls, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._controls = controls
+        self._controls: Controls | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(id="measures", classes="group"):
@@ -106,57 +106,29 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             )
             yield Bar(id="context-bar")
             yield Static("Controls", classes="heading above")
-            yield Tick(
-                f"Speculation ({key_of('chat.speculation')})",
-                self._controls.enabled,
-                id="enabled",
-                tooltip="Off: the draft is left out altogether, as if none were loaded.",
-            )
-            yield Slider(
-                "n_draft_max",
-                minimum=0,
-                maximum=N_DRAFT_MAX_LIMIT,
-                step=1,
-                value=_position(self._controls),
-                show="{:.0f}".format,
-                auto=True,
-                id="n_draft_max",
-                tooltip=f"Most tokens drafted in a round ({key_of('chat.less')} less, "
-                f"{key_of('chat.more')} more). 0 decodes plainly. A at the left end "
-                f"({key_of('chat.auto')}): auto chooses the fastest by measurement.",
-            )
-            yield Slider(
-                "p_min",
-                minimum=0,
-                maximum=1,
-                step=0.05,
-                value=self._controls.p_min,
-                show="{:.2f}".format,
-                id="p_min",
-                tooltip="Stop drafting at a token the draft gives less probability than this.",
-            )
-            yield Slider(
-                "Temperature",
-                minimum=0,
-                maximum=MOST_TEMPERATURE,
-                step=0.05,
-                value=self._controls.temperature,
-                show="{:.2f}".format,
-                id="temperature",
-                tooltip="Randomness of sampling; 0 always takes the likeliest token.",
-            )
+            yield from self._knobs()
 
-    def show_controls(self, controls: Controls) -> None:
-        """Move the controls without posting anything."""
-        self._controls = controls
-        with self.prevent(Checkbox.Changed, Slider.Changed):
-            self.query_one("#enabled", Tick).value = controls.enabled
-            self.query_one("#n_draft_max", Slider).value = _position(controls)
-            self.query_one("#p_min", Slider).value = controls.p_min
-            self.query_one("#temperature", Slider).value = controls.temperature
+    def _knobs(self) -> Iterator[Widget]:
+        for control in CONTROLS:
+            label, tooltip = with_keys(control.label), with_keys(control.in_full)
+            if isinstance(control, Range):
+                yield Slider(
+                    label,
+                    minimum=control.minimum,
+                    maximum=control.maximum,
+                    step=control.step,
+                    value=control.minimum,
+                    show=control.show,
+                    auto=control.has_auto,
+                    id=control.name,
+                    tooltip=tooltip,
+                )
+            else:
+                yield Tick(label, False, id=control.name, tooltip=tooltip)
 
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
+        self._show_controls(numbers.controls)
         rolling, reply = numbers.rolling, numbers.reply
         self.query_one("#panel-heading", Line).show(f"Speculation {'off' if numbers.off else 'on'}")
         self.query_one("#off-reason", Line).show(f"Off: {numbers.off}." if numbers.off else "")
@@ -169,12 +141,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._reading("reply-acceptance", wording.percent(reply.acceptance_rate) + counts)
         self._reading("length", wording.two_decimals(rolling.mean_accepted_length))
         self._reading("speed", wording.one_decimal(numbers.tokens_per_second))
-        comparison = numbers.comparison
-        self.query_one("#speed-up").display = comparison is not None
-        if comparison is not None:
-            slower = comparison.speed_up < 1
+        compared = numbers.compared
+        self.query_one("#speed-up").display = compared is not None
+        if compared is not None:
+            slower = compared.speed_up < 1
             self.query_one("#speed-up").set_class(slower, "-slower")
-            self._reading("speed-up", f"{comparison.speed_up:.2f}x{' (slower)' if slower else ''}")
+            self._reading("speed-up", f"{compared.speed_up:.2f}x{' (slower)' if slower else ''}")
         self.query_one("#positions", PositionChart).show(rolling)
         positions = [f"{100 * rate:.0f}" for rate in rolling.per_position]
         self._reading("positions-line", " ".join(positions) or "-")
@@ -188,32 +160,37 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._reading("context", f"{numbers.n_past:,} of {numbers.n_ctx:,}")
         self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))
 
-    @on(Checkbox.Changed, "#enabled")
-    def _enabled_changed(self, event: Checkbox.Changed) -> None:
+    def _show_controls(self, controls: Controls) -> None:
+        """Move the controls without posting anything."""
+        if controls == self._controls:
+            return
+        self._controls = controls
+        with self.prevent(Checkbox.Changed, Slider.Changed):
+            for control in CONTROLS:
+                value = getattr(controls, control.name)
+                if isinstance(control, Range):
+                    self.query_one(f"#{control.name}", Slider).value = _position(value)
+                else:
+                    self.query_one(f"#{control.name}", Tick).value = value
+
+    @on(Checkbox.Changed)
+    def _ticked(self, event: Checkbox.Changed) -> None:
         event.stop()
-        self._changed(replace(self._controls, enabled=event.value))
+        self._turned(event.checkbox, event.value)
 
     @on(Slider.Changed)
-    def _slider_changed(self, event: Slider.Changed) -> None:
+    def _slid(self, event: Slider.Changed) -> None:
         event.stop()
-        if event.slider.id == "n_draft_max":
-            length = AUTO if event.value is None else int(event.value)
-            self._changed(replace(self._controls, n_draft_max=length))
-        elif event.value is None:
-            return
-        elif event.slider.id == "p_min":
-            self._changed(replace(self._controls, p_min=event.value))
-        else:
-            self._changed(replace(self._controls, temperature=event.value))
+        self._turned(event.slider, AUTO if event.value is None else event.value)
 
-    def _changed(self, controls: Controls) -> None:
-        self._controls = controls
-        self.post_message(self.ControlsChanged(controls))
+    def _turned(self, knob: Widget, value: bool | float | Auto) -> None:
+        control = next(control for control in CONTROLS if control.name == knob.id)
+        self.post_message(self.Turned(control, value))
 
     def _reading(self, id: str, value: str) -> None:
         self.query_one(f"#{id}", Reading).show(value)
 
 
-def _position(controls: Controls) -> int | None:
-    """Where the slider stands; None is its position for auto."""
-    return None if controls.n_draft_max == AUTO else controls.n_draft_max
+def _position(value: float | Auto) -> float | None:
+    """Where a slider stands; None is its position for auto."""
+    return None if value == AUTO else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,18 +11,12 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.worker import Worker, WorkerState
 
+from eaglechat.chat.recording import Recording
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
 from eaglechat.tui.widgets.transcript.reading import ReadingLook, Rendered, render
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
-from eaglechat.wire.records import DraftToken, FinishReason, Origin, ReplyEnd, Round
-
-ENDINGS = {
-    FinishReason.CANCELLED: "stopped",
-    FinishReason.LENGTH: "token limit reached",
-    FinishReason.CONTEXT: "context full",
-}
-"""What is said of a reply that did not end by itself."""
+from eaglechat.wire.records import DraftToken, Origin, Round
 
 _ORIGINS = {origin.value for origin in Origin}
 _SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
@@ -38,7 +32,7 @@ class ReplyView:
 
 
 class Reply(Entry):
-    """One reply. `restored` is the text of one read from disk, whose tokens are not known."""
+    """What a recording wrote, and while it goes on, what it writes."""
 
     COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint"}
     DEFAULT_CSS = """
@@ -63,20 +57,20 @@ class Reply(Entry):
             super().__init__()
             self.rendered = rendered
 
-    def __init__(self, view: ReplyView | None = None, restored: str | None = None) -> None:
+    def __init__(self, recording: Recording, view: ReplyView, note: str | None = None) -> None:
+        """`note` is said below it; None while it is being written."""
         super().__init__()
-        self._view = view or ReplyView()
-        self._said = [Run(restored, TEXT)] if restored else []
-        self._tail = ""
-        self._note = ""
-        self._finished = restored is not None
+        self._recording = recording
+        self._view = view
+        self._note = note
+        self._rounds_drawn = 0
         self._reading: Rendered | None = None
         self._reading_asked: ReadingLook | None = None
 
     @property
     def text(self) -> str:
         """The reply exactly as it was generated, without rejected tokens."""
-        return "".join([*(run.text for run in self._said if run.copied), self._tail])
+        return self._recording.text
 
     @property
     def view(self) -> ReplyView:
@@ -95,20 +89,17 @@ class Reply(Entry):
         self._ask_for_reading()
         self.rows_changed(0, same_height=False)
 
-    def add_rounds(self, rounds: Sequence[Round]) -> None:
-        """Add what the loop did since the last call."""
-        runs = [run for round in rounds for run in _round_runs(round)]
-        self._said += runs
-        self.append(self._shown(runs))
-
-    def finish(self, end: ReplyEnd | None, note: str = "") -> None:
-        """Close the reply; say why it ended when it did not stop by itself."""
-        ending = ENDINGS.get(end.finish_reason, "") if end is not None else ""
-        self._tail = end.tail if end is not None else ""
-        self._note = " · ".join(part for part in (ending, note) if part)
-        self._finished = True
-        self.append(self._end_runs())
-        self._ask_for_reading()
+    def follow(self, note: str | None) -> None:
+        """Draw what was written since the last call; the note when it has ended."""
+        if self._note is not None:
+            return
+        new = self._recording.rounds[self._rounds_drawn :]
+        self._rounds_drawn += len(new)
+        self.append(self._runs_of(new))
+        if note is not None:
+            self._note = note
+            self.append(self._end_runs())
+            self._ask_for_reading()
 
     @property
     def reading_shown(self) -> bool:
@@ -122,15 +113,26 @@ class Reply(Entry):
         return super().body
 
     def runs(self) -> Iterator[Run]:
-        yield from self._shown(self._said)
-        if self._finished:
+        if self._note is None:
+            yield from self._runs_of(self._recording.rounds[: self._rounds_drawn])
+            return
+        if rounds := self._recording.rounds:
+            yield from self._runs_of(rounds)
             yield from self._end_runs()
+        else:
+            yield Run(self.text, TEXT)
+            yield from self._note_runs()
 
-    def _shown(self, runs: Iterable[Run]) -> Iterator[Run]:
+    def _runs_of(self, rounds: Iterable[Round]) -> Iterator[Run]:
+        runs = (run for round in rounds for run in _round_runs(round))
         return (run for run in runs if self._view.show_rejected or run.kind != REJECTED)
 
     def _end_runs(self) -> Iterator[Run]:
-        yield Run(self._tail, TEXT)
+        end = self._recording.end
+        yield Run(end.tail if end else "", TEXT)
+        yield from self._note_runs()
+
+    def _note_runs(self) -> Iterator[Run]:
         if self._note:
             if self.text:
                 yield Run("\n", "note", copied=False)
@@ -158,7 +160,7 @@ class Reply(Entry):
 
     def _ask_for_reading(self) -> None:
         """Have the reading view rendered, unless it is, for the width and theme of now."""
-        if not (self._view.reading and self._finished and self.body_width):
+        if not (self._view.reading and self._note is not None and self.body_width):
             return
         look = self._look()
         if look != self._reading_asked:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from textual.await_remove import AwaitRemove
 from textual.containers import VerticalScroll
 from textual.geometry import Region, Size
-from textual.notifications import SeverityLevel
 from textual.reactive import Reactive, reactive
 from textual.strip import Strip
 
+from eaglechat.chat import entries
 from eaglechat.tui.widgets.transcript.entry import TEXT, Entry, Run, filtered
 from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
@@ -57,7 +56,7 @@ class Notice(UserEntry):
 
     MARKERS = {"information": "i", "warning": "!", "error": "x"}
 
-    def __init__(self, text: str, severity: SeverityLevel) -> None:
+    def __init__(self, text: str, severity: str) -> None:
         super().__init__(text)
         self.marker = self.MARKERS[severity]
         self.add_class(f"-{severity}")
@@ -115,8 +114,8 @@ class Transcript(VerticalScroll):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._turns: list[UserEntry] = []
-        self._first_turn = 0
+        self._shown: dict[str, Entry] = {}
+        self._last_reply: str | None = None
 
     def on_mount(self) -> None:
         self.anchor()
@@ -134,52 +133,67 @@ class Transcript(VerticalScroll):
 
     @property
     def last_reply(self) -> Reply | None:
-        """The newest reply, finished or not."""
-        replies = self.query(Reply)
-        return replies.last() if replies else None
+        """The newest reply, finished or not; a comparison is none."""
+        reply = self._shown.get(self._last_reply or "")
+        return reply if isinstance(reply, Reply) else None
 
-    def add_user(self, text: str) -> None:
-        """Show what the user said: a turn begins."""
-        entry = UserEntry(text)
-        self._turns.append(entry)
-        self.mount(entry)
+    def show(self, wanted: Sequence[entries.Entry]) -> None:
+        """Show these entries. Those that are shown already stay, and draw what was added."""
+        keys = {entry.key for entry in wanted}
+        for key in [key for key in self._shown if key not in keys]:
+            self._shown.pop(key).remove()
+        self._mount_missing(wanted)
+        for entry in wanted:
+            self.follow(entry)
+        self._last_reply = next((e.key for e in reversed(wanted) if e.kind == "reply"), None)
+
+    def follow(self, entry: entries.Entry) -> None:
+        """Draw what was added to a reply or comparison."""
+        shown = self._shown[entry.key]
+        if isinstance(shown, Reply):
+            shown.follow(entry.note)
+
+    def clear(self) -> None:
+        """Remove every entry: the next ones are of another chat."""
+        self._shown.clear()
+        self.remove_children()
+
+    def _mount_missing(self, wanted: Sequence[entries.Entry]) -> None:
+        behind: Entry | None = None
+        missing: list[Entry] = []
+        for entry in reversed(wanted):
+            shown = self._shown.get(entry.key)
+            if shown is None:
+                missing.insert(0, self._make(entry))
+            else:
+                self._mount_before(behind, missing)
+                behind, missing = shown, []
+        self._mount_before(behind, missing)
+
+    def _mount_before(self, behind: Entry | None, missing: Sequence[Entry]) -> None:
+        if missing:
+            self.mount(*missing, before=behind)
+
+    def _make(self, entry: entries.Entry) -> Entry:
+        shown: Entry
+        if entry.recording is not None:
+            if entry.note is None:
+                self._make_way()
+            shown = Reply(entry.recording, self._reply_view(), entry.note)
+        elif entry.kind == "question":
+            shown = UserEntry(entry.text)
+        elif entry.kind == "window":
+            shown = WindowMark()
+        else:
+            shown = Notice(entry.text, entry.kind)
+        self._shown[entry.key] = shown
+        return shown
+
+    def _make_way(self) -> None:
+        """A reply begins: follow it, and free what the ones before it have drawn."""
+        for entry in self._shown.values():
+            entry.forget_drawn_rows()
         self.anchor()
-
-    def turn_taken_back(self) -> None:
-        """The last turn is no longer part of the conversation; it stays in sight."""
-        self._turns.pop()
-
-    def mark_window(self, first_turn: int) -> None:
-        """Show that the turns before this one, counted from 0, are not in the context."""
-        if first_turn == self._first_turn:
-            return
-        self._first_turn = first_turn
-        self.query(WindowMark).remove()
-        if 0 < first_turn < len(self._turns):
-            self.mount(WindowMark(), before=self._turns[first_turn])
-
-    def begin_reply(self) -> Reply:
-        """Show an empty reply, to be fed with rounds."""
-        for entry in self.children:
-            if isinstance(entry, Entry):
-                entry.forget_drawn_rows()
-        reply = Reply(self._reply_view())
-        self.mount(reply)
-        return reply
-
-    def add_reply(self, text: str) -> None:
-        """Show a reply of which only the text is known."""
-        self.mount(Reply(self._reply_view(), restored=text))
-
-    def add_notice(self, text: str, severity: SeverityLevel = "information") -> None:
-        """Say something about the conversation, within it."""
-        self.mount(Notice(text, severity))
-
-    def clear(self) -> AwaitRemove:
-        """Remove every entry."""
-        self._turns.clear()
-        self._first_turn = 0
-        return self.remove_children()
 
     def copy_reply(self) -> None:
         """Copy the last reply, as far as it is generated, without rejected tokens."""

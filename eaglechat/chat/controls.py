@@ -1,0 +1,162 @@
+"""What the user turns during a chat: one table of controls, which screen, panel and palette read.
+
+Values flow down only: whoever turns a control asks for new Controls, and shows those in force.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+
+from eaglechat.chat.recording import Terms
+from eaglechat.hub.local.pair import Pair
+from eaglechat.settings import Settings
+from eaglechat.wire.protocol import AUTO, Auto
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
+
+FIRST_BY_HAND = 3
+"""The draft length that takes over from auto before a round was written."""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The values in force; a change applies from the next round on."""
+
+    enabled: bool
+    n_draft_max: int | Auto
+    p_min: float
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A control that is on or off. `name` is its field in Controls, in `table` of the settings,
+    and in the request that turns it."""
+
+    name: str
+    table: Literal["speculation", "generation"]
+    label: str
+    explanation: str
+    by_keys: str = ""
+    """How keys turn it; both may name keys, as `{chat.stop}`."""
+
+    @property
+    def in_full(self) -> str:
+        return f"{self.explanation} {self.by_keys}".strip()
+
+
+@dataclass(frozen=True)
+class Range(Switch):
+    """A control with a number: between the ends, in steps, written with so many decimals."""
+
+    maximum: float = 1.0
+    step: float = 0.05
+    decimals: int = 2
+    minimum: float = 0.0
+    has_auto: bool = False
+    """It can be left to measurement."""
+
+    def show(self, value: float) -> str:
+        return f"{value:.{self.decimals}f}"
+
+    def fitting(self, value: float) -> float:
+        """The value in the range that is nearest; whole where decimals are not shown."""
+        value = min(max(value, self.minimum), self.maximum)
+        return value if self.decimals else round(value)
+
+
+Control = Switch | Range
+
+ENABLED = Switch(
+    "enabled",
+    "speculation",
+    "Speculation ({chat.speculation})",
+    "Off: the draft is left out altogether, as if none were loaded.",
+)
+N_DRAFT_MAX = Range(
+    "n_draft_max",
+    "speculation",
+    "n_draft_max",
+    "Most tokens drafted in a round; 0 decodes plainly, auto chooses the fastest by measurement.",
+    "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
+    maximum=N_DRAFT_MAX_LIMIT,
+    step=1,
+    decimals=0,
+    has_auto=True,
+)
+P_MIN = Range(
+    "p_min",
+    "speculation",
+    "p_min",
+    "Stop drafting at a token the draft gives less probability than this.",
+)
+TEMPERATURE = Range(
+    "temperature",
+    "generation",
+    "Temperature",
+    "Randomness of sampling; 0 always takes the likeliest token.",
+    maximum=2,
+)
+CONTROLS: tuple[Control, ...] = (ENABLED, N_DRAFT_MAX, P_MIN, TEMPERATURE)
+
+
+def control_named(name: str) -> Control:
+    return next(control for control in CONTROLS if control.name == name)
+
+
+def first_controls(settings: Settings, pair: Pair) -> Controls:
+    """What the controls of a new chat show; a pair may bring its own n_draft_max."""
+    controls = Controls(**_of_settings(settings))
+    if pair.n_draft_max is None:
+        return controls
+    return replace(controls, n_draft_max=pair.n_draft_max)
+
+
+def turned(controls: Controls, control: Control, value: Any) -> Controls:
+    """The controls with one of them turned, as far as it goes."""
+    if isinstance(control, Range) and value != AUTO:
+        value = control.fitting(value)
+    return replace(controls, **{control.name: value})
+
+
+def length_in_force(controls: Controls, latest: Round | None) -> int:
+    """The draft length set, or the one auto chose in the latest round."""
+    if controls.n_draft_max != AUTO:
+        return controls.n_draft_max
+    return latest.n_draft_max if latest else FIRST_BY_HAND
+
+
+def terms_of(settings: Settings, controls: Controls, pair: Pair) -> Terms:
+    """What the next reply is asked with: the settings, as the controls stand."""
+    sampling, speculation = settings.to_sampling(), settings.to_speculation()
+    return Terms(
+        pair=pair.name,
+        target=str(pair.target),
+        draft=str(pair.draft) if pair.draft else None,
+        system_prompt=settings.generation.system_prompt,
+        sampling=msgspec.structs.replace(sampling, **_values(controls, "generation")),
+        speculation=msgspec.structs.replace(speculation, **_values(controls, "speculation")),
+        max_tokens=settings.generation.max_tokens or None,
+    )
+
+
+def differences(before: Controls, after: Controls) -> dict[str, Any]:
+    """What was turned, by name: the fields of the request that turns it in a running reply."""
+    old, new = vars(before), vars(after)
+    return {name: new[name] for name in new if new[name] != old[name]}
+
+
+def follow_settings(controls: Controls, before: Settings, after: Settings) -> Controls:
+    """Controls that take over what changed in the settings, and nothing else."""
+    old, new = _of_settings(before), _of_settings(after)
+    return replace(controls, **{name: new[name] for name in new if new[name] != old[name]})
+
+
+def _of_settings(settings: Settings) -> dict[str, Any]:
+    return {c.name: getattr(getattr(settings, c.table), c.name) for c in CONTROLS}
+
+
+def _values(controls: Controls, table: str) -> dict[str, Any]:
+    return {c.name: getattr(controls, c.name) for c in CONTROLS if c.table == table}

@@ -1,0 +1,165 @@
+"""The lines of a chat's file, one JSON object each.
+
+The first is the header. A turn has a line when it begins, a reply then lines with its rounds, at
+most a second apart, and one for its end; what a turn is under is named by its id, so that a line
+that is missing costs itself alone. Lines of the first version, which knew messages only, are read
+too.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from eaglechat.chat.recording import Part, Terms
+from eaglechat.wire.records import ReplyEnd
+from eaglechat.wire.stats import SpeculationStats
+
+VERSION = 2
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class ChatHeader(_Line, frozen=True, kw_only=True, tag="chat"):
+    """What the chat began on. `created` is local time, ISO 8601."""
+
+    created: str
+    pair: str
+    target: str
+    draft: str | None = None
+    version: int = 1
+
+
+class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):
+    id: int
+    parent: int | None = None
+    parts: tuple[Part, ...]
+
+
+class TermsLine(_Line, frozen=True, kw_only=True, tag="terms"):
+    """What the replies and comparisons from here on were asked with."""
+
+    terms: Terms
+
+
+class ReplyLine(_Line, frozen=True, kw_only=True, tag="reply"):
+    """A reply to the question `parent` begins."""
+
+    id: int
+    parent: int
+
+
+class ComparisonLine(_Line, frozen=True, kw_only=True, tag="comparison"):
+    """The reply `of` begins once more, without speculation."""
+
+    id: int
+    of: int
+
+
+class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
+    """What a reply or comparison wrote since the last such line, and how."""
+
+    of: int
+    text: str
+    data: str
+
+
+class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
+    """How a reply or comparison ended; without `end` it was cut off."""
+
+    of: int
+    end: ReplyEnd | None = None
+    stats: SpeculationStats | None = None
+    changed: tuple[str, ...] = ()
+    speculation_stopped: str | None = None
+
+
+class ChosenLine(_Line, frozen=True, kw_only=True, tag="chosen"):
+    """The path goes through this turn from here on."""
+
+    turn: int
+
+
+class DeletedLine(_Line, frozen=True, kw_only=True, tag="deleted"):
+    """This turn and all after it are gone."""
+
+    turn: int
+
+
+class WindowLine(_Line, frozen=True, kw_only=True, tag="window"):
+    """The context begins with this question; version 1 counted them from 0."""
+
+    question: int | None = None
+    first_turn: int | None = None
+
+
+class UnsentLine(_Line, frozen=True, kw_only=True, tag="unsent"):
+    """What stood in the prompt when the chat was left."""
+
+    text: str
+
+
+class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):
+    """What the list of chats shows; the last one counts."""
+
+    title: str
+    messages: int
+
+
+class MessageLine(_Line, frozen=True, kw_only=True, tag="message"):
+    """Version 1: a whole message."""
+
+    role: str
+    content: str
+
+
+class PartialLine(_Line, frozen=True, kw_only=True, tag="partial"):
+    """Version 1: the next piece of a reply, which a whole message replaces."""
+
+    text: str
+
+
+class RetractedLine(_Line, frozen=True, kw_only=True, tag="retracted"):
+    """Version 1: the last message could not be answered."""
+
+
+Line = (
+    ChatHeader
+    | QuestionLine
+    | TermsLine
+    | ReplyLine
+    | ComparisonLine
+    | RoundsLine
+    | EndLine
+    | ChosenLine
+    | DeletedLine
+    | WindowLine
+    | UnsentLine
+    | SummaryLine
+    | MessageLine
+    | PartialLine
+    | RetractedLine
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+
+def encode(line: Line) -> bytes:
+    """A line with its end. What is no text at all (half a character of UTF-16) becomes `?`."""
+    try:
+        return _encoder.encode(line) + b"\n"
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(line), ensure_ascii=False)
+        return text.encode("utf-8", "replace") + b"\n"
+
+
+def decode(raw: bytes) -> Line | None:
+    """A line; None for one that is torn, damaged, or of a kind that is not known yet."""
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

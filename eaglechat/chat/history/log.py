@@ -1,0 +1,178 @@
+"""The file of a chat that is open: lines are added as it goes, and nothing is ever rewritten.
+
+A disk that refuses is reported once and tried again later; what waits goes on from the very byte
+at which it stopped. One program at a time writes to a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from eaglechat.chat.history import lines
+from eaglechat.chat.history.reading import SavedChat
+from eaglechat.hub.local.pair import Pair
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_BEYOND_EVERY_CHAT = 2**40
+
+
+class ChatLog:
+    """Adds lines to one chat's file, which is made with the first line worth keeping."""
+
+    def __init__(
+        self,
+        file: Path,
+        complain: Callable[[str], None],
+        *,
+        beginning: bytes = b"",
+        copy_of: SavedChat | None = None,
+    ) -> None:
+        """`beginning` goes before the first line, and so does all of the chat that is copied.
+
+        `complain` gets a sentence when the file cannot be written, once.
+        """
+        self.file = file
+        self.is_copy = copy_of is not None
+        self._is_new = bool(beginning)
+        self._copy_of = copy_of
+        self._complain = complain
+        self._stream: io.FileIO | None = None
+        self._waiting = bytearray(beginning)
+        self._failed = False
+
+    def add(self, *added: lines.Line) -> None:
+        """Write lines, or keep them until the disk takes them."""
+        for line in added:
+            self._waiting += lines.encode(line)
+        self._try_to_write()
+
+    def try_again(self) -> None:
+        """Write what the disk did not take, if there is something."""
+        if self._failed:
+            self._try_to_write()
+
+    def open(self) -> bool:
+        """Take the file before the first line; False where another program has it.
+
+        Raises OSError.
+        """
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        stream = io.FileIO(self.file, "a+")
+        if not _lock(stream):
+            stream.close()
+            return False
+        if not _ends_with_newline(stream):
+            self._waiting[:0] = b"\n"
+        self._stream = stream
+        return True
+
+    def close(self) -> None:
+        """Give the file back. What the disk has not taken by now is lost."""
+        self.try_again()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    def discard(self) -> None:
+        """Give the file back and delete it, if it began here: there is nothing in it."""
+        is_ours = self._is_new and self._stream is not None
+        self.close()
+        if is_ours:
+            with contextlib.suppress(OSError):
+                self.file.unlink()
+
+    def _try_to_write(self) -> None:
+        try:
+            self._write()
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                self._complain(
+                    f"This chat cannot be saved to {self.file}: {error.strerror or error}. "
+                    "It is tried again every second."
+                )
+            self._failed = True
+
+    def _write(self) -> None:
+        if self._copy_of is not None:
+            self._waiting[:0] = _copied(self._copy_of)
+            self._copy_of = None
+        if self._stream is None and not self.open():
+            raise BlockingIOError("another eaglechat is writing to it")
+        assert self._stream is not None
+        while self._waiting:
+            del self._waiting[: self._stream.write(self._waiting)]
+
+
+def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> ChatLog:
+    """The log of a new chat, named after the present moment."""
+    now = datetime.datetime.now().astimezone()
+    header = lines.ChatHeader(
+        created=now.isoformat(timespec="seconds"),
+        pair=pair.name,
+        target=str(pair.target),
+        draft=str(pair.draft) if pair.draft else None,
+        version=lines.VERSION,
+    )
+    return ChatLog(_named_after(directory, now), complain, beginning=lines.encode(header))
+
+
+def resumed_log(chat: SavedChat, complain: Callable[[str], None]) -> ChatLog:
+    """The log of a chat that is resumed: of a copy, where another program has the chat open."""
+    log = ChatLog(chat.file, complain)
+    try:
+        if log.open():
+            return log
+    except OSError:
+        # The first line will say why.
+        return log
+    now = datetime.datetime.now().astimezone()
+    return ChatLog(_named_after(chat.file.parent, now), complain, copy_of=chat)
+
+
+def _named_after(directory: Path, now: datetime.datetime) -> Path:
+    return directory / f"{now:%Y-%m-%d_%H%M%S.%f}.jsonl"
+
+
+def _copied(chat: SavedChat) -> bytes:
+    """The file as it was read; the other program may have gone on since."""
+    with chat.file.open("rb") as stream:
+        copied = stream.read(chat.size)
+    return copied if copied.endswith(b"\n") else copied + b"\n"
+
+
+def _lock(stream: io.FileIO) -> bool:
+    """Keep other programs from writing until the stream is closed; False if one does already.
+
+    A file system that knows no locks counts as free.
+    """
+    try:
+        if sys.platform == "win32":
+            stream.seek(_BEYOND_EVERY_CHAT)
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _ends_with_newline(stream: io.FileIO) -> bool:
+    """Whether a line can follow: no crash cut the last one short."""
+    if stream.seek(0, os.SEEK_END) == 0:
+        return True
+    stream.seek(-1, os.SEEK_END)
+    return stream.read(1) == b"\n"

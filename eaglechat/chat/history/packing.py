@@ -1,0 +1,255 @@
+"""Rounds on disk: columns of small numbers, compressed, beside the text that they wrote.
+
+Exact are ids, texts, origins and counts. Rounded are times, to hundredths of a millisecond, and
+probabilities, to 1/250. What the automatic draft length expected of every length is kept for the
+last round of a piece alone, which is the one on show when the piece ends a reply.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from eaglechat.wire.records import (
+    AutoDraft,
+    AutoReason,
+    DraftToken,
+    Origin,
+    Round,
+    RoundTimings,
+    Token,
+)
+
+_ORIGINS = tuple(Origin)
+_REASONS = {reason.value: reason for reason in AutoReason}
+_TIMES = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
+_TIME_STEPS = 100
+_PROBABILITY_STEPS = 250
+_RAW_DEFLATE = -15
+_UNREPORTED = -1
+_UNREPORTED_PROBABILITY = 255
+
+
+class _Columns(msgspec.Struct, array_like=True, kw_only=True):
+    """A column each over rounds, emitted tokens or drafted ones.
+
+    New columns come last and have a default, so that older files can be read.
+    """
+
+    first: int
+    n_past: int
+    moved: list[int]
+    """n_past less that of the round before and what was emitted: not 0 where turns left."""
+    n_draft_max: list[int]
+    n_tokens: list[int]
+    n_drafted: list[int]
+    n_tested: list[int]
+    n_accepted: list[int]
+    times: list[int | None]
+    """Draft, verify, process and sample of the first round, of the second ..."""
+    other_times: list[int]
+    """What the total has beyond these."""
+    ids: list[int]
+    lengths: list[int]
+    origins: list[int]
+    draft_ids: list[int | None]
+    """None is the id of the token emitted in the same place of the round, -1 not reported."""
+    draft_lengths: list[int | None]
+    """None is the text of the token emitted in the same place, -1 not reported."""
+    draft_text: str
+    probabilities: bytes
+    auto: list[tuple[str, int, int] | None]
+    """Reason, milliseconds lost, and allowed to lose."""
+    expected: list[float]
+    plain_error: float
+    parents: list[int]
+    """Of drafted tokens, less those of a chain: all 0 where the draft is one."""
+    drafters: list[str]
+    """Their names, an empty one for the target among them."""
+    drafted_by: list[int]
+    emitted_by: list[int]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Columns)
+
+
+def pack(rounds: Sequence[Round]) -> str:
+    """Consecutive rounds of one reply, at least one, without the text they wrote."""
+    tokens = [token for round_ in rounds for token in round_.tokens]
+    drafted = [pair for round_ in rounds for pair in _with_emitted(round_)]
+    times = [[_steps(getattr(r.timings, name)) for name in _TIMES] for r in rounds]
+    last = rounds[-1].auto
+    drafters = sorted({"", *(d.drafter for d, _ in drafted), *(t.drafter or "" for t in tokens)})
+    columns = _Columns(
+        first=rounds[0].index,
+        n_past=rounds[0].n_past,
+        moved=[b.n_past - a.n_past - len(b.tokens) for a, b in pairwise(rounds)],
+        n_draft_max=[r.n_draft_max for r in rounds],
+        n_tokens=[len(r.tokens) for r in rounds],
+        n_drafted=[len(r.drafted) for r in rounds],
+        n_tested=[r.n_tested for r in rounds],
+        n_accepted=[r.n_accepted for r in rounds],
+        times=[value for row in times for value in row],
+        other_times=[
+            round(r.timings.total_ms * _TIME_STEPS) - _known(row)
+            for r, row in zip(rounds, times, strict=True)
+        ],
+        ids=[token.id for token in tokens],
+        lengths=[len(token.text) for token in tokens],
+        origins=[_ORIGINS.index(token.origin) for token in tokens],
+        draft_ids=[
+            None if said and said.id == d.id else _UNREPORTED if d.id is None else d.id
+            for d, said in drafted
+        ],
+        draft_lengths=[
+            None if said and said.text == d.text else _UNREPORTED if d.text is None else len(d.text)
+            for d, said in drafted
+        ],
+        draft_text="".join(d.text or "" for d, said in drafted if not said or said.text != d.text),
+        probabilities=bytes(_probability_cell(d.probability) for d, _ in drafted),
+        auto=[_auto_cells(r.auto) for r in rounds],
+        expected=list(last.tokens_per_second) if last else [],
+        plain_error=last.plain_error if last else 0.0,
+        parents=[d.parent - place + 1 for r in rounds for place, d in enumerate(r.drafted)],
+        drafters=drafters,
+        drafted_by=[drafters.index(d.drafter) for d, _ in drafted],
+        emitted_by=[drafters.index(t.drafter or "") for t in tokens],
+    )
+    deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
+    packed = deflate.compress(_encoder.encode(columns)) + deflate.flush()
+    return base64.b64encode(packed).decode("ascii")
+
+
+def unpack(data: str, text: str) -> list[Round]:
+    """The rounds behind `data`, which wrote `text`. Raises ValueError."""
+    try:
+        packed = base64.b64decode(data, validate=True)
+        columns = _decoder.decode(zlib.decompress(packed, _RAW_DEFLATE))
+        rounds = list(_rounds(columns, text))
+    except (zlib.error, msgspec.MsgspecError, StopIteration, IndexError, RuntimeError) as error:
+        raise ValueError(f"these rounds cannot be read: {error}") from error
+    if "".join(r.text for r in rounds) != text:
+        raise ValueError("these rounds did not write this text")
+    return rounds
+
+
+def _rounds(columns: _Columns, text: str) -> Iterator[Round]:
+    texts = _cut(text, columns.lengths)
+    lengths = [length for length in columns.draft_lengths if length is not None and length >= 0]
+    guesses = _cut(columns.draft_text, lengths)
+    first_token = first_drafted = 0
+    n_past = columns.n_past
+    for index, n_tokens in enumerate(columns.n_tokens):
+        n_drafted = columns.n_drafted[index]
+        places = range(first_token, first_token + n_tokens)
+        tokens = tuple(_token(columns, place, next(texts)) for place in places)
+        if index:
+            n_past += columns.moved[index - 1] + n_tokens
+        yield Round(
+            index=columns.first + index,
+            n_draft_max=columns.n_draft_max[index],
+            drafted=tuple(
+                _drafted(columns, first_drafted + place, place, tokens, guesses)
+                for place in range(n_drafted)
+            ),
+            n_tested=columns.n_tested[index],
+            n_accepted=columns.n_accepted[index],
+            tokens=tokens,
+            n_past=n_past,
+            timings=_timings(columns, index),
+            auto=_auto(columns, index),
+        )
+        first_token += n_tokens
+        first_drafted += n_drafted
+
+
+def _token(columns: _Columns, index: int, text: str) -> Token:
+    drafter = columns.drafters[columns.emitted_by[index]] or None
+    return Token(columns.ids[index], text, _ORIGINS[columns.origins[index]], drafter)
+
+
+def _drafted(
+    columns: _Columns, index: int, place: int, emitted: Sequence[Token], guesses: Iterator[str]
+) -> DraftToken:
+    """The drafted token in this place of a round, which emitted these tokens."""
+    id: int | None = columns.draft_ids[index]
+    text: str | None = None
+    length, probability = columns.draft_lengths[index], columns.probabilities[index]
+    if length is None:
+        text = emitted[place].text
+    elif length != _UNREPORTED:
+        text = next(guesses)
+    return DraftToken(
+        id=emitted[place].id if id is None else None if id == _UNREPORTED else id,
+        text=text,
+        probability=_reported(probability),
+        parent=columns.parents[index] + place - 1,
+        drafter=columns.drafters[columns.drafted_by[index]],
+    )
+
+
+def _timings(columns: _Columns, index: int) -> RoundTimings:
+    steps = columns.times[len(_TIMES) * index : len(_TIMES) * (index + 1)]
+    draft, verify, process, sample = (None if n is None else n / _TIME_STEPS for n in steps)
+    total = (_known(steps) + columns.other_times[index]) / _TIME_STEPS
+    return RoundTimings(draft, verify, process, sample, total)
+
+
+def _auto(columns: _Columns, index: int) -> AutoDraft | None:
+    cells = columns.auto[index]
+    reason = _REASONS.get(cells[0]) if cells else None
+    if cells is None or reason is None:
+        return None
+    is_last = index == len(columns.auto) - 1
+    return AutoDraft(
+        n=columns.n_draft_max[index],
+        reason=reason,
+        tokens_per_second=tuple(columns.expected) if is_last else (),
+        plain_error=columns.plain_error if is_last else 0.0,
+        lost_ms=cells[1],
+        allowed_ms=cells[2],
+    )
+
+
+def _auto_cells(auto: AutoDraft | None) -> tuple[str, int, int] | None:
+    if auto is None:
+        return None
+    return auto.reason.value, round(auto.lost_ms), round(auto.allowed_ms)
+
+
+def _with_emitted(round_: Round) -> Iterator[tuple[DraftToken, Token | None]]:
+    """Each drafted token with the one emitted in its place of the round."""
+    for place, token in enumerate(round_.drafted):
+        yield token, round_.tokens[place] if place < len(round_.tokens) else None
+
+
+def _steps(ms: float | None) -> int | None:
+    return None if ms is None else round(ms * _TIME_STEPS)
+
+
+def _known(steps: Sequence[int | None]) -> int:
+    """The sum of the times that are reported."""
+    return sum(n for n in steps if n is not None)
+
+
+def _probability_cell(probability: float | None) -> int:
+    if probability is None:
+        return _UNREPORTED_PROBABILITY
+    return round(min(max(probability, 0.0), 1.0) * _PROBABILITY_STEPS)
+
+
+def _reported(cell: int) -> float | None:
+    return None if cell == _UNREPORTED_PROBABILITY else cell / _PROBABILITY_STEPS
+
+
+def _cut(text: str, lengths: Sequence[int]) -> Iterator[str]:
+    """A text in pieces of these lengths."""
+    end = 0
+    for length in lengths:
+        start, end = end, end + length
+        yield text[start:end]

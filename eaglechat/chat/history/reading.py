@@ -1,0 +1,215 @@
+"""Chats read back from their files, of this version and of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eaglechat.chat.history import lines
+from eaglechat.chat.history.lines import ChatHeader
+from eaglechat.chat.history.packing import unpack
+from eaglechat.chat.recording import Part, Recording, Terms, TextOnly
+from eaglechat.chat.turns import Comparison, Question, Reply, Turn, TurnError, TurnId, Turns
+from eaglechat.wire.records import Origin, Round, RoundTimings, Token
+
+
+@dataclass
+class SavedChat:
+    """A chat read back from its file."""
+
+    file: Path
+    header: ChatHeader
+    turns: Turns = field(default_factory=Turns)
+    unsent: str = ""
+    first_question: TurnId | None = None
+    """The oldest question that was in the context, where older ones had left it."""
+    size: int = 0
+    """Bytes that were read."""
+
+
+def read_chat(file: Path) -> SavedChat:
+    """Read a chat. Lines that cannot be read (a crash cut one short) are passed over.
+
+    Raises ValueError where it does not begin like a chat, and OSError.
+    """
+    raw = file.read_bytes()
+    first, *others = raw.split(b"\n")
+    header = lines.decode(first)
+    if not isinstance(header, ChatHeader):
+        raise ValueError("it is empty" if not raw else "it does not begin like a chat")
+    if header.version > lines.VERSION:
+        raise ValueError("a newer version of eaglechat wrote it")
+    reader = _Reader(SavedChat(file, header, size=len(raw)))
+    for other in others:
+        if (line := lines.decode(other)) is not None:
+            reader.take(line)
+    return reader.finished()
+
+
+def saved_chats(directory: Path) -> Iterator[SavedChat]:
+    """Every chat that can be read, latest first."""
+    for file in sorted(directory.glob("*.jsonl"), reverse=True):
+        try:
+            yield read_chat(file)
+        except (OSError, ValueError):
+            continue
+
+
+class _KeptRounds:
+    """The pieces of a reply as they lie in the file."""
+
+    def __init__(self) -> None:
+        self.pieces: list[lines.RoundsLine] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    def rounds(self) -> list[Round]:
+        rounds: list[Round] = []
+        for piece in self.pieces:
+            try:
+                rounds += unpack(piece.data, piece.text)
+            except ValueError:
+                rounds.append(_unknown(len(rounds), piece.text))
+        return rounds
+
+
+def _unknown(index: int, text: str) -> Round:
+    """A round of which only the text is known."""
+    token = Token(-1, text, Origin.PLAIN)
+    return Round(index, 0, (), 0, 0, (token,), 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
+
+
+_WITHIN_A_REPLY = (lines.MessageLine, lines.WindowLine, lines.UnsentLine, lines.RetractedLine)
+"""Lines that may stand between a piece of a reply of version 1 and the next one."""
+
+
+class _Reader:
+    """Makes the turns of a chat from its lines, in order."""
+
+    def __init__(self, chat: SavedChat) -> None:
+        self._chat, self._turns = chat, chat.turns
+        self._terms = Terms(
+            pair=chat.header.pair, target=chat.header.target, draft=chat.header.draft
+        )
+        self._kept: dict[TurnId, _KeptRounds] = {}
+        self._partial = ""
+
+    def take(self, line: lines.Line) -> None:
+        """The next line. One that does not fit the tree (others were lost) is passed over."""
+        if isinstance(line, lines.PartialLine):
+            self._partial += line.text
+            return
+        if not isinstance(line, _WITHIN_A_REPLY):
+            self._end_partial()
+        with suppress(TurnError):
+            self._take(line)
+
+    def _take(self, line: lines.Line) -> None:
+        match line:
+            case lines.QuestionLine():
+                self._ask(line.parts, line.parent, line.id)
+            case lines.TermsLine():
+                self._terms = line.terms
+            case lines.ReplyLine():
+                if not isinstance(self._turns.find(line.parent), Question):
+                    self._ask((), line.parent, line.parent)
+                self._turns.answer(line.parent, self._begin(line.id), line.id)
+            case lines.ComparisonLine():
+                self._turns.compare(line.of, self._begin(line.id), line.id)
+            case lines.RoundsLine() if line.of in self._kept:
+                self._kept[line.of].pieces.append(line)
+            case lines.EndLine():
+                self._end(line)
+            case lines.ChosenLine():
+                self._turns.choose(line.turn)
+            case lines.DeletedLine():
+                self._turns.delete(line.turn)
+            case lines.WindowLine():
+                self._window(line)
+            case lines.UnsentLine():
+                self._chat.unsent = line.text
+            case _:
+                self._take_first_version(line)
+
+    def finished(self) -> SavedChat:
+        """The chat, without what a crash left unanswered: such a question is unsent again."""
+        self._end_partial()
+        chat, turns = self._chat, self._turns
+        for turn in reversed([*turns]):
+            if turn.id in turns and not turns.is_followed(turn.id) and _is_unanswered(turn):
+                was_chosen = turn in turns.path
+                question = turns.delete(turn.id)
+                if was_chosen and isinstance(question, Question):
+                    chat.unsent = chat.unsent or question.text
+        return chat
+
+    def _ask(self, parts: Sequence[Part], parent: TurnId | None, id: TurnId) -> None:
+        """A question; after the last reply where the line of its own was lost."""
+        if parent is not None and not isinstance(self._turns.find(parent), Reply):
+            last = self._turns.last_reply
+            parent = last.id if last else None
+        self._turns.add_question(parts, parent, id)
+        self._chat.unsent = ""
+
+    def _begin(self, id: TurnId) -> Recording:
+        self._kept[id] = _KeptRounds()
+        return Recording(self._terms, self._kept[id])
+
+    def _end(self, line: lines.EndLine) -> None:
+        turn = self._turns.find(line.of)
+        if isinstance(turn, Reply | Comparison):
+            turn.recording.changed.update(line.changed)
+            turn.recording.speculation_stopped = line.speculation_stopped
+            if line.end is not None:
+                turn.recording.finish(line.end, line.stats)
+
+    def _window(self, line: lines.WindowLine) -> None:
+        first = line.question
+        if line.first_turn is not None:
+            questions = [turn.id for turn in self._turns.path if isinstance(turn, Question)]
+            first = questions[line.first_turn] if 0 < line.first_turn < len(questions) else None
+        self._chat.first_question = first
+
+    def _take_first_version(self, line: lines.Line) -> None:
+        if isinstance(line, lines.MessageLine):
+            self._message(line)
+        elif isinstance(line, lines.RetractedLine):
+            self._retract()
+
+    def _message(self, line: lines.MessageLine) -> None:
+        if line.role == "assistant":
+            self._partial = ""
+            self._answer(line.content)
+        elif line.role == "user":
+            self._end_partial()
+            if isinstance(self._turns.last, Question):
+                self._answer("")
+            self._turns.ask([Part(line.content)])
+            self._chat.unsent = ""
+
+    def _answer(self, text: str) -> None:
+        if not isinstance(self._turns.last, Question):
+            self._turns.ask(())
+        last = self._turns.last
+        assert isinstance(last, Question)
+        self._turns.answer(last.id, Recording(self._terms, TextOnly(text)))
+
+    def _end_partial(self) -> None:
+        """A reply that was cut off ends where something else begins."""
+        text, self._partial = self._partial, ""
+        if text:
+            self._answer(text)
+
+    def _retract(self) -> None:
+        last = self._turns.last
+        if isinstance(last, Question):
+            self._chat.unsent = last.text
+            self._turns.delete(last.id)
+
+
+def _is_unanswered(turn: Turn) -> bool:
+    return isinstance(turn, Question) or (turn.recording.end is None and not turn.text)

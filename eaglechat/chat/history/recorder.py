@@ -1,0 +1,116 @@
+"""Keeps an open chat on disk while it goes on."""
+
+from __future__ import annotations
+
+from eaglechat.chat.history import lines
+from eaglechat.chat.history.listing import title_of
+from eaglechat.chat.history.log import ChatLog
+from eaglechat.chat.history.packing import pack
+from eaglechat.chat.recording import Terms
+from eaglechat.chat.turns import Comparison, Question, Reply, TurnId, Turns
+
+_SHORT = 2000
+"""Characters up to which a prompt is kept while it is still being typed."""
+
+
+class ChatRecorder:
+    """Writes what happens to the turns of a chat into its log."""
+
+    def __init__(
+        self, log: ChatLog, turns: Turns, *, first_question: TurnId | None, unsent: str
+    ) -> None:
+        """The last two are what the log says already."""
+        self._log, self._turns = log, turns
+        self._first_question = first_question
+        self._unsent = self._typed = unsent
+        self._terms: Terms | None = None
+        self._rounds = 0
+        """How many of the running reply are written."""
+
+    def asked(self, question: Question) -> None:
+        self._unsent = ""
+        self._log.add(
+            lines.QuestionLine(id=question.id, parent=question.parent, parts=question.parts)
+        )
+
+    def began(self, turn: Reply | Comparison) -> None:
+        """A reply or comparison begins."""
+        self._rounds = 0
+        terms = turn.recording.terms
+        if terms != self._terms:
+            self._terms = terms
+            self._log.add(lines.TermsLine(terms=terms))
+        if isinstance(turn, Reply):
+            self._log.add(lines.ReplyLine(id=turn.id, parent=turn.parent))
+        else:
+            self._log.add(lines.ComparisonLine(id=turn.id, of=turn.of))
+
+    def writing(self, turn: Reply | Comparison) -> None:
+        """Add what was written since the last call."""
+        rounds = turn.recording.rounds[self._rounds :]
+        if rounds:
+            self._rounds += len(rounds)
+            text = "".join(round_.text for round_ in rounds)
+            self._log.add(lines.RoundsLine(of=turn.id, text=text, data=pack(rounds)))
+
+    def ended(self, turn: Reply | Comparison) -> None:
+        """A reply or comparison ended, or was cut off."""
+        self.writing(turn)
+        recording = turn.recording
+        self._log.add(
+            lines.EndLine(
+                of=turn.id,
+                end=recording.end,
+                stats=recording.stats if recording.end else None,
+                changed=tuple(sorted(recording.changed)),
+                speculation_stopped=recording.speculation_stopped,
+            )
+        )
+        self._summarise()
+
+    def chose(self, turn: TurnId) -> None:
+        """The path goes through this turn now."""
+        self._log.add(lines.ChosenLine(turn=turn))
+
+    def deleted(self, turn: TurnId) -> None:
+        """A turn was deleted with all that follows it."""
+        self._log.add(lines.DeletedLine(turn=turn))
+        self._summarise()
+
+    def gave_back(self, question: str) -> None:
+        """A question to which nothing was answered is in the prompt again."""
+        self._keep_unsent(question)
+
+    def window(self, first_question: TurnId | None) -> None:
+        """The context begins with this question."""
+        if first_question != self._first_question:
+            self._first_question = first_question
+            self._log.add(lines.WindowLine(question=first_question))
+
+    def typed(self, text: str) -> None:
+        """This stands in the prompt; to be called about once a second. A long text is written
+        when it was left alone for that long."""
+        if len(text) <= _SHORT or text == self._typed:
+            self._keep_unsent(text)
+        self._typed = text
+        self._log.try_again()
+
+    def left(self, unsent: str) -> None:
+        """The chat is left, with this text in the prompt."""
+        self._keep_unsent(unsent)
+        if not self._turns and not unsent.strip():
+            self._log.discard()
+        else:
+            self._log.close()
+
+    def _keep_unsent(self, text: str) -> None:
+        if text != self._unsent:
+            self._unsent = text
+            self._log.add(lines.UnsentLine(text=text))
+            if not self._turns:
+                self._summarise()
+
+    def _summarise(self) -> None:
+        path = self._turns.path
+        title = title_of(path[0].text if path else self._unsent)
+        self._log.add(lines.SummaryLine(title=title, messages=len(path)))

@@ -1,0 +1,48 @@
+"""Whom a chat session deals with: an engine that answers, and a view that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from eaglechat.chat.turns import TurnId
+from eaglechat.links.base import AnsweredRequest, Listener, Watcher
+from eaglechat.wire.protocol import Cancel, Set
+
+Severity = Literal["information", "warning", "error"]
+NoticeKind = Severity | Literal["question"]
+
+
+class Engine(Protocol):
+    """What a chat needs of a link."""
+
+    def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
+    def send(self, message: Set | Cancel) -> None: ...
+    def watch(self, watcher: Watcher) -> Callable[[], None]: ...
+
+
+class View(Protocol):
+    """Who shows a session."""
+
+    def changed(self) -> None:
+        """Something is different. Not said again before the session was looked at."""
+
+    def give_back(self, text: str) -> None:
+        """A question to which nothing was answered; it is no part of the chat any more."""
+
+    def key_of(self, command: str) -> str:
+        """The name of a command's key."""
+
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        """Something to know that is no part of the chat."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something said after a turn while the chat is open; a question is one given back."""
+
+    id: int
+    after: TurnId | None
+    text: str
+    kind: NoticeKind

@@ -1,0 +1,111 @@
+"""A chat session without a screen, on a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eaglechat.chat.entries import Entry, entries
+from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.parties import Severity
+from eaglechat.chat.session import ChatSession
+from eaglechat.hub.local.pair import Pair
+from eaglechat.settings import Settings
+from eaglechat.wire import protocol
+from tests.tui.scripted import ScriptedEngine, pair_info
+
+MOST_PUMPS = 2000
+
+
+class Headless:
+    """A view that writes down what it is told, and the session that it shows."""
+
+    def __init__(
+        self, folder: Path, saved: SavedChat | None = None, settings: Settings | None = None
+    ) -> None:
+        self.said: list[str] = []
+        self.given_back: list[str] = []
+        self.changes = 0
+        self.settings = settings or Settings()
+        self.engine = ScriptedEngine()
+        self.pair = Pair("scripted", folder / "target.gguf", folder / "draft.gguf", "files", 3)
+        self.info = pair_info(str(self.pair.target), str(self.pair.draft), None)
+        self.load()
+        self.session = ChatSession(
+            self.engine,
+            self,
+            pair=self.pair,
+            info=self.info,
+            settings=lambda: self.settings,
+            chats_dir=folder / "chats",
+            saved=saved,
+        )
+
+    def load(self) -> None:
+        """Load the pair, again after the engine died."""
+        self.engine.start()
+        loaded: list[protocol.Answer] = []
+        load = protocol.Load(target=str(self.pair.target), draft=str(self.pair.draft))
+        self.engine.request(load, loaded.append)
+        self.pump_until(lambda: any(isinstance(e, protocol.Loaded) for e in loaded))
+
+    # What the session says
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def give_back(self, text: str) -> None:
+        self.given_back.append(text)
+
+    def key_of(self, command: str) -> str:
+        return f"<{command}>"
+
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        self.said.append(sentence)
+
+    # Driving
+
+    def pump_until(self, condition: Callable[[], object]) -> None:
+        for _ in range(MOST_PUMPS):
+            if condition():
+                return
+            self.engine.pump()
+        raise AssertionError("it never came to hold")
+
+    def finish(self) -> None:
+        """Let the engine write to the end."""
+        self.engine.budget = None
+        self.pump_until(lambda: self.session.running is None)
+
+    def rounds(self, count: int) -> None:
+        """Let the running reply have so many rounds."""
+        self.engine.budget = count
+        self.pump_until(lambda: self.session.shown and len(self.session.shown.rounds) >= count)
+
+    def ask(self, text: str) -> None:
+        assert self.session.ask(text)
+        self.finish()
+
+    # Looking
+
+    @property
+    def texts(self) -> list[str]:
+        return [turn.text for turn in self.session.turns.path]
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*entries(self.session)]
+
+    @property
+    def shown(self) -> list[str]:
+        """What the transcript shows, as kinds and texts."""
+        return [
+            f"{entry.kind}: {entry.recording.text if entry.recording else entry.text}"
+            for entry in self.entries
+        ]
+
+    @property
+    def last_request(self) -> protocol.Chat:
+        request = self.engine.requests(protocol.Chat)[-1]
+        assert isinstance(request, protocol.Chat)
+        return request

@@ -1,0 +1,100 @@
+"""The list of chats, which reads no file whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from eaglechat.chat.history import listing
+from eaglechat.chat.history.listing import ChatSummary, list_chats, summarise, title_of
+from tests.chat.headless import Headless
+from tests.chat.history.files import message, write_first_version
+
+
+def left_chat(folder: Path, *questions: str, typed: str = "") -> Path:
+    chat = Headless(folder)
+    for question in questions:
+        chat.ask(question)
+    chat.session.leave(typed)
+    return next(iter({*(folder / "chats").iterdir()}))
+
+
+def test_a_row_says_what_the_chat_is_about_and_how_long_it_is(tmp_path: Path) -> None:
+    file = left_chat(tmp_path, "How tall\nis   it?", "And now?")
+    (row,) = list_chats(tmp_path / "chats")
+    assert row.header is not None
+    assert (row.file, row.title, row.messages, row.problem) == (file, "How tall is it?", 4, None)
+    assert row.header.pair == "scripted"
+
+
+def test_only_both_ends_of_a_long_file_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = left_chat(tmp_path, "why? " * 5000, *["more"] * 5)
+    whole = summarise(file)
+    assert whole.messages == 12
+    assert len(whole.title) <= 160
+    monkeypatch.setattr(listing, "_counted", None)
+    raw = file.read_bytes()
+    head, tail = raw[: listing._HEAD], raw[-listing._TAIL :]
+    file.write_bytes(head + b"\xff" * (len(raw) - len(head) - len(tail)) + tail)
+    row = summarise(file)
+    assert (row.title, row.messages) == (whole.title, 12)
+
+
+def test_version_1_and_chats_cut_short_have_a_row_too(tmp_path: Path) -> None:
+    one = write_first_version(
+        tmp_path / "one.jsonl",
+        message("user", "first\nline"),
+        message("assistant", "so"),
+        message("user", "never mind"),
+        {"type": "retracted"},
+    )
+    two = write_first_version(tmp_path / "two.jsonl", {"type": "unsent", "text": "a thought"})
+    assert (summarise(one).title, summarise(one).messages) == ("first line", 2)
+    assert (summarise(two).title, summarise(two).messages) == ("a thought", 0)
+
+    cut = left_chat(tmp_path, "why?")
+    raw = cut.read_bytes()
+    cut.write_bytes(raw[: raw.rindex(b'{"type":"summary"') + 9])
+    assert (summarise(cut).title, summarise(cut).messages) == ("why?", 2)
+
+
+def test_what_was_used_last_comes_first(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+    for age, name in enumerate(("c", "a", "b")):
+        os.utime(tmp_path / f"{name}.jsonl", (1e9 - age, 1e9 - age))
+    assert [chat.title for chat in list_chats(tmp_path)] == ["c", "a", "b"]
+
+
+def test_files_that_are_no_chats_are_listed_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b"\xff\xfe nothing")
+    (tmp_path / "y.jsonl").write_text("")
+    (tmp_path / "z.jsonl").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    rows = {chat.file.name: chat.problem for chat in list_chats(tmp_path)}
+    assert rows.keys() == {"x.jsonl", "y.jsonl", "z.jsonl"}
+    assert rows["x.jsonl"] == "it does not begin like a chat"
+    assert rows["y.jsonl"] == "it is empty"
+    assert "directory" in (rows["z.jsonl"] or "")
+
+
+def test_a_chat_in_which_nothing_was_said_has_no_row(tmp_path: Path) -> None:
+    write_first_version(tmp_path / "one.jsonl")
+    assert list_chats(tmp_path) == []
+    assert list_chats(tmp_path / "nowhere") == []
+
+
+def test_a_chat_that_was_only_typed_has_a_row(tmp_path: Path) -> None:
+    left_chat(tmp_path, typed="a thought")
+    (row,) = list_chats(tmp_path / "chats")
+    assert isinstance(row, ChatSummary)
+    assert (row.title, row.messages) == ("a thought", 0)
+
+
+def test_a_title_is_one_line_and_not_too_long() -> None:
+    assert title_of("  one\n\ttwo  ") == "one two"
+    assert len(title_of("word " * 10_000)) <= 160

@@ -1,0 +1,227 @@
+"""The file of a chat that is open: full disks, other programs, and what a kill leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eaglechat.chat.history import log as log_module
+from eaglechat.chat.history.lines import QuestionLine, ReplyLine, RoundsLine
+from eaglechat.chat.history.log import ChatLog
+from eaglechat.chat.history.packing import pack
+from eaglechat.chat.history.reading import read_chat, saved_chats
+from eaglechat.chat.recording import Part
+from tests.chat.headless import Headless
+from tests.chat.history.files import Complaints, fresh, resumed
+from tests.chat.records import round_of
+
+needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+
+
+def question(id: int, text: str) -> QuestionLine:
+    return QuestionLine(id=id, parts=(Part(text),))
+
+
+def reply_to(id: int) -> tuple[ReplyLine, RoundsLine]:
+    return ReplyLine(id=id + 1, parent=id), RoundsLine(
+        of=id + 1, text=" t1", data=pack([round_of(1)])
+    )
+
+
+def test_no_file_before_there_is_something_to_keep(tmp_path: Path) -> None:
+    log = fresh(tmp_path / "chats")
+    log.try_again()
+    log.close()
+    assert not (tmp_path / "chats").exists()
+
+
+@needs_dev_full
+def test_a_full_disk_is_said_once_and_the_chat_can_be_left() -> None:
+    complaints = Complaints()
+    log = ChatLog(Path("/dev/full"), complaints, beginning=b"{}\n")
+    log.add(question(1, "why?"))
+    log.add(question(2, "why?"))
+    log.try_again()
+    log.close()
+    assert len(complaints) == 1
+    assert "No space left" in complaints[0]
+
+
+class SmallDisk:
+    """A stream that takes so many bytes, then none, until there is room again."""
+
+    def __init__(self, path: Path, room: int) -> None:
+        self._stream = path.open("ab", buffering=0)
+        self.room = room
+
+    def write(self, data: bytearray) -> int:
+        taken = bytes(data[: self.room])
+        if data and not taken:
+            raise OSError(28, "No space left on device")
+        self.room -= len(taken)
+        return self._stream.write(taken)
+
+    def close(self) -> None:
+        self._stream.close()
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("room", [0, 1, 30, 77])
+def test_what_a_full_disk_did_not_take_goes_on_at_the_very_byte(tmp_path: Path, room: int) -> None:
+    complaints = Complaints()
+    log = fresh(tmp_path, complaints)
+    log.add(question(1, "first"), *reply_to(1))
+    assert log._stream is not None
+    disk = SmallDisk(log.file, room)
+    log._stream.close()
+    log._stream = disk  # type: ignore[assignment]
+    log.add(QuestionLine(id=3, parent=2, parts=(Part("second"),)), *reply_to(3))
+    log.try_again()
+    assert len(complaints) == 1
+    assert [t.text for t in read_chat(log.file).turns.path][:2] == ["first", " t1"]
+    disk.room = 10_000
+    log.try_again()
+    log.close()
+    assert [t.text for t in read_chat(log.file).turns.path] == ["first", " t1", "second", " t1"]
+    assert len(log.file.read_bytes().splitlines()) == 7
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "chats").write_text("a file in its place")
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    chat.session.save("typed")
+    chat.session.leave("typed")
+    assert len(chat.said) == 1
+    assert "cannot be saved" in chat.said[0]
+
+
+def test_a_second_program_is_told_and_writes_to_a_copy(tmp_path: Path) -> None:
+    first = Headless(tmp_path)
+    first.ask("mine")
+    (saved,) = saved_chats(tmp_path / "chats")
+    second = Headless(tmp_path, saved)
+    assert any("open in another eaglechat" in text for text in second.shown)
+    first.ask("more of mine")
+    second.ask("yours")
+    first.session.leave("")
+    second.session.leave("")
+    latest, original = saved_chats(tmp_path / "chats")
+    assert [t.text for t in original.turns.path][::2] == ["mine", "more of mine"]
+    assert [t.text for t in latest.turns.path][::2] == ["mine", "yours"]
+    assert latest.file != original.file
+
+
+def test_a_second_program_that_only_looks_leaves_no_copy(tmp_path: Path) -> None:
+    first = Headless(tmp_path)
+    first.ask("mine")
+    (saved,) = saved_chats(tmp_path / "chats")
+    Headless(tmp_path, saved).session.leave("")
+    assert len([*(tmp_path / "chats").iterdir()]) == 1
+
+
+def test_a_chat_that_was_left_is_free_again(tmp_path: Path) -> None:
+    log = fresh(tmp_path)
+    log.add(question(1, "why?"), *reply_to(1))
+    chat = read_chat(log.file)
+    assert resumed(chat).is_copy
+    log.close()
+    assert not resumed(chat).is_copy
+
+
+def test_a_file_system_without_locks_counts_as_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    if sys.platform == "win32":
+        monkeypatch.setattr(log_module.msvcrt, "locking", no_locks)
+    else:
+        monkeypatch.setattr(log_module.fcntl, "flock", no_locks)
+    log = fresh(tmp_path)
+    log.add(question(1, "why?"), *reply_to(1))
+    assert not resumed(read_chat(log.file)).is_copy
+
+
+def test_what_was_typed_and_deleted_again_leaves_no_file(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.session.save("a thought")
+    (file,) = (tmp_path / "chats").iterdir()
+    assert read_chat(file).unsent == "a thought"
+    chat.session.save("")
+    chat.session.leave("")
+    assert not file.exists()
+
+
+def test_a_damaged_chat_is_never_deleted(tmp_path: Path) -> None:
+    log = fresh(tmp_path)
+    log.add(question(1, "why?"))
+    log.close()
+    header = log.file.read_bytes().splitlines(keepends=True)[0]
+    log.file.write_bytes(header + b"nothing that can be read\n")
+    Headless(tmp_path, read_chat(log.file)).session.leave("")
+    assert log.file.exists()
+
+
+def test_a_long_prompt_is_kept_once_it_was_left_alone(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.session.save("x" * 5000)
+    assert not (tmp_path / "chats").exists()
+    chat.session.save("x" * 5000)
+    chat.session.save("x" * 5000)
+    (file,) = (tmp_path / "chats").iterdir()
+    assert read_chat(file).unsent == "x" * 5000
+    assert file.stat().st_size < 6000
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.chat.headless import Headless
+
+chat = Headless(Path(sys.argv[1]))
+chat.engine.reply = " ".join(map(str, range(10_000)))
+chat.session.ask("count")
+while True:
+    seen = len(chat.session.shown.rounds)
+    chat.pump_until(lambda: len(chat.session.shown.rounds) > seen)
+    chat.session.save("typed")
+    print(len(chat.session.shown.rounds), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize("lines_before", [1, 7, 40])
+def test_a_kill_loses_nothing_that_was_saved(tmp_path: Path, lines_before: int) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    saved_rounds = 0
+    for _ in range(lines_before):
+        saved_rounds = int(child.stdout.readline())
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    (saved,) = saved_chats(tmp_path / "chats")
+    reply = saved.turns.last_reply
+    assert reply is not None
+    rounds = reply.recording.rounds
+    assert len(rounds) >= saved_rounds
+    assert reply.text == "".join(r.text for r in rounds)
+    assert reply.text.startswith("0 1 2")
+    assert saved.unsent == "typed"
+    chat = Headless(tmp_path, saved)
+    assert not any("another eaglechat" in text for text in chat.shown)
+    chat.ask("go on")
+    chat.session.leave("")
+    (again,) = saved_chats(tmp_path / "chats")
+    assert [t.text for t in again.turns.path][:3] == ["count", reply.text, "go on"]

@@ -1,0 +1,132 @@
+"""Rounds on disk come back as they were, but for what is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eaglechat.chat.history.packing import pack, unpack
+from eaglechat.wire.records import (
+    AutoDraft,
+    AutoReason,
+    DraftToken,
+    Origin,
+    Round,
+    RoundTimings,
+    Token,
+)
+
+# Text of models comes from UTF-8: no half characters of UTF-16.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+ids = st.integers(0, 300_000)
+ms = st.floats(0, 10_000)
+drafters = st.sampled_from(["eagle3", "ngram", ""])
+choices = st.builds(
+    AutoDraft,
+    n=st.just(0),
+    reason=st.sampled_from(AutoReason),
+    tokens_per_second=st.lists(st.floats(0, 1000), max_size=17).map(tuple),
+    plain_error=st.floats(0, 100),
+    lost_ms=st.floats(-1e6, 1e6),
+    allowed_ms=st.floats(0, 1e6),
+)
+
+
+@st.composite
+def some_rounds(draw: st.DrawFn) -> list[Round]:
+    rounds = []
+    for index in range(draw(st.integers(7, 9)), 10):
+        drafted = tuple(
+            DraftToken(
+                draw(ids | st.none()),
+                draw(texts | st.none()),
+                draw(st.floats(0, 1) | st.none()),
+                parent=draw(st.integers(-1, max(place - 1, -1))),
+                drafter=draw(drafters),
+            )
+            for place in range(draw(st.integers(0, 3)))
+        )
+        # What was drafted in the same place, or something else.
+        guesses = [*drafted[: draw(st.integers(0, 4))], *[DraftToken(None, None, None)] * 5]
+        tokens = tuple(
+            Token(
+                draw(ids) if guess.id is None else guess.id,
+                draw(texts) if guess.text is None else guess.text,
+                draw(st.sampled_from(Origin)),
+                draw(drafters) or None,
+            )
+            for guess in guesses[: draw(st.integers(1, 4))]
+        )
+        n_tested = draw(st.integers(0, len(drafted)))
+        n_draft_max = draw(st.integers(0, 300))
+        auto = draw(st.none() | choices)
+        rounds.append(
+            Round(
+                index=index,
+                n_draft_max=n_draft_max,
+                drafted=drafted,
+                n_tested=n_tested,
+                n_accepted=draw(st.integers(0, n_tested)),
+                tokens=tokens,
+                n_past=draw(st.integers(0, 10**6)),
+                timings=RoundTimings(*(draw(ms | st.none()) for _ in range(4)), draw(ms)),
+                auto=auto and replace(auto, n=n_draft_max),
+            )
+        )
+    return rounds
+
+
+def written_by(rounds: Sequence[Round]) -> str:
+    return "".join(round_.text for round_ in rounds)
+
+
+@settings(max_examples=40)
+@given(some_rounds())
+def test_rounds_come_back(rounds: list[Round]) -> None:
+    back = unpack(pack(rounds), written_by(rounds))
+    for was, now in zip(rounds, back, strict=True):
+        for name in ("draft_ms", "verify_ms", "process_ms", "sample_ms", "total_ms"):
+            assert getattr(now.timings, name) == pytest.approx(
+                getattr(was.timings, name), abs=0.006
+            )
+        for one, other in zip(was.drafted, now.drafted, strict=True):
+            assert other == replace(one, probability=other.probability)
+            assert (one.probability is None) == (other.probability is None)
+            assert (other.probability or 0) == pytest.approx(one.probability or 0, abs=0.0021)
+        assert (was.auto is None) == (now.auto is None)
+        if was.auto and now.auto:
+            assert now.auto.reason is was.auto.reason
+            assert now.auto.lost_ms == pytest.approx(was.auto.lost_ms, abs=0.51)
+        exact = {"timings": now.timings, "drafted": now.drafted, "auto": now.auto}
+        assert now == replace(was, **exact)
+    if rounds[-1].auto:
+        assert back[-1].auto
+        assert back[-1].auto.tokens_per_second == rounds[-1].auto.tokens_per_second
+
+
+@settings(max_examples=40)
+@given(some_rounds(), st.data())
+def test_damaged_rounds_say_so(rounds: list[Round], data: st.DataObject) -> None:
+    packed, text = pack(rounds), written_by(rounds)
+    place = data.draw(st.integers(0, len(packed) - 1))
+    damaged = data.draw(
+        st.sampled_from(
+            [packed[:place], packed[:place] + "A" + packed[place + 1 :], packed + "é", ""]
+        )
+    )
+    try:
+        back = unpack(damaged, text)
+    except ValueError:
+        return
+    assert written_by(back) == text
+
+
+def test_rounds_beside_another_text_are_refused() -> None:
+    token = Token(1, "one", Origin.PLAIN)
+    round_ = Round(0, 0, (), 0, 0, (token,), 1, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
+    with pytest.raises(ValueError, match="did not write"):
+        unpack(pack([round_]), "one and more")

@@ -1,0 +1,198 @@
+"""Chats read back: version 1, what crashes left of a file, and damage of any kind."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eaglechat.chat.history import lines
+from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, RoundsLine
+from eaglechat.chat.history.packing import pack
+from eaglechat.chat.history.reading import read_chat, saved_chats
+from eaglechat.chat.recording import Part
+from eaglechat.chat.turns import Reply
+from tests.chat.headless import Headless
+from tests.chat.history.files import fresh, message, partial, resumed, write_first_version
+from tests.chat.records import round_of
+from tests.tui.scripted import REPLY
+
+
+def texts(file: Path) -> list[str]:
+    return [turn.text for turn in read_chat(file).turns.path]
+
+
+def test_a_chat_of_version_1_is_read_as_it_is(tmp_path: Path) -> None:
+    file = write_first_version(
+        tmp_path / "one.jsonl",
+        message("user", "why\u2028?"),
+        partial("s"),
+        {"type": "window", "first_turn": 0},
+        partial("o"),
+        message("assistant", "so.", finish="stop", tokens=2, tokens_per_second=9.0),
+        message("user", "and?"),
+        message("assistant", "that", finish="lost"),
+        {"type": "window", "first_turn": 1},
+        message("user", "never mind"),
+        {"type": "retracted"},
+        {"type": "unsent", "text": "and then"},
+    )
+    chat = read_chat(file)
+    assert [turn.text for turn in chat.turns.path] == ["why\u2028?", "so.", "and?", "that"]
+    assert (chat.unsent, chat.header.target, chat.header.draft) == (
+        "and then",
+        "/t.gguf",
+        "/d.gguf",
+    )
+    assert chat.first_question == chat.turns.path[2].id
+    reply = chat.turns.last_reply
+    assert reply is not None
+    assert not reply.recording.rounds
+    assert not reply.recording.stats.rounds
+
+
+def test_a_chat_of_version_1_goes_on_as_version_2(tmp_path: Path) -> None:
+    file = write_first_version(
+        tmp_path / "chats" / "one.jsonl",
+        message("user", "why?"),
+        partial("half "),
+        partial("a reply"),
+    )
+    chat = Headless(tmp_path, read_chat(file))
+    assert chat.texts == ["why?", "half a reply"]
+    chat.ask("and?")
+    chat.session.answer_again(chat.session.turns.path[1].id)
+    chat.finish()
+    chat.session.leave("")
+    (saved,) = saved_chats(file.parent)
+    assert [turn.text for turn in saved.turns.path] == ["why?", REPLY]
+    assert len(saved.turns) == 5
+    saved.turns.step(saved.turns.path[1].id, -1)
+    assert [turn.text for turn in saved.turns.path] == ["why?", "half a reply", "and?", REPLY]
+
+
+@pytest.mark.parametrize(
+    ("left", "expected", "unsent"),
+    [
+        ([message("user", "why?")], [], "why?"),
+        ([message("user", "why?"), partial("half a rep")], ["why?", "half a rep"], ""),
+        (
+            [message("user", "lost"), message("user", "again"), message("assistant", "so")],
+            ["lost", "", "again", "so"],
+            "",
+        ),
+    ],
+)
+def test_what_a_crash_left_of_version_1(
+    tmp_path: Path, left: list[dict[str, object]], expected: list[str], unsent: str
+) -> None:
+    file = write_first_version(tmp_path / "one.jsonl", *left)
+    assert texts(file) == expected
+    assert read_chat(file).unsent == unsent
+
+
+def test_a_question_that_a_crash_left_without_an_answer_is_unsent(tmp_path: Path) -> None:
+    log = fresh(tmp_path)
+    log.add(QuestionLine(id=1, parts=(Part("why?"),)), ReplyLine(id=2, parent=1))
+    log.close()
+    chat = read_chat(log.file)
+    assert (len(chat.turns), chat.unsent) == (0, "why?")
+    again = resumed(chat)
+    again.add(QuestionLine(id=3, parts=(Part("why, then?"),)), ReplyLine(id=4, parent=3))
+    again.add(RoundsLine(of=4, text=" t1", data=pack([round_of(1)])))
+    again.close()
+    assert texts(log.file) == ["why, then?", " t1"]
+    assert read_chat(log.file).unsent == ""
+
+
+def test_a_torn_last_line_costs_itself_alone(tmp_path: Path) -> None:
+    log = fresh(tmp_path)
+    log.add(QuestionLine(id=1, parts=(Part("why?"),)), ReplyLine(id=2, parent=1))
+    log.add(RoundsLine(of=2, text=" t1", data=pack([round_of(1)])))
+    log.close()
+    with log.file.open("ab") as stream:
+        stream.write(lines.encode(RoundsLine(of=2, text=" t2", data=pack([round_of(2)])))[:-9])
+    again = resumed(read_chat(log.file))
+    again.add(QuestionLine(id=3, parent=2, parts=(Part("and?"),)), ReplyLine(id=4, parent=3))
+    again.add(RoundsLine(of=4, text=" t3", data=pack([round_of(3)])))
+    again.close()
+    assert texts(log.file) == ["why?", " t1", "and?", " t3"]
+
+
+def test_rounds_that_cannot_be_read_are_text(tmp_path: Path) -> None:
+    log = fresh(tmp_path)
+    log.add(QuestionLine(id=1, parts=(Part("why?"),)), ReplyLine(id=2, parent=1))
+    log.add(RoundsLine(of=2, text=" t1", data=pack([round_of(1)])))
+    log.add(RoundsLine(of=2, text=" t2", data="nonsense"), EndLine(of=2))
+    log.close()
+    reply = read_chat(log.file).turns.last_reply
+    assert reply is not None
+    assert reply.text == " t1 t2"
+    assert [round_.text for round_ in reply.recording.rounds] == [" t1", " t2"]
+    assert reply.text == " t1 t2"
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"", "it is empty"),
+        (b"\xff\xfe nothing", "does not begin like a chat"),
+        (b'{"type":"message","role":"user","content":"x"}\n', "does not begin like a chat"),
+        (b'{"type":"chat","created":"","pair":"p","target":"t","version":3}\n', "newer version"),
+    ],
+)
+def test_what_is_no_chat_says_so(tmp_path: Path, raw: bytes, problem: str) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(raw)
+    with pytest.raises(ValueError, match=problem):
+        read_chat(file)
+    assert list(saved_chats(tmp_path)) == []
+
+
+@pytest.fixture(scope="module")
+def long_chat(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a chat with branches, a comparison and a stopped reply."""
+    chat = Headless(tmp_path_factory.mktemp("long"))
+    chat.engine.reply = "one two three four"
+    for question in ("a", "b", "c"):
+        chat.ask(question)
+    chat.session.compare()
+    chat.finish()
+    chat.session.edit(chat.session.turns.path[2].id, "B")
+    chat.finish()
+    chat.session.answer_again(chat.session.turns.path[3].id)
+    chat.finish()
+    chat.session.step(chat.session.turns.path[2].id, -1)
+    chat.session.leave("typed")
+    (file,) = (chat.pair.target.parent / "chats").iterdir()
+    return file.read_bytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**9), how=st.sampled_from(["drop", "cut", "swap", "noise"]))
+def test_no_damage_stops_a_chat_from_being_read(
+    long_chat: bytes, tmp_path_factory: pytest.TempPathFactory, seed: int, how: str
+) -> None:
+    rng = random.Random(seed)
+    header, *rest = long_chat.splitlines(keepends=True)
+    place = rng.randrange(len(rest))
+    if how == "drop":
+        del rest[place]
+    elif how == "cut":
+        rest[place] = rest[place][: rng.randrange(len(rest[place]))]
+    elif how == "swap":
+        other = rng.randrange(len(rest))
+        rest[place], rest[other] = rest[other], rest[place]
+    else:
+        rest[place] = rng.randbytes(30) + b"\n"
+    file = tmp_path_factory.mktemp("damaged") / "x.jsonl"
+    file.write_bytes(header + b"".join(rest))
+    chat = read_chat(file)
+    for turn in chat.turns:
+        assert isinstance(turn.text, str)
+        if isinstance(turn, Reply):
+            assert "".join(r.text for r in turn.recording.rounds) in turn.text
+    assert not chat.turns.path or isinstance(chat.turns.path[-1], Reply)

@@ -1,0 +1,93 @@
+"""A reply against plain decoding of the same prompt."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from eaglechat.chat import wording
+from eaglechat.chat.comparing import Fork, cannot_compare, compare, first_fork, plain_terms
+from eaglechat.chat.recording import Recording
+from eaglechat.wire.protocol import Speculation
+from eaglechat.wire.records import FinishReason
+from tests.chat.records import SEED, TERMS, plainly, recorded, round_of
+
+
+def reply(reason: FinishReason = FinishReason.STOP) -> Recording:
+    return recorded(round_of(1, 2), round_of(3), reason=reason)
+
+
+def test_a_comparison_asks_for_the_seed_that_was_used_and_no_speculation() -> None:
+    terms = plain_terms(reply())
+    assert terms.sampling == msgspec.structs.replace(TERMS.sampling, seed=SEED)
+    assert not terms.speculation.enabled
+    assert terms.max_tokens is None
+
+
+def test_a_reply_that_was_stopped_is_compared_up_to_its_length() -> None:
+    assert plain_terms(reply(FinishReason.CANCELLED)).max_tokens == 3
+
+
+def test_what_was_measured() -> None:
+    result = compare(reply(), plainly(1, 2, 3, ms=60.0))
+    assert result is not None
+    assert result.speed_up == pytest.approx(2.0)
+    assert result.fork is None
+    assert compare(reply(), Recording(TERMS)) is None
+
+
+def test_a_slower_reply_is_called_slower() -> None:
+    result = compare(reply(), plainly(1, 2, 4, ms=15.0))
+    assert result is not None
+    text = wording.comparison_result(result)
+    assert "plain decoding was 2.00x faster here" in text
+    assert "First difference at token 3: “ t3” with speculation, “ t4” without." in text
+
+
+@pytest.mark.parametrize(
+    ("recording", "reason"),
+    [
+        (None, "no reply yet"),
+        (Recording(TERMS), "cut off"),
+        (recorded(), "is empty"),
+        (reply(), None),
+    ],
+)
+def test_what_cannot_be_compared(recording: Recording | None, reason: str | None) -> None:
+    said = cannot_compare(recording)
+    assert said is None if reason is None else reason in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("speculation", "off", "advice"),
+    [
+        (Speculation(enabled=False), "you switched it off", "you switched it off"),
+        (Speculation(enabled=False), None, "ask again"),
+        (Speculation(n_draft_max="auto"), None, "Set n_draft_max by hand"),
+        (Speculation(n_draft_max="auto"), "the pair has no draft", "the pair has no draft"),
+        (Speculation(n_draft_max=0), None, "ask again"),
+    ],
+)
+def test_a_plain_reply_cannot_be_compared_and_it_says_what_to_do(
+    speculation: Speculation, off: str | None, advice: str
+) -> None:
+    terms = msgspec.structs.replace(TERMS, speculation=speculation)
+    reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms), off) or ""
+    assert "plainly already" in reason
+    assert advice in reason
+
+
+@pytest.mark.parametrize(
+    ("plain_ids", "plain_end", "fork"),
+    [
+        ((1, 2), FinishReason.STOP, Fork(2, " t3", None)),
+        ((1, 2), FinishReason.CANCELLED, None),
+        ((1, 9, 3), FinishReason.STOP, Fork(1, " t2", " t9")),
+        ((1, 2, 3, 4), FinishReason.LENGTH, Fork(3, None, " t4")),
+        ((1, 2, 3), FinishReason.LENGTH, None),
+    ],
+)
+def test_the_first_fork(
+    plain_ids: tuple[int, ...], plain_end: FinishReason, fork: Fork | None
+) -> None:
+    assert first_fork(reply(), plainly(*plain_ids, ms=10.0, reason=plain_end)) == fork

@@ -1,0 +1,339 @@
+"""A chat with an engine, without a screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglechat.chat.controls import CONTROLS
+from eaglechat.chat.history.reading import read_chat, saved_chats
+from eaglechat.chat.numbers import numbers_of
+from eaglechat.chat.turns import Reply
+from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.wire import protocol
+from eaglechat.wire.protocol import AUTO, Message
+from eaglechat.wire.records import FinishReason
+from tests.chat.headless import Headless
+from tests.tui.scripted import REPLY, SEED
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Headless:
+    return Headless(tmp_path)
+
+
+def reopened(chat: Headless) -> Headless:
+    """The chat as another start of the app finds it."""
+    (saved,) = saved_chats(chat.session._chats_dir)
+    return Headless(chat.pair.target.parent, saved)
+
+
+def test_a_question_and_its_reply(chat: Headless) -> None:
+    chat.ask("why?")
+    assert chat.texts == ["why?", REPLY]
+    assert chat.last_request.messages == (Message(role="user", content="why?"),)
+    assert chat.session.controls.n_draft_max == 3
+    chat.ask("and then?")
+    assert [m.content for m in chat.last_request.messages] == ["why?", REPLY, "and then?"]
+
+
+def test_a_change_is_said_once_until_it_was_looked_at(chat: Headless) -> None:
+    chat.session.look()
+    chat.changes = 0
+    chat.ask("why?")
+    assert chat.changes == 1
+    chat.session.look()
+    chat.session.stop()
+    chat.session.turn(chat.session.controls)
+    assert chat.changes == 2
+
+
+def test_the_structure_has_a_version_that_rounds_do_not_change(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(1)
+    version = chat.session.version
+    chat.rounds(3)
+    assert chat.session.version == version
+    chat.finish()
+    assert chat.session.version > version
+
+
+def test_the_system_prompt_is_sent_but_is_no_turn(tmp_path: Path) -> None:
+    settings = Settings(generation=GenerationSettings(system_prompt="Be brief.", max_tokens=5))
+    chat = Headless(tmp_path, settings=settings)
+    chat.ask("hi")
+    assert [m.role for m in chat.last_request.messages] == ["system", "user"]
+    assert chat.last_request.max_tokens == 5
+    assert len(chat.texts) == 2
+
+
+def test_one_thing_at_a_time(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(1)
+    question, reply = chat.session.turns.path
+    assert not chat.session.ask("more")
+    assert not chat.session.compare()
+    assert not chat.session.answer_again(reply.id)
+    assert not chat.session.edit(question.id, "what?")
+    assert not chat.session.step(reply.id, 1)
+    assert not chat.session.delete(question.id)
+    assert len(chat.said) == 6
+    assert len(chat.engine.requests(protocol.Chat)) == 1
+
+
+@pytest.mark.parametrize("how", ["stopped", "refused", "died"])
+def test_a_question_without_any_answer_is_given_back(chat: Headless, how: str) -> None:
+    chat.ask("one")
+    chat.engine.budget = 0
+    if how == "refused":
+        chat.engine.chat_error = ("prompt", "the prompt is too long")
+    chat.session.ask("two")
+    if how == "stopped":
+        chat.session.stop()
+        chat.session.stop()
+    elif how == "died":
+        chat.engine.die("GGML_ASSERT")
+    chat.pump_until(lambda: chat.session.running is None)
+    assert chat.given_back == ["two"]
+    assert chat.texts == ["one", REPLY]
+    assert chat.shown[3] == "question: two"
+    said = {"stopped": "Stopped before", "refused": "too long", "died": "GGML_ASSERT"}[how]
+    assert said in chat.shown[4]
+    assert len(chat.engine.requests(protocol.Cancel)) == (how == "stopped")
+
+
+def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(3)
+    chat.engine.die("GGML_ASSERT")
+    chat.pump_until(lambda: chat.session.running is None)
+    assert REPLY.startswith(chat.texts[-1])
+    assert chat.texts[-1]
+    assert chat.entries[-2].note == "cut off here"
+    assert chat.shown[-1].startswith("error: ")
+    assert not chat.session.ask("more")
+    chat.load()
+    chat.session.loaded(chat.info)
+    chat.ask("more")
+    assert chat.texts[2:] == ["more", REPLY]
+
+
+def test_what_another_request_still_says_is_not_heard(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(2)
+    chat.session.leave("")
+    chat.session.open()
+    chat.session.ask("who?")
+    chat.finish()
+    assert chat.texts == ["who?", REPLY]
+
+
+def test_answering_again_takes_another_seed_and_keeps_the_first_reply(tmp_path: Path) -> None:
+    chat = Headless(tmp_path, settings=Settings(generation=GenerationSettings(seed=5)))
+    chat.ask("why?")
+    first = chat.session.turns.path[1]
+    assert chat.last_request.sampling.seed == 5
+    chat.engine.reply = "Because."
+    assert chat.session.answer_again(first.id)
+    chat.finish()
+    assert chat.last_request.sampling.seed is None
+    assert [m.content for m in chat.last_request.messages] == ["why?"]
+    assert chat.texts == ["why?", "Because."]
+    chat.session.step(chat.session.turns.path[1].id, -1)
+    assert chat.texts == ["why?", REPLY]
+
+
+def test_an_answer_again_of_which_nothing_came_leaves_the_first_one(chat: Headless) -> None:
+    chat.ask("why?")
+    chat.engine.budget = 0
+    chat.session.answer_again(chat.session.turns.path[1].id)
+    chat.session.stop()
+    chat.pump_until(lambda: chat.session.running is None)
+    assert chat.texts == ["why?", REPLY]
+    assert chat.given_back == []
+
+
+def test_an_edited_question_begins_a_branch(chat: Headless) -> None:
+    chat.ask("one")
+    chat.ask("two")
+    chat.session.edit(chat.session.turns.path[0].id, "uno")
+    chat.finish()
+    assert [m.content for m in chat.last_request.messages] == ["uno"]
+    assert chat.texts == ["uno", REPLY]
+    chat.session.delete(chat.session.turns.path[0].id)
+    assert chat.texts == ["one", REPLY, "two", REPLY]
+
+
+def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headless) -> None:
+    chat.ask("why?")
+    rolling = chat.session.rolling.stats()
+    asked = chat.last_request
+    assert chat.session.compare()
+    assert chat.last_request.messages == asked.messages
+    assert chat.last_request.sampling.seed == SEED
+    assert not chat.last_request.speculation.enabled
+    chat.finish()
+    assert chat.texts == ["why?", REPLY]
+    assert chat.session.rolling.stats() == rolling
+    assert chat.session.compared is not None
+    assert [entry.kind for entry in chat.entries[-3:]] == [
+        "information",
+        "comparison",
+        "information",
+    ]
+    assert "with speculation" in chat.shown[-1]
+    chat.ask("next")
+    assert chat.session.compared is None
+
+
+def test_a_comparison_of_which_nothing_came_is_no_part_of_the_chat(chat: Headless) -> None:
+    chat.ask("why?")
+    chat.engine.budget = 0
+    chat.session.compare()
+    chat.session.stop()
+    chat.pump_until(lambda: chat.session.running is None)
+    assert chat.shown[-1] == "information: Stopped before the first token."
+    assert chat.session.compared is None
+    assert chat.session.compare()
+
+
+def test_there_is_nothing_to_compare_before_a_reply(chat: Headless) -> None:
+    assert not chat.session.compare()
+    assert "no reply yet" in chat.said[-1]
+
+
+def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(1)
+    chat.session.draft(2)
+    chat.session.turn(replace(chat.session.controls, temperature=0.3))
+    chat.session.switch_auto()
+    chat.session.draft(-99)
+    assert chat.engine.requests(protocol.Set) == [
+        protocol.Set(n_draft_max=5),
+        protocol.Set(temperature=0.3),
+        protocol.Set(n_draft_max=AUTO),
+        protocol.Set(n_draft_max=0),
+    ]
+    assert chat.session.shown
+    assert chat.session.shown.changed == {"n_draft_max", "temperature"}
+    chat.finish()
+    chat.session.draft(99)
+    chat.ask("more")
+    assert chat.last_request.speculation.n_draft_max == 16
+    assert chat.last_request.sampling.temperature == 0.3
+
+
+def test_every_control_is_a_setting_and_can_be_turned_in_a_running_reply() -> None:
+    names = {control.name for control in CONTROLS}
+    assert names <= set(protocol.Set.__struct_fields__)
+    for control in CONTROLS:
+        assert hasattr(getattr(Settings(), control.table), control.name)
+
+
+def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(4)
+    numbers = numbers_of(chat.session)
+    assert numbers.reply.rounds == len(numbers.rounds) == 4
+    assert numbers.n_past == chat.session.n_past > 0
+    chat.finish()
+    shown = chat.session.shown
+    assert shown
+    assert shown.end
+    assert numbers_of(chat.session).tokens_per_second == shown.end.tokens_per_second
+    assert numbers_of(chat.session).reply == shown.stats
+    assert "read" in numbers_of(chat.session).prefill
+
+
+def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) -> None:
+    chat.engine.turns_in_context = 2
+    for question in ("one", "two", "three"):
+        chat.ask(question)
+    marked = chat.session.turns.path[2]
+    assert chat.session.first_question == marked.id
+    assert [entry.kind for entry in chat.entries[2:5]] == ["reply", "window", "question"]
+    again = reopened_after_leaving(chat)
+    assert again.session.first_question == marked.id
+    again.ask("four")
+    assert again.session.first_question is None
+
+
+def reopened_after_leaving(chat: Headless, typed: str = "") -> Headless:
+    chat.session.leave(typed)
+    chat.session.close()
+    return reopened(chat)
+
+
+def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
+    chat.ask("one")
+    chat.session.compare()
+    chat.finish()
+    chat.session.ask("two")
+    chat.rounds(3)
+    chat.session.draft(1)
+    chat.session.stop()
+    chat.finish()
+    before, numbers = chat.entries[1:], numbers_of(chat.session)
+    again = reopened_after_leaving(chat, "half a thought")
+    assert again.session.unsent == "half a thought"
+    for was, now in zip(before, again.entries, strict=True):
+        assert (was.kind, was.text, was.note) == (now.kind, now.text, now.note)
+        if was.recording:
+            assert now.recording
+            assert list(now.recording.rounds) == list(was.recording.rounds)
+            assert now.recording.end == was.recording.end
+            assert now.recording.stats == was.recording.stats
+            assert now.recording.changed == was.recording.changed
+            assert now.recording.terms == was.recording.terms
+    shown = numbers_of(again.session)
+    assert replace(shown, controls=numbers.controls) == numbers
+    again.ask("three")
+    assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
+
+
+def test_branches_come_back_with_the_one_that_was_chosen(chat: Headless) -> None:
+    chat.ask("one")
+    chat.ask("two")
+    chat.session.edit(chat.session.turns.path[2].id, "zwei")
+    chat.finish()
+    chat.session.step(chat.session.turns.path[2].id, -1)
+    again = reopened_after_leaving(chat)
+    assert again.texts == ["one", REPLY, "two", REPLY]
+    again.session.delete(again.session.turns.path[2].id)
+    assert again.texts == ["one", REPLY, "zwei", REPLY]
+    assert reopened_after_leaving(again).texts == ["one", REPLY, "zwei", REPLY]
+
+
+def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
+    chat.engine.budget = 0
+    chat.session.ask("why?")
+    chat.session.stop()
+    chat.pump_until(lambda: chat.session.running is None)
+    (file,) = (chat.pair.target.parent / "chats").iterdir()
+    saved = read_chat(file)
+    assert (len(saved.turns), saved.unsent) == (0, "why?")
+
+
+def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:
+    chat.ask("why?")
+    again = reopened_after_leaving(chat)
+    again.session.info = None
+    again.session.is_engine_gone = True
+    again.session.open(None)
+    assert "can only be read" in again.shown[0]
+    assert not again.session.ask("more")
+
+
+def test_a_stopped_reply_says_so_and_how_fast_it_was(chat: Headless) -> None:
+    chat.session.ask("why?")
+    chat.rounds(2)
+    chat.session.stop()
+    chat.finish()
+    reply = chat.session.turns.last
+    assert isinstance(reply, Reply)
+    assert reply.recording.end
+    assert reply.recording.end.finish_reason is FinishReason.CANCELLED
+    assert (chat.entries[-1].note or "").startswith("stopped · ")

@@ -1,0 +1,35 @@
+"""Sentences and numbers as the screens write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from eaglechat.chat import wording
+from eaglechat.chat.recording import Recording, TextOnly
+from eaglechat.wire.records import FinishReason
+from tests.chat.records import TERMS, recorded, round_of
+
+
+@pytest.mark.parametrize(
+    ("reason", "note"),
+    [
+        (FinishReason.STOP, "1 token, 33.3 tok/s"),
+        (FinishReason.CANCELLED, "stopped · 1 token, 33.3 tok/s"),
+        (FinishReason.LENGTH, "token limit reached · generation.max_tokens ·"),
+        (FinishReason.CONTEXT, "context full · this turn alone fills its 4,096 tokens"),
+    ],
+)
+def test_how_a_reply_ended(reason: FinishReason, note: str) -> None:
+    assert wording.end_note(recorded(round_of(1), reason=reason), 4096).startswith(note)
+
+
+def test_a_comparison_is_only_as_long_as_the_reply() -> None:
+    recording = recorded(round_of(1), reason=FinishReason.LENGTH)
+    assert "as long as the reply was" in wording.end_note(recording, 4096, is_comparison=True)
+
+
+def test_a_reply_that_was_cut_off_says_so_where_that_is_known() -> None:
+    cut_off = Recording(TERMS)
+    cut_off.add(round_of(1))
+    assert wording.end_note(cut_off, 4096) == "cut off here"
+    assert wording.end_note(Recording(TERMS, TextOnly("of version 1")), 4096) == ""
