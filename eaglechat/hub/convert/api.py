@@ -10,7 +10,7 @@ from pathlib import Path
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
-from eaglechat.hub.convert.eagle3.draft import examine
+from eaglechat.hub.convert.eagle3.draft import examine, with_tokens
 from eaglechat.hub.convert.eagle3.metadata import packed_fields
 from eaglechat.hub.convert.eagle3.target import read_target
 from eaglechat.hub.convert.eagle3.weights import n_parameters, output_tensors, stored_type
@@ -61,7 +61,8 @@ def convert(
         raise ConversionError(f"{type} is not a type; known are {', '.join(TYPES)}")
     target_header = read_target(target)
     stored = open_checkpoint(checkpoint)
-    draft = examine(stored, read_config(stored.directory), target_header)
+    config = read_config(stored.directory)
+    draft = with_tokens(examine(stored.tensors, config, target_header), target_header)
     check_out(out)
     parameters = 0
 

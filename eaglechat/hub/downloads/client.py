@@ -278,6 +278,20 @@ class Hub:
 
         return self._insist(ask)
 
+    def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
+        """The bytes of a file from `start` up to `end`, or to where it ends."""
+
+        def ask() -> bytes:
+            found = self.metadata(file.repo, file.path, file.commit)
+            last = min(end, found.size)
+            if start >= last:
+                return b""
+            with self.stream(found.location, file.name, start, last - 1) as response:
+                skipped = start if response.status_code == 200 else 0
+                return _read(response, skipped + last - start)[skipped:]
+
+        return self._insist(ask)
+
     def _insist(self, ask: Callable[[], Answer]) -> Answer:
         """Ask again after a passing fault, a few times; what the Hub wants later is not awaited."""
         for wait in self._waits:

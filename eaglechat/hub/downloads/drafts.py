@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from eaglechat.gguf.errors import GGUFError
 from eaglechat.gguf.header import GGUFHeader
@@ -147,11 +145,13 @@ def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -
     """A candidate with what its header (or its configuration) says about fitting the target."""
     try:
         if candidate.is_checkpoint:
-            config = hub.read_small(listing.file("config.json"))
-            problem = _judge_checkpoint(json.loads(config), target.header)
+            # Not at the top: it brings numpy and gguf.
+            from eaglechat.hub.downloads.checkpoints import why_not  # noqa: PLC0415
+
+            problem = why_not(hub, listing, target.header)
         else:
             problem = _judge_gguf(hub.peek(listing.file(candidate.files[0])), target.header)
-    except (HubError, GGUFError, ValueError) as error:
+    except (HubError, GGUFError) as error:
         return replace(candidate, problem=str(error))
     warning = None if problem else _other_fine_tune(target, listing)
     return replace(candidate, fits=problem is None, problem=problem, warning=warning)
@@ -184,25 +184,6 @@ def _judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
     except PreflightError as error:
         return str(error)
     return None
-
-
-def _judge_checkpoint(config: Any, target: GGUFHeader) -> str | None:
-    """What a configuration alone can tell; the converter looks closer."""
-    if not isinstance(config, dict):
-        return "its config.json is not a configuration"
-    inner = config.get("transformer_layer_config")
-    merged = {**config, **inner} if isinstance(inner, dict) else config
-    hidden = config.get("target_hidden_size") or merged.get("hidden_size")
-    if hidden not in (None, target.n_embd):
-        return f"it was made for a hidden size of {hidden}, the target has {target.n_embd}"
-    vocabulary = merged.get("vocab_size")
-    # A checkpoint's vocabulary is padded up, a GGUF's may not be.
-    if isinstance(vocabulary, int) and vocabulary < merged.get("draft_vocab_size", 0):
-        return "its draft vocabulary is larger than its vocabulary"
-    if isinstance(vocabulary, int) and abs(vocabulary - target.n_vocab) > 1024:
-        return f"it was made for {vocabulary} tokens, the target has {target.n_vocab}"
-    layers = merged.get("num_hidden_layers", 1)
-    return None if layers == 1 else f"it has {layers} layers, an EAGLE-3 draft has one"
 
 
 def _other_fine_tune(target: Target, draft: RemoteRepo) -> str | None:

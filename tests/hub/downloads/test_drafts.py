@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,19 +13,39 @@ import pytest
 from eaglechat.gguf.errors import GGUFError
 from eaglechat.hub.catalogue.entries import load
 from eaglechat.hub.catalogue.references import HubReference, choose
+from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.drafts import Candidate, describe_target, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
+from tests.convert import checkpoints
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, git_hash, sha256
 
-CONFIG = {"architectures": ["Eagle3LlamaForCausalLM"], "hidden_size": 8, "vocab_size": 32}
+
+def a_target() -> bytes:
+    """The target that the converter's small checkpoints are for."""
+    return ggufs.target(
+        "llama", n_embd=checkpoints.HIDDEN, n_layers=checkpoints.N_LAYERS, n_vocab=checkpoints.VOCAB
+    )
+
+
+def checkpoint(variant: checkpoints.Variant, **others: bytes) -> dict[str, bytes]:
+    """The files of a checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = variant.save(Path(folder)).iterdir()
+        return {file.name: file.read_bytes() for file in files} | others
 
 
 def candidates(hub: Hub, repo: str = "org/Base-GGUF") -> dict[str, Candidate]:
     listing = hub.repo(repo)
     target = describe_target(hub, listing, choose(HubReference(repo), listing.paths))
     return {f"{c.repo}/{c.files[0]}": c for c in find_drafts(hub, target)}
+
+
+def variant_with(name: str) -> checkpoints.Variant:
+    variant = checkpoints.draft()
+    variant.put(name, checkpoints.HIDDEN)
+    return variant
 
 
 @pytest.fixture
@@ -112,19 +134,16 @@ def test_the_draft_beside_the_target_comes_first(hub: Hub, target: None) -> None
 
 
 def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, target: None) -> None:
-    checkpoint = {
-        "config.json": json.dumps(CONFIG).encode(),
-        "model.safetensors": b"x" * 10,
-        "optimizer.bin": b"y",
-    }
-    fake.add("lab/its-eagle3", checkpoint, base_models=("org/Base",))
-    fake.add("lab/Base_eagle3", checkpoint)
+    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
+    files = checkpoint(checkpoints.draft()) | {"optimizer.bin": b"y"}
+    fake.add("lab/its-eagle3", files, base_models=("org/Base",))
+    fake.add("lab/Base_eagle3", files)
     fake.add("lab/quantised", {"m.gguf": ggufs.target()}, base_models=("org/Base",))
     found = candidates(hub)
     by_base = found["lab/its-eagle3/config.json"]
     assert by_base.found_by == "for the same base model"
     assert by_base.files == ("config.json", "model.safetensors")
-    assert (by_base.is_checkpoint, by_base.fits) == (True, True)
+    assert (by_base.is_checkpoint, by_base.fits, by_base.problem) == (True, True, None)
     assert found["lab/Base_eagle3/config.json"].found_by == "by its name"
     assert "lab/quantised/m.gguf" not in found
 
@@ -147,23 +166,79 @@ def test_the_header_judges_whatever_the_name(
     assert problem in (found.problem or "")
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"hidden_size": 16}, "hidden size of 16"),
-        ({"vocab_size": 50_000}, "50000 tokens"),
-        ({"num_hidden_layers": 2}, "2 layers"),
-        ({"transformer_layer_config": {"hidden_size": 64}}, "hidden size of 64"),
-    ],
-)
-def test_a_checkpoint_is_judged_by_its_configuration(
-    hub: Hub, fake: FakeHub, target: None, change: dict[str, object], problem: str
+UNFIT = {
+    "another hidden size": (checkpoints.draft(hidden_size=64), "its hidden size is 64"),
+    "another vocabulary": (checkpoints.draft(vocab_size=321), "a vocabulary of 321 tokens"),
+    "two layers": (checkpoints.draft(num_hidden_layers=2), "has 2 layers, llama.cpp runs drafts"),
+    "EAGLE-3.1": (checkpoints.draft(fc_norm=True), "fc_norm is set"),
+    "layers it lacks": (
+        checkpoints.draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]), "offers 0 to 11"
+    ),
+    "a scaling of RoPE": (checkpoints.draft(rope_scaling={"type": "longrope"}), "type longrope"),
+    "a tensor too many": (variant_with("midlayer.self_attn.q_proj.bias"), "no biases"),
+    "no checkpoint": (checkpoints.Variant({"hidden_size": 32}), "cannot be used"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_checkpoint_is_judged_by_the_converters_own_rules(
+    hub: Hub, fake: FakeHub, target: None, name: str, tmp_path: Path
 ) -> None:
-    config = json.dumps({**CONFIG, **change}).encode()
-    fake.add("lab/Base_eagle3", {"config.json": config, "model.safetensors": b"x"})
+    variant, problem = UNFIT[name]
+    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
+    fake.add("lab/Base_eagle3", checkpoint(variant))
     found = candidates(hub)["lab/Base_eagle3/config.json"]
     assert found.fits is False
-    assert problem in (found.problem or "")
+    assert re.search(problem, found.problem or "")
+    # What it says is what the converter says.
+    (tmp_path / "t.gguf").write_bytes(a_target())
+    with pytest.raises(ConversionError, match=problem):
+        convert(variant.save(tmp_path / "draft"), tmp_path / "t.gguf", tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize("name", checkpoints.variants())
+def test_every_dialect_of_checkpoint_that_converts_is_shown_as_fitting(
+    hub: Hub, fake: FakeHub, target: None, name: str
+) -> None:
+    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
+    fake.add("lab/Base_eagle3", checkpoint(checkpoints.variants()[name]))
+    found = candidates(hub)["lab/Base_eagle3/config.json"]
+    assert (found.fits, found.problem) == (True, None)
+
+
+def test_a_large_checkpoint_costs_its_headers_not_its_weights(
+    hub: Hub, fake: FakeHub, target: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eaglechat.hub.downloads.checkpoints._FIRST_BYTES", 256)
+    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
+    files = checkpoint(checkpoints.draft(embeddings=True))
+    header = 8 + int.from_bytes(files["model.safetensors"][:8], "little")
+    fake.add("lab/Base_eagle3", files)
+    assert candidates(hub)["lab/Base_eagle3/config.json"].fits is True
+    ranges = [seen.range for seen in fake.seen if seen.range]
+    assert {"bytes=0-255", f"bytes=256-{header - 1}"} <= set(ranges)
+
+
+def test_a_checkpoint_in_parts_is_judged_by_the_parts_its_index_names(
+    hub: Hub, fake: FakeHub, target: None
+) -> None:
+    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
+    whole = checkpoints.draft()
+    parts = [checkpoints.Variant(whole.config), checkpoints.Variant(whole.config)]
+    for number, (name, tensor) in enumerate(whole.tensors.items()):
+        parts[number % 2].tensors[name] = tensor
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    files = {
+        name: checkpoint(part)["model.safetensors"] for name, part in zip(names, parts, strict=True)
+    }
+    index = {key: name for name, part in zip(names, parts, strict=True) for key in part.tensors}
+    files["config.json"] = json.dumps(whole.config).encode()
+    files["model.safetensors.index.json"] = json.dumps({"weight_map": index}).encode()
+    repo = fake.add("lab/Base_eagle3", files)
+    assert candidates(hub)["lab/Base_eagle3/config.json"].fits is True
+    del repo.files[names[1]]
+    problem = candidates(hub)["lab/Base_eagle3/config.json"].problem
+    assert f"lacks {names[1]}" in (problem or "")
 
 
 def test_a_draft_of_another_fine_tune_is_warned_of(hub: Hub, fake: FakeHub, target: None) -> None:

@@ -6,8 +6,8 @@ names a head size it does not have), and llama.cpp aborts the process on some mi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,8 @@ import numpy.typing as npt
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import deepest_readable_layer
 from eaglechat.hub.convert.eagle3.mapping import map_names, plain_name
+from eaglechat.hub.convert.eagle3.rope import llama3_factors, scaling_fields
 from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.checkpoint import Checkpoint
 from eaglechat.hub.convert.source.config import EXTRACT_LAYERS, DraftConfig
 from eaglechat.hub.convert.source.tensors import StoredTensor
 
@@ -40,9 +40,18 @@ class Draft:
     """What the checkpoint said that was not taken literally."""
 
 
-def examine(checkpoint: Checkpoint, config: DraftConfig, target: GGUFHeader) -> Draft:
-    """Check everything that needs no weights. Raises ConversionError, OSError."""
-    tensors = map_names(checkpoint.tensors)
+def check_config(config: DraftConfig, target: GGUFHeader) -> None:
+    """What config.json alone says of fitting the target. Raises ConversionError."""
+    scaling_fields(config)
+    _check_vocabulary([config.vocab_size], target)
+    target_layers(config, target)
+
+
+def examine(stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader) -> Draft:
+    """Check everything that needs no weights; `d2t` is not read. Raises ConversionError."""
+    check_config(config, target)
+    tensors = map_names(stored)
+    _check_dimensions(tensors)
     notes: list[str] = []
     _check_target_size(tensors, config, target)
     head_dim = _head_dim(tensors, config, notes)
@@ -53,12 +62,22 @@ def examine(checkpoint: Checkpoint, config: DraftConfig, target: GGUFHeader) -> 
             "(partial_rotary_factor), RoPE needs an even number"
         )
     feed_forward = tensors["blk.0.ffn_gate.weight"].shape[0]
-    d2t = _d2t(tensors, target)
-    _check_vocabulary(checkpoint, tensors, config, target)
+    llama3_factors(config, n_rot)
+    _check_d2t(tensors)
+    _check_vocabulary(_vocabularies(stored, tensors), target)
     _check_shared(tensors, config, target)
     _check_shapes(tensors, config, head_dim, feed_forward, target)
-    layers = _target_layers(config, target, notes)
-    return Draft(config, tensors, head_dim, n_rot, feed_forward, layers, d2t, tuple(notes))
+    layers = target_layers(config, target, notes)
+    return Draft(config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes))
+
+
+def _check_dimensions(tensors: Mapping[str, StoredTensor]) -> None:
+    for name, tensor in tensors.items():
+        wanted = 1 if name == "d2t" or "norm" in name else 2
+        if len(tensor.shape) != wanted:
+            raise ConversionError(
+                f"{tensor.name} has {len(tensor.shape)} dimensions, a draft's has {wanted}"
+            )
 
 
 def _check_target_size(
@@ -100,14 +119,19 @@ def _head_dim(tensors: Mapping[str, StoredTensor], config: DraftConfig, notes: l
     return head_dim
 
 
-def _d2t(tensors: Mapping[str, StoredTensor], target: GGUFHeader) -> npt.NDArray[np.int64] | None:
-    """Token ids, where the checkpoint holds each as its distance from its own index."""
-    if "d2t" not in tensors:
-        return None
-    stored = tensors["d2t"]
-    if stored.dtype not in ("I64", "I32"):
-        raise ConversionError(f"d2t is stored as {stored.dtype}, not as integers")
-    offsets = stored.read().reshape(-1).astype(np.int64)
+def _check_d2t(tensors: Mapping[str, StoredTensor]) -> None:
+    if "d2t" in tensors and tensors["d2t"].dtype not in ("I64", "I32"):
+        raise ConversionError(f"d2t is stored as {tensors['d2t'].dtype}, not as integers")
+
+
+def with_tokens(draft: Draft, target: GGUFHeader) -> Draft:
+    """The draft with its `d2t`, which a checkpoint holds as distances from their own index.
+
+    Raises ConversionError, OSError.
+    """
+    if "d2t" not in draft.tensors:
+        return draft
+    offsets = draft.tensors["d2t"].read().reshape(-1).astype(np.int64)
     ids: npt.NDArray[np.int64] = offsets + np.arange(offsets.size, dtype=np.int64)
     outside = ids[(ids < 0) | (ids >= target.n_vocab)]
     if outside.size:
@@ -119,19 +143,18 @@ def _d2t(tensors: Mapping[str, StoredTensor], target: GGUFHeader) -> npt.NDArray
         raise ConversionError(
             f"d2t names token {values[counts > 1][0]} twice, so it is no mapping of vocabularies"
         )
-    return ids
+    return replace(draft, d2t=ids)
 
 
-def _check_vocabulary(
-    checkpoint: Checkpoint,
-    tensors: Mapping[str, StoredTensor],
-    config: DraftConfig,
-    target: GGUFHeader,
-) -> None:
-    sizes = [config.vocab_size]
-    if "token_embd.weight" in tensors:
-        sizes.append(tensors["token_embd.weight"].shape[0])
-    sizes += [t.shape[0] for t in checkpoint.tensors.values() if plain_name(t.name) == "t2d"]
+def _vocabularies(
+    stored: Mapping[str, StoredTensor], tensors: Mapping[str, StoredTensor]
+) -> list[int]:
+    sized = [tensors["token_embd.weight"]] if "token_embd.weight" in tensors else []
+    sized += [tensor for tensor in stored.values() if plain_name(tensor.name) == "t2d"]
+    return [tensor.shape[0] if tensor.shape else 0 for tensor in sized]
+
+
+def _check_vocabulary(sizes: Iterable[int], target: GGUFHeader) -> None:
     for size in sizes:
         if size != target.n_vocab:
             raise ConversionError(
@@ -196,8 +219,10 @@ def _check_shapes(
             )
 
 
-def _target_layers(config: DraftConfig, target: GGUFHeader, notes: list[str]) -> tuple[int, ...]:
-    """Layers by their inputs, as llama.cpp counts them.
+def target_layers(
+    config: DraftConfig, target: GGUFHeader, notes: list[str] | None = None
+) -> tuple[int, ...]:
+    """Layers by their inputs, as llama.cpp counts them; `notes` gets what was read differently.
 
     Trainers that count outputs write the usual choice (2, n/2, n-3) as (1, n/2-1, n-4).
     """
@@ -205,10 +230,11 @@ def _target_layers(config: DraftConfig, target: GGUFHeader, notes: list[str]) ->
     layers = config.aux_layer_ids or (2, n_layers // 2, n_layers - 3)
     if layers[0] == 1:
         by_input = tuple(layer + 1 for layer in layers)
-        notes.append(
-            f"the layer ids {', '.join(map(str, layers))} count outputs; "
-            f"written as inputs {', '.join(map(str, by_input))}"
-        )
+        if notes is not None:
+            notes.append(
+                f"the layer ids {', '.join(map(str, layers))} count outputs; "
+                f"written as inputs {', '.join(map(str, by_input))}"
+            )
         layers = by_input
     if min(layers) < 0 or max(layers) > deepest_readable_layer(target):
         raise ConversionError(

@@ -18,6 +18,13 @@ def read_target(path: Path) -> GGUFHeader:
         raise ConversionError(f"the target {path} does not exist") from None
     except (OSError, GGUFError) as error:
         raise ConversionError(f"the target cannot be read: {error}") from error
+    check_target(target)
+    return target
+
+
+def check_target(target: GGUFHeader) -> None:
+    """Raises ConversionError for a target that no EAGLE-3 draft can read from."""
+    path = target.path
     if target.architecture == DRAFT_ARCHITECTURE:
         raise ConversionError(f"the target {path} is itself an EAGLE-3 draft")
     if not target.architecture:
@@ -33,7 +40,6 @@ def read_target(path: Path) -> GGUFHeader:
         raise ConversionError(
             f"the target {path.name} lacks its tokenizer, layer count or hidden size"
         )
-    return target
 
 
 def tokenizer_fields(target: GGUFHeader) -> list[bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -35,42 +36,57 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """
     if not path.exists():
         raise ConversionError(f"the checkpoint {path} does not exist")
-    directory = path if path.is_dir() else path.parent
-    files = _weight_files(path) if path.is_dir() else [path]
+    directory, names = path.parent, [path.name]
+    if path.is_dir():
+        here = {file.name for file in path.iterdir()}
+        directory, names = path, weight_files(here, lambda name: (path / name).read_bytes(), path)
+    files = tuple(directory / name for name in names)
+    read = (
+        read_safetensors(file) if file.suffix == ".safetensors" else read_bin(file)
+        for file in files
+    )
+    return Checkpoint(directory, files, by_name(chain.from_iterable(read)))
+
+
+def by_name(stored: Iterable[StoredTensor]) -> dict[str, StoredTensor]:
+    """The tensors of all files of a checkpoint. Raises ConversionError for one that is twice."""
     tensors: dict[str, StoredTensor] = {}
-    for file in files:
-        for tensor in read_safetensors(file) if file.suffix == ".safetensors" else read_bin(file):
-            if tensor.name in tensors:
-                raise ConversionError(
-                    f"{tensor.name} is both in {tensors[tensor.name].path.name} and in {file.name}"
-                )
-            tensors[tensor.name] = tensor
-    return Checkpoint(directory, tuple(files), tensors)
+    for tensor in stored:
+        if tensor.name in tensors:
+            raise ConversionError(
+                f"{tensor.name} is both in {tensors[tensor.name].path.name} and in "
+                f"{tensor.path.name}"
+            )
+        tensors[tensor.name] = tensor
+    return tensors
 
 
-def _weight_files(directory: Path) -> list[Path]:
+def weight_files(names: Collection[str], read: Callable[[str], bytes], place: object) -> list[str]:
+    """Which of the files of a checkpoint hold its weights; `read` gives an index' content.
+
+    `place` is where they are, for the errors. Raises ConversionError, and what `read` raises.
+    """
     for stem, suffix in (("model", ".safetensors"), ("pytorch_model", ".bin")):
-        index = directory / f"{stem}{suffix}.index.json"
-        if index.exists():
-            return _indexed(index)
-        files = sorted(directory.glob(f"{stem}*{suffix}"))
+        index = f"{stem}{suffix}.index.json"
+        if index in names:
+            return _indexed(index, names, read(index), place)
+        files = sorted(name for name in names if name.startswith(stem) and name.endswith(suffix))
         if files:
             return files
     raise ConversionError(
-        f"{directory} holds no weights: neither model*.safetensors nor pytorch_model*.bin; "
+        f"{place} holds no weights: neither model*.safetensors nor pytorch_model*.bin; "
         "if they have another name, give the file instead of the directory"
     )
 
 
-def _indexed(index: Path) -> list[Path]:
-    names = set(typed_json.decode(index.read_bytes(), _Index, str(index)).weight_map.values())
-    outside = [name for name in names if Path(name).name != name]
+def _indexed(index: str, names: Collection[str], content: bytes, place: object) -> list[str]:
+    listed = set(typed_json.decode(content, _Index, f"{place}/{index}").weight_map.values())
+    outside = [name for name in listed if Path(name).name != name]
     if outside:
-        raise ConversionError(f"{index} names a file outside its directory: {outside[0]}")
-    files = [index.parent / name for name in sorted(names)]
-    missing = [file.name for file in files if not file.exists()]
+        raise ConversionError(f"{place}/{index} names a file outside its directory: {outside[0]}")
+    missing = sorted(listed - set(names))
     if missing:
         raise ConversionError(
-            f"{index.parent} lacks {', '.join(missing)}, named in {index.name}; download it again"
+            f"{place} lacks {', '.join(missing)}, named in {index}; download it again"
         )
-    return files
+    return sorted(listed)

@@ -97,13 +97,19 @@ def read_config(directory: Path) -> DraftConfig:
     """
     path = directory / "config.json"
     try:
-        raw = typed_json.decode(path.read_bytes(), dict[str, Any], str(path))
-        merged = _merged(raw)
-        config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)
+        return parse_config(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise ConversionError(f"{directory} has no config.json, so it is no checkpoint") from None
+
+
+def parse_config(content: bytes, name: str) -> DraftConfig:
+    """The same for the content of a config.json, `name` being what the errors call it."""
+    try:
+        raw = typed_json.decode(content, dict[str, Any], name)
+        merged = _merged(raw)
+        config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)
     except msgspec.ValidationError as error:
-        raise ConversionError(f"{path} cannot be used: {error}") from error
+        raise ConversionError(f"{name} cannot be used: {error}") from error
     _refuse_unsupported(config)
     return config
 

@@ -28,6 +28,8 @@ _NUMPY_TYPES = {
 _WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
 _MAX_HEADER_BYTES = 64 << 20
 _LFS_POINTER = b"version https://git-lfs"
+LEAST_BYTES = 8 + len(_LFS_POINTER)
+"""Of a file, to tell what it is."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +80,36 @@ def read_safetensors(path: Path) -> list[StoredTensor]:
     """
     size = path.stat().st_size
     with path.open("rb") as file:
-        start = file.read(8)
-        _refuse_lfs_pointer(path, start + file.read(len(_LFS_POINTER)))
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-        if length < 2 or length > _MAX_HEADER_BYTES:
-            raise ConversionError(f"{path} is not a safetensors file")
-        file.seek(8)
-        header = file.read(length)
-    if len(header) < length:
+        end = header_end(file.read(LEAST_BYTES), path)
+        file.seek(0)
+        return parse_safetensors(file.read(end), path, size)
+
+
+def header_end(beginning: bytes, path: Path) -> int:
+    """Where the header of a safetensors file ends, by its first LEAST_BYTES.
+
+    Raises ConversionError for another file.
+    """
+    _refuse_lfs_pointer(path, beginning)
+    length = struct.unpack_from("<Q", beginning)[0] if len(beginning) >= 8 else 0
+    if length < 2 or length > _MAX_HEADER_BYTES:
+        raise ConversionError(f"{path} is not a safetensors file")
+    return int(8 + length)
+
+
+def parse_safetensors(beginning: bytes, path: Path, size: int) -> list[StoredTensor]:
+    """The tensors of a file of `size` bytes, by its bytes up to the end of the header.
+
+    Raises ConversionError.
+    """
+    end = header_end(beginning, path)
+    if len(beginning) < end:
         raise ConversionError(f"{path} is cut short inside its header ({size:,} bytes)")
     what = f"the header of {path}"
-    entries = typed_json.decode(header, dict[str, msgspec.Raw], what)
+    entries = typed_json.decode(beginning[8:end], dict[str, msgspec.Raw], what)
     entries.pop("__metadata__", None)
     tensors = [
-        _tensor(name, typed_json.decode(raw, _Entry, what), path, 8 + length)
+        _tensor(name, typed_json.decode(raw, _Entry, what), path, end)
         for name, raw in entries.items()
     ]
     check_complete(path, tensors, size)

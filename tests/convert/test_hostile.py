@@ -1,0 +1,99 @@
+"""A checkpoint from anywhere: whatever its configuration and header say, it fits or is refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.hub.convert import ConversionError
+from eaglechat.hub.convert.eagle3.draft import check_config, examine
+from eaglechat.hub.convert.source.checkpoint import by_name
+from eaglechat.hub.convert.source.config import parse_config
+from eaglechat.hub.convert.source.tensors import parse_safetensors
+from tests.convert.checkpoints import draft, write_target
+
+WHOLE = draft(embeddings=True, norm_before_fc=True, head_dim=16)
+WHOLE.put("input_norm.weight", 3 * 32)
+NAMES = [*WHOLE.tensors, "midlayer.self_attn.q_proj.bias", "x"]
+KEYS = [
+    *WHOLE.config, "rope_scaling", "rope_parameters", "eagle_config", "transformer_layer_config",
+    "partial_rotary_factor", "sliding_window", "layer_types", "use_sliding_window",
+    "eagle_aux_hidden_state_layer_ids", "target_hidden_size",
+]  # fmt: skip
+ATOMS = st.one_of(
+    st.none(), st.booleans(), st.floats(), st.sampled_from([-1, 0, 1, 2, 3, 5, 32, 2**31, 2**70]),
+    st.sampled_from(["", "llama3", "yarn", "linear", "silu", "sliding_attention"]),
+)  # fmt: skip
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["rope_type", "factor", *KEYS]), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+SHAPES = st.lists(st.sampled_from([0, 1, 3, 16, 32, 64, 96, 320, 2**40]), max_size=3)
+DTYPES = st.sampled_from(["BF16", "F32", "I64", "I32", "F8_E4M3", "?"])
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> GGUFHeader:
+    return read_header(write_target(tmp_path_factory.mktemp("target") / "target.gguf"))
+
+
+def header(changes: dict[str, tuple[str, list[int]]], taken: set[str]) -> tuple[bytes, int]:
+    """A safetensors header with some tensors changed and some taken away, and the file's size."""
+    sizes = {"BF16": 2, "F32": 4, "I64": 8, "I32": 4, "BOOL": 1}
+    entries: dict[str, Any] = {}
+    end = 0
+    given = {name: (dtype, list(values.shape)) for name, (dtype, values) in WHOLE.tensors.items()}
+    for name, (dtype, shape) in (given | changes).items():
+        if name in taken:
+            continue
+        size = sizes.get(dtype, 1)
+        for extent in shape:
+            size *= extent
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text, end + 8 + len(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    config=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4),
+    changes=st.dictionaries(st.sampled_from(NAMES), st.tuples(DTYPES, SHAPES), max_size=3),
+    taken=st.sets(st.sampled_from(NAMES), max_size=2),
+)
+def test_any_checkpoint_is_judged(
+    target: GGUFHeader,
+    config: dict[str, Any],
+    changes: dict[str, tuple[str, list[int]]],
+    taken: set[str],
+) -> None:
+    beginning, size = header(changes, taken)
+    with suppress(ConversionError):
+        parsed = parse_config(json.dumps(WHOLE.config | config).encode(), "config.json")
+        check_config(parsed, target)
+        stored = parse_safetensors(beginning, Path("model.safetensors"), size)
+        judged = examine(by_name(stored), parsed, target)
+        assert judged.head_dim > 0
+        assert len(judged.target_layers) == 3
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.binary(max_size=200), size=st.integers(0, 1 << 40))
+def test_any_bytes_are_a_header_or_refused(data: bytes, size: int) -> None:
+    for beginning in (data, struct.pack("<Q", len(data)) + data):
+        with suppress(ConversionError):
+            parse_safetensors(beginning, Path("x.safetensors"), size)
+        with suppress(ConversionError):
+            parse_config(beginning, "config.json")
