@@ -16,7 +16,6 @@ MOST_MODULES, MOST_LINES = 12, 400
 
 LONG = {
     "eaglechat/engine/auto/controller.py": 450,
-    "eaglechat/tui/screens/chat/screen.py": 450,
 }
 """Files that are still too long, and the lines they may have until they shrink."""
 FULL: dict[str, int] = {}
