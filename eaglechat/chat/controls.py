@@ -13,7 +13,7 @@ import msgspec
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
-from eaglechat.wire.protocol import AUTO, Auto
+from eaglechat.wire.protocol import AUTO, Auto, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
 
 FIRST_BY_HAND = 3
@@ -106,9 +106,12 @@ def control_named(name: str) -> Control:
     return next(control for control in CONTROLS if control.name == name)
 
 
-def first_controls(settings: Settings, pair: Pair) -> Controls:
-    """What the controls of a new chat show; a pair may bring its own n_draft_max."""
-    controls = Controls(**_of_settings(settings))
+def first_controls(
+    settings: Settings, pair: Pair, recommended: RecommendedSampling | None = None
+) -> Controls:
+    """What the controls of a new chat show; a pair may bring its own n_draft_max, and its target
+    be made for a temperature that nobody has set."""
+    controls = Controls(**_of_settings(settings, recommended))
     if pair.n_draft_max is None:
         return controls
     return replace(controls, n_draft_max=pair.n_draft_max)
@@ -128,9 +131,14 @@ def length_in_force(controls: Controls, latest: Round | None) -> int:
     return latest.n_draft_max if latest else FIRST_BY_HAND
 
 
-def terms_of(settings: Settings, controls: Controls, pair: Pair) -> Terms:
+def terms_of(
+    settings: Settings,
+    controls: Controls,
+    pair: Pair,
+    recommended: RecommendedSampling | None = None,
+) -> Terms:
     """What the next reply is asked with: the settings, as the controls stand."""
-    sampling, speculation = settings.to_sampling(), settings.to_speculation()
+    sampling, speculation = settings.to_sampling(recommended), settings.to_speculation()
     return Terms(
         pair=pair.name,
         target=str(pair.target),
@@ -138,6 +146,7 @@ def terms_of(settings: Settings, controls: Controls, pair: Pair) -> Terms:
         system_prompt=settings.generation.system_prompt,
         sampling=msgspec.structs.replace(sampling, **_values(controls, "generation")),
         speculation=msgspec.structs.replace(speculation, **_values(controls, "speculation")),
+        thinking=settings.to_thinking(),
         max_tokens=settings.generation.max_tokens or None,
     )
 
@@ -148,14 +157,23 @@ def differences(before: Controls, after: Controls) -> dict[str, Any]:
     return {name: new[name] for name in new if new[name] != old[name]}
 
 
-def follow_settings(controls: Controls, before: Settings, after: Settings) -> Controls:
+def follow_settings(
+    controls: Controls,
+    before: Settings,
+    after: Settings,
+    recommended: RecommendedSampling | None = None,
+) -> Controls:
     """Controls that take over what changed in the settings, and nothing else."""
-    old, new = _of_settings(before), _of_settings(after)
+    old, new = _of_settings(before, recommended), _of_settings(after, recommended)
     return replace(controls, **{name: new[name] for name in new if new[name] != old[name]})
 
 
-def _of_settings(settings: Settings) -> dict[str, Any]:
-    return {c.name: getattr(getattr(settings, c.table), c.name) for c in CONTROLS}
+def _of_settings(settings: Settings, recommended: RecommendedSampling | None) -> dict[str, Any]:
+    tables = {
+        "generation": settings.to_sampling(recommended),
+        "speculation": settings.to_speculation(),
+    }
+    return {control.name: getattr(tables[control.table], control.name) for control in CONTROLS}
 
 
 def _values(controls: Controls, table: str) -> dict[str, Any]:

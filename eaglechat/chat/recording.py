@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
 
-from eaglechat.wire.protocol import Chat, Message, Sampling, Speculation
-from eaglechat.wire.records import ReplyEnd, Round
+from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
+from eaglechat.wire.records import Part, ReplyEnd, Round
 from eaglechat.wire.stats import RollingStats, SpeculationStats, StatsFold
 
-PartKind = Literal["text"]
 
-
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of a turn, as it is sent."""
 
     text: str
-    kind: PartKind = "text"
+    kind: Literal["text", "reasoning"] = "text"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +29,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     system_prompt: str = ""
     sampling: Sampling = Sampling()
     speculation: Speculation = Speculation()
+    thinking: Thinking = AS_IT_IS
     max_tokens: int | None = None
 
     def to_chat(self, messages: Sequence[Message]) -> Chat:
@@ -40,6 +39,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             messages=(*system, *messages),
             sampling=self.sampling,
             speculation=self.speculation,
+            thinking=self.thinking,
             max_tokens=self.max_tokens,
         )
 
@@ -47,17 +47,21 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Kept(Protocol):
     """Rounds on disk that nobody has looked at yet."""
 
-    @property
-    def text(self) -> str: ...
+    def text(self, part: Part) -> str:
+        """What was written in a part of the reply."""
+
     def rounds(self) -> list[Round]:
         """The rounds; none where only the text was kept."""
 
 
 @dataclass(frozen=True)
 class TextOnly:
-    """A reply of which only the text is known."""
+    """A reply of which only the answer is known."""
 
-    text: str
+    answer: str
+
+    def text(self, part: Part) -> str:
+        return self.answer if part is Part.ANSWER else ""
 
     def rounds(self) -> list[Round]:
         return []
@@ -101,13 +105,23 @@ class Recording:
 
     @property
     def text(self) -> str:
-        """What was generated, without rejected tokens."""
-        written = self._kept.text if self._kept else "".join(r.text for r in self._rounds)
-        return written + (self.end.tail if self.end else "")
+        """The answer, without rejected tokens."""
+        return self._text(Part.ANSWER)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        return (Part(self.text),)
+    def reasoning(self) -> str:
+        """What was thought before the answer."""
+        return self._text(Part.REASONING)
+
+    @property
+    def parts(self) -> tuple[TurnPart, ...]:
+        thought = (TurnPart(self.reasoning, "reasoning"),) if self.reasoning else ()
+        return (*thought, TurnPart(self.text))
+
+    def _text(self, part: Part) -> str:
+        written = self._kept.text(part) if self._kept else text_in(self._rounds, part)
+        is_tails = self.end is not None and (self.end.tail_part or Part.ANSWER) is part
+        return written + (self.end.tail if self.end and is_tails else "")
 
     @property
     def stats(self) -> SpeculationStats:
@@ -127,3 +141,8 @@ class Recording:
     def speculated(self) -> bool:
         """A draft was verified at least once."""
         return self.stats.verify_steps > 0
+
+
+def text_in(rounds: Iterable[Round], part: Part) -> str:
+    """What rounds wrote in one part of their reply."""
+    return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)

@@ -28,7 +28,7 @@ from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.parties import Engine, Notice, NoticeKind, View
-from eaglechat.chat.recording import Part, Recording
+from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.running import Running
 from eaglechat.chat.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.hub.local.pair import Pair
@@ -64,7 +64,7 @@ class ChatSession:
         self._engine, self._view = engine, view
         self._settings, self._chats_dir = settings, chats_dir
         self.pair, self.info = pair, info
-        self.controls = first_controls(settings(), pair)
+        self.controls = first_controls(settings(), pair, self._recommended)
         self.is_engine_gone = info is None
         self.version = 0
         """Grows with everything but what a running reply writes."""
@@ -133,7 +133,7 @@ class ChatSession:
         """Ask at the end of the chat; False where that cannot be done now, and it was said why."""
         if self._refuses():
             return False
-        question = self.turns.ask([Part(text)])
+        question = self.turns.ask([TurnPart(text)])
         self._recorder.asked(question)
         self._answer(question)
         return True
@@ -151,7 +151,7 @@ class ChatSession:
         """Ask an earlier question in other words."""
         if self._refuses():
             return False
-        question = self.turns.edit(id, [Part(text)])
+        question = self.turns.edit(id, [TurnPart(text)])
         self._recorder.asked(question)
         self._answer(question)
         return True
@@ -219,7 +219,11 @@ class ChatSession:
 
     def follow_settings(self, before: Settings, after: Settings) -> None:
         """Take over what changed in the settings."""
-        self.turn(follow_settings(self.controls, before, after))
+        self.turn(follow_settings(self.controls, before, after, self._recommended))
+
+    @property
+    def _recommended(self) -> protocol.RecommendedSampling | None:
+        return self.info.sampling if self.info else None
 
     def _length_in_force(self) -> int:
         rounds = self.shown.rounds if self.shown else ()
@@ -263,7 +267,7 @@ class ChatSession:
             self._touch()
 
     def _answer(self, question: Question, *, is_again: bool = False) -> None:
-        terms = terms_of(self._settings(), self.controls, self.pair)
+        terms = terms_of(self._settings(), self.controls, self.pair, self._recommended)
         if is_again:
             another = msgspec.structs.replace(terms.sampling, seed=None)
             terms = msgspec.structs.replace(terms, sampling=another)
@@ -328,7 +332,7 @@ class ChatSession:
         self.version += 1
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
-        if was_answered or turn.recording.text:
+        if was_answered or turn.recording.text or turn.recording.reasoning:
             self._recorder.ended(turn)
         else:
             self._take_back(turn)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from eaglechat.chat.recording import Part, Recording
+from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Round
 
@@ -23,9 +23,10 @@ class Question:
 
     id: TurnId
     parent: TurnId | None
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
 
     role: Literal["user"] = "user"
+    reasoning: Literal[""] = ""
 
     @property
     def text(self) -> str:
@@ -43,12 +44,17 @@ class Reply:
     role: Literal["assistant"] = "assistant"
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TurnPart, ...]:
         return self.recording.parts
 
     @property
     def text(self) -> str:
+        """The answer alone."""
         return self.recording.text
+
+    @property
+    def reasoning(self) -> str:
+        return self.recording.reasoning
 
 
 @dataclass(frozen=True)
@@ -151,23 +157,26 @@ class Turns:
 
     def messages_to(self, id: TurnId) -> tuple[Message, ...]:
         """What is sent for a reply to this question."""
-        return tuple(Message(role=turn.role, content=turn.text) for turn in self.path_to(id))
+        return tuple(
+            Message(role=turn.role, content=turn.text, reasoning=turn.reasoning)
+            for turn in self.path_to(id)
+        )
 
     # Growing
 
-    def ask(self, parts: Sequence[Part], id: TurnId | None = None) -> Question:
+    def ask(self, parts: Sequence[TurnPart], id: TurnId | None = None) -> Question:
         """Add a question at the end of the path. Raises TurnError where one waits for a reply."""
         last = self.last
         if isinstance(last, Question):
             raise TurnError("The last question has no answer yet.")
         return self.add_question(parts, last.id if last else None, id)
 
-    def edit(self, id: TurnId, parts: Sequence[Part]) -> Question:
+    def edit(self, id: TurnId, parts: Sequence[TurnPart]) -> Question:
         """Add another wording of a question beside it."""
         return self.add_question(parts, self.question(id).parent)
 
     def add_question(
-        self, parts: Sequence[Part], parent: TurnId | None, id: TurnId | None = None
+        self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId | None = None
     ) -> Question:
         """Add a question after a reply, or a first one, and choose it."""
         if parent is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from eaglechat.chat.entries import Entry, entries
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.parties import Severity
@@ -21,7 +23,11 @@ class Headless:
     """A view that writes down what it is told, and the session that it shows."""
 
     def __init__(
-        self, folder: Path, saved: SavedChat | None = None, settings: Settings | None = None
+        self,
+        folder: Path,
+        saved: SavedChat | None = None,
+        settings: Settings | None = None,
+        recommended: protocol.RecommendedSampling | None = None,
     ) -> None:
         self.said: list[str] = []
         self.given_back: list[str] = []
@@ -29,7 +35,8 @@ class Headless:
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
         self.pair = Pair("scripted", folder / "target.gguf", folder / "draft.gguf", "files", 3)
-        self.info = pair_info(str(self.pair.target), str(self.pair.draft), None)
+        info = pair_info(str(self.pair.target), str(self.pair.draft), None)
+        self.info = msgspec.structs.replace(info, sampling=recommended or info.sampling)
         self.load()
         self.session = ChatSession(
             self.engine,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
     Origin,
+    Part,
     ReplyEnd,
     ReplyTimings,
     Round,
@@ -32,6 +35,12 @@ def round_of(*ids: int, drafted: int = 2, ms: float = 10.0) -> Round:
         n_past=100,
         timings=RoundTimings(1.0, ms - 1.0, 0.0, 0.0, ms),
     )
+
+
+def thinking(*words: str, part: Part | None = Part.REASONING) -> Round:
+    """A plain round that wrote these words in a part of the reply."""
+    tokens = tuple(Token(1, word, Origin.PLAIN, part=part) for word in words)
+    return replace(round_of(1, drafted=0), tokens=tokens)
 
 
 def end_of(tokens: int, ms: float, reason: FinishReason = FinishReason.STOP) -> ReplyEnd:

@@ -226,6 +226,18 @@ def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None
     assert chat.last_request.sampling.temperature == 0.3
 
 
+def test_what_the_models_maker_recommends_holds_until_somebody_sets_it(tmp_path: Path) -> None:
+    recommended = protocol.RecommendedSampling(temperature=0.2, top_k=7)
+    settings = Settings().with_value("generation", "top_k", 9)
+    chat = Headless(tmp_path, settings=settings, recommended=recommended)
+    assert chat.session.controls.temperature == 0.2
+    chat.ask("why?")
+    assert chat.last_request.sampling.temperature == 0.2
+    assert chat.last_request.sampling.top_k == 9
+    chat.session.follow_settings(settings, settings.with_value("generation", "temperature", 1.0))
+    assert chat.session.controls.temperature == 1.0
+
+
 def test_every_control_is_a_setting_and_can_be_turned_in_a_running_reply() -> None:
     names = {control.name for control in CONTROLS}
     assert names <= set(protocol.Set.__struct_fields__)

@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eaglechat.chat.recording import Part, Recording, Terms, TextOnly
+from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
 from eaglechat.chat.turns import Comparison, Question, Reply, TurnError, Turns
 from eaglechat.wire.protocol import Message
 
 
-def said(text: str) -> list[Part]:
-    return [Part(text)]
+def said(text: str) -> list[TurnPart]:
+    return [TurnPart(text)]
 
 
 def answer(text: str) -> Recording:

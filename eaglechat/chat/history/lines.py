@@ -12,7 +12,7 @@ import json
 
 import msgspec
 
-from eaglechat.chat.recording import Part, Terms
+from eaglechat.chat.recording import Terms, TurnPart
 from eaglechat.wire.records import ReplyEnd
 from eaglechat.wire.stats import SpeculationStats
 
@@ -36,7 +36,7 @@ class ChatHeader(_Line, frozen=True, kw_only=True, tag="chat"):
 class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):
     id: int
     parent: int | None = None
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
 
 
 class TermsLine(_Line, frozen=True, kw_only=True, tag="terms"):
@@ -63,7 +63,8 @@ class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
     """What a reply or comparison wrote since the last such line, and how."""
 
     of: int
-    text: str
+    text: str = ""
+    reasoning: str = ""
     data: str
 
 

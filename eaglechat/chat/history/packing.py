@@ -14,11 +14,13 @@ from itertools import pairwise
 
 import msgspec
 
+from eaglechat.chat.recording import text_in
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
     DraftToken,
     Origin,
+    Part,
     Round,
     RoundTimings,
     Token,
@@ -26,6 +28,7 @@ from eaglechat.wire.records import (
 
 _ORIGINS = tuple(Origin)
 _REASONS = {reason.value: reason for reason in AutoReason}
+_PARTS = (Part.ANSWER, Part.REASONING, None)
 _TIMES = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
 _TIME_STEPS = 100
 _PROBABILITY_STEPS = 250
@@ -72,6 +75,12 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     """Their names, an empty one for the target among them."""
     drafted_by: list[int]
     emitted_by: list[int]
+    parts: list[int]
+    """Of emitted tokens: places in `_PARTS`."""
+    markers: str
+    """The text of tokens in no part, which is in neither text beside the columns."""
+    given: list[tuple[int, tuple[int, ...]]]
+    """Index of the round, and the tokens put before its own."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -79,7 +88,8 @@ _decoder = msgspec.msgpack.Decoder(_Columns)
 
 
 def pack(rounds: Sequence[Round]) -> str:
-    """Consecutive rounds of one reply, at least one, without the text they wrote."""
+    """Consecutive rounds of one reply, at least one, without the answer and the reasoning they
+    wrote."""
     tokens = [token for round_ in rounds for token in round_.tokens]
     drafted = [pair for round_ in rounds for pair in _with_emitted(round_)]
     times = [[_steps(getattr(r.timings, name)) for name in _TIMES] for r in rounds]
@@ -119,27 +129,35 @@ def pack(rounds: Sequence[Round]) -> str:
         drafters=drafters,
         drafted_by=[drafters.index(d.drafter) for d, _ in drafted],
         emitted_by=[drafters.index(t.drafter or "") for t in tokens],
+        parts=[_PARTS.index(t.part) for t in tokens],
+        markers="".join(t.text for t in tokens if t.part is None),
+        given=[(index, r.given) for index, r in enumerate(rounds) if r.given],
     )
     deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
     packed = deflate.compress(_encoder.encode(columns)) + deflate.flush()
     return base64.b64encode(packed).decode("ascii")
 
 
-def unpack(data: str, text: str) -> list[Round]:
-    """The rounds behind `data`, which wrote `text`. Raises ValueError."""
+def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
+    """The rounds behind `data`, which wrote these texts. Raises ValueError."""
     try:
         packed = base64.b64decode(data, validate=True)
         columns = _decoder.decode(zlib.decompress(packed, _RAW_DEFLATE))
-        rounds = list(_rounds(columns, text))
+        rounds = list(_rounds(columns, (answer, reasoning, columns.markers)))
     except (zlib.error, msgspec.MsgspecError, StopIteration, IndexError, RuntimeError) as error:
         raise ValueError(f"these rounds cannot be read: {error}") from error
-    if "".join(r.text for r in rounds) != text:
+    if (text_in(rounds, Part.ANSWER), text_in(rounds, Part.REASONING)) != (answer, reasoning):
         raise ValueError("these rounds did not write this text")
     return rounds
 
 
-def _rounds(columns: _Columns, text: str) -> Iterator[Round]:
-    texts = _cut(text, columns.lengths)
+def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
+    """`texts` are those of the parts, in their order."""
+    written = [
+        _cut(text, [n for n, p in zip(columns.lengths, columns.parts, strict=True) if p == part])
+        for part, text in enumerate(texts)
+    ]
+    given = dict(columns.given)
     lengths = [length for length in columns.draft_lengths if length is not None and length >= 0]
     guesses = _cut(columns.draft_text, lengths)
     first_token = first_drafted = 0
@@ -147,7 +165,7 @@ def _rounds(columns: _Columns, text: str) -> Iterator[Round]:
     for index, n_tokens in enumerate(columns.n_tokens):
         n_drafted = columns.n_drafted[index]
         places = range(first_token, first_token + n_tokens)
-        tokens = tuple(_token(columns, place, next(texts)) for place in places)
+        tokens = tuple(_token(columns, place, written) for place in places)
         if index:
             n_past += columns.moved[index - 1] + n_tokens
         yield Round(
@@ -163,14 +181,21 @@ def _rounds(columns: _Columns, text: str) -> Iterator[Round]:
             n_past=n_past,
             timings=_timings(columns, index),
             auto=_auto(columns, index),
+            given=given.get(index, ()),
         )
         first_token += n_tokens
         first_drafted += n_drafted
 
 
-def _token(columns: _Columns, index: int, text: str) -> Token:
-    drafter = columns.drafters[columns.emitted_by[index]] or None
-    return Token(columns.ids[index], text, _ORIGINS[columns.origins[index]], drafter)
+def _token(columns: _Columns, index: int, written: Sequence[Iterator[str]]) -> Token:
+    part = columns.parts[index]
+    return Token(
+        id=columns.ids[index],
+        text=next(written[part]),
+        origin=_ORIGINS[columns.origins[index]],
+        drafter=columns.drafters[columns.emitted_by[index]] or None,
+        part=_PARTS[part],
+    )
 
 
 def _drafted(

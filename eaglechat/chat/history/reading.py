@@ -10,9 +10,9 @@ from pathlib import Path
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.packing import unpack
-from eaglechat.chat.recording import Part, Recording, Terms, TextOnly
+from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
 from eaglechat.chat.turns import Comparison, Question, Reply, Turn, TurnError, TurnId, Turns
-from eaglechat.wire.records import Origin, Round, RoundTimings, Token
+from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
 
 @dataclass
@@ -63,24 +63,26 @@ class _KeptRounds:
     def __init__(self) -> None:
         self.pieces: list[lines.RoundsLine] = []
 
-    @property
-    def text(self) -> str:
+    def text(self, part: Part) -> str:
+        if part is Part.REASONING:
+            return "".join(piece.reasoning for piece in self.pieces)
         return "".join(piece.text for piece in self.pieces)
 
     def rounds(self) -> list[Round]:
         rounds: list[Round] = []
         for piece in self.pieces:
             try:
-                rounds += unpack(piece.data, piece.text)
+                rounds += unpack(piece.data, piece.text, piece.reasoning)
             except ValueError:
-                rounds.append(_unknown(len(rounds), piece.text))
+                rounds.append(_unknown(len(rounds), piece))
         return rounds
 
 
-def _unknown(index: int, text: str) -> Round:
-    """A round of which only the text is known."""
-    token = Token(-1, text, Origin.PLAIN)
-    return Round(index, 0, (), 0, 0, (token,), 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
+def _unknown(index: int, piece: lines.RoundsLine) -> Round:
+    """A round of which only the texts are known."""
+    texts = ((piece.reasoning, Part.REASONING), (piece.text, Part.ANSWER))
+    tokens = tuple(Token(-1, text, Origin.PLAIN, part=part) for text, part in texts if text)
+    return Round(index, 0, (), 0, 0, tokens, 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 _WITHIN_A_REPLY = (lines.MessageLine, lines.WindowLine, lines.UnsentLine, lines.RetractedLine)
@@ -147,7 +149,7 @@ class _Reader:
                     chat.unsent = chat.unsent or question.text
         return chat
 
-    def _ask(self, parts: Sequence[Part], parent: TurnId | None, id: TurnId) -> None:
+    def _ask(self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId) -> None:
         """A question; after the last reply where the line of its own was lost."""
         if parent is not None and not isinstance(self._turns.find(parent), Reply):
             last = self._turns.last_reply
@@ -188,7 +190,7 @@ class _Reader:
             self._end_partial()
             if isinstance(self._turns.last, Question):
                 self._answer("")
-            self._turns.ask([Part(line.content)])
+            self._turns.ask([TurnPart(line.content)])
             self._chat.unsent = ""
 
     def _answer(self, text: str) -> None:
@@ -212,4 +214,6 @@ class _Reader:
 
 
 def _is_unanswered(turn: Turn) -> bool:
-    return isinstance(turn, Question) or (turn.recording.end is None and not turn.text)
+    if isinstance(turn, Question):
+        return True
+    return turn.recording.end is None and not (turn.text or turn.reasoning)

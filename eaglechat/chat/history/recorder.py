@@ -6,8 +6,9 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.recording import Terms
+from eaglechat.chat.recording import Terms, text_in
 from eaglechat.chat.turns import Comparison, Question, Reply, TurnId, Turns
+from eaglechat.wire.records import Part
 
 _SHORT = 2000
 """Characters up to which a prompt is kept while it is still being typed."""
@@ -50,8 +51,14 @@ class ChatRecorder:
         rounds = turn.recording.rounds[self._rounds :]
         if rounds:
             self._rounds += len(rounds)
-            text = "".join(round_.text for round_ in rounds)
-            self._log.add(lines.RoundsLine(of=turn.id, text=text, data=pack(rounds)))
+            self._log.add(
+                lines.RoundsLine(
+                    of=turn.id,
+                    text=text_in(rounds, Part.ANSWER),
+                    reasoning=text_in(rounds, Part.REASONING),
+                    data=pack(rounds),
+                )
+            )
 
     def ended(self, turn: Reply | Comparison) -> None:
         """A reply or comparison ended, or was cut off."""
@@ -71,6 +78,7 @@ class ChatRecorder:
     def chose(self, turn: TurnId) -> None:
         """The path goes through this turn now."""
         self._log.add(lines.ChosenLine(turn=turn))
+        self._summarise()
 
     def deleted(self, turn: TurnId) -> None:
         """A turn was deleted with all that follows it."""

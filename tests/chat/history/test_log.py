@@ -15,7 +15,7 @@ from eaglechat.chat.history.lines import QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import read_chat, saved_chats
-from eaglechat.chat.recording import Part
+from eaglechat.chat.recording import TurnPart
 from tests.chat.headless import Headless
 from tests.chat.history.files import Complaints, fresh, resumed
 from tests.chat.records import round_of
@@ -24,7 +24,7 @@ needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /
 
 
 def question(id: int, text: str) -> QuestionLine:
-    return QuestionLine(id=id, parts=(Part(text),))
+    return QuestionLine(id=id, parts=(TurnPart(text),))
 
 
 def reply_to(id: int) -> tuple[ReplyLine, RoundsLine]:
@@ -80,7 +80,7 @@ def test_what_a_full_disk_did_not_take_goes_on_at_the_very_byte(tmp_path: Path, 
     disk = SmallDisk(log.file, room)
     log._stream.close()
     log._stream = disk  # type: ignore[assignment]
-    log.add(QuestionLine(id=3, parent=2, parts=(Part("second"),)), *reply_to(3))
+    log.add(QuestionLine(id=3, parent=2, parts=(TurnPart("second"),)), *reply_to(3))
     log.try_again()
     assert len(complaints) == 1
     assert [t.text for t in read_chat(log.file).turns.path][:2] == ["first", " t1"]

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.history.packing import pack, unpack
+from eaglechat.chat.recording import text_in
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
     DraftToken,
     Origin,
+    Part,
     Round,
     RoundTimings,
     Token,
@@ -58,6 +60,7 @@ def some_rounds(draw: st.DrawFn) -> list[Round]:
                 draw(texts) if guess.text is None else guess.text,
                 draw(st.sampled_from(Origin)),
                 draw(drafters) or None,
+                draw(st.sampled_from([*Part, None])),
             )
             for guess in guesses[: draw(st.integers(1, 4))]
         )
@@ -75,19 +78,20 @@ def some_rounds(draw: st.DrawFn) -> list[Round]:
                 n_past=draw(st.integers(0, 10**6)),
                 timings=RoundTimings(*(draw(ms | st.none()) for _ in range(4)), draw(ms)),
                 auto=auto and replace(auto, n=n_draft_max),
+                given=tuple(draw(st.lists(ids, max_size=2))),
             )
         )
     return rounds
 
 
-def written_by(rounds: Sequence[Round]) -> str:
-    return "".join(round_.text for round_ in rounds)
+def written_by(rounds: Sequence[Round]) -> tuple[str, str]:
+    return text_in(rounds, Part.ANSWER), text_in(rounds, Part.REASONING)
 
 
 @settings(max_examples=40)
 @given(some_rounds())
 def test_rounds_come_back(rounds: list[Round]) -> None:
-    back = unpack(pack(rounds), written_by(rounds))
+    back = unpack(pack(rounds), *written_by(rounds))
     for was, now in zip(rounds, back, strict=True):
         for name in ("draft_ms", "verify_ms", "process_ms", "sample_ms", "total_ms"):
             assert getattr(now.timings, name) == pytest.approx(
@@ -111,7 +115,7 @@ def test_rounds_come_back(rounds: list[Round]) -> None:
 @settings(max_examples=40)
 @given(some_rounds(), st.data())
 def test_damaged_rounds_say_so(rounds: list[Round], data: st.DataObject) -> None:
-    packed, text = pack(rounds), written_by(rounds)
+    packed, texts = pack(rounds), written_by(rounds)
     place = data.draw(st.integers(0, len(packed) - 1))
     damaged = data.draw(
         st.sampled_from(
@@ -119,10 +123,10 @@ def test_damaged_rounds_say_so(rounds: list[Round], data: st.DataObject) -> None
         )
     )
     try:
-        back = unpack(damaged, text)
+        back = unpack(damaged, *texts)
     except ValueError:
         return
-    assert written_by(back) == text
+    assert written_by(back) == texts
 
 
 def test_rounds_beside_another_text_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import read_chat, saved_chats
-from eaglechat.chat.recording import Part
+from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.turns import Reply
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, message, partial, resumed, write_first_version
-from tests.chat.records import round_of
+from tests.chat.records import round_of, thinking
 from tests.tui.scripted import REPLY
 
 
@@ -96,12 +97,12 @@ def test_what_a_crash_left_of_version_1(
 
 def test_a_question_that_a_crash_left_without_an_answer_is_unsent(tmp_path: Path) -> None:
     log = fresh(tmp_path)
-    log.add(QuestionLine(id=1, parts=(Part("why?"),)), ReplyLine(id=2, parent=1))
+    log.add(QuestionLine(id=1, parts=(TurnPart("why?"),)), ReplyLine(id=2, parent=1))
     log.close()
     chat = read_chat(log.file)
     assert (len(chat.turns), chat.unsent) == (0, "why?")
     again = resumed(chat)
-    again.add(QuestionLine(id=3, parts=(Part("why, then?"),)), ReplyLine(id=4, parent=3))
+    again.add(QuestionLine(id=3, parts=(TurnPart("why, then?"),)), ReplyLine(id=4, parent=3))
     again.add(RoundsLine(of=4, text=" t1", data=pack([round_of(1)])))
     again.close()
     assert texts(log.file) == ["why, then?", " t1"]
@@ -110,21 +111,35 @@ def test_a_question_that_a_crash_left_without_an_answer_is_unsent(tmp_path: Path
 
 def test_a_torn_last_line_costs_itself_alone(tmp_path: Path) -> None:
     log = fresh(tmp_path)
-    log.add(QuestionLine(id=1, parts=(Part("why?"),)), ReplyLine(id=2, parent=1))
+    log.add(QuestionLine(id=1, parts=(TurnPart("why?"),)), ReplyLine(id=2, parent=1))
     log.add(RoundsLine(of=2, text=" t1", data=pack([round_of(1)])))
     log.close()
     with log.file.open("ab") as stream:
         stream.write(lines.encode(RoundsLine(of=2, text=" t2", data=pack([round_of(2)])))[:-9])
     again = resumed(read_chat(log.file))
-    again.add(QuestionLine(id=3, parent=2, parts=(Part("and?"),)), ReplyLine(id=4, parent=3))
+    again.add(QuestionLine(id=3, parent=2, parts=(TurnPart("and?"),)), ReplyLine(id=4, parent=3))
     again.add(RoundsLine(of=4, text=" t3", data=pack([round_of(3)])))
     again.close()
     assert texts(log.file) == ["why?", " t1", "and?", " t3"]
 
 
+def test_reasoning_is_kept_beside_the_answer(tmp_path: Path) -> None:
+    pieces = (thinking("let me", " see"), thinking("</think>", part=None), round_of(1))
+    rounds = [replace(round_, index=index) for index, round_ in enumerate(pieces)]
+    log = fresh(tmp_path)
+    log.add(QuestionLine(id=1, parts=(TurnPart("why?"),)), ReplyLine(id=2, parent=1))
+    log.add(RoundsLine(of=2, text=" t1", reasoning="let me see", data=pack(rounds)))
+    log.close()
+    reply = read_chat(log.file).turns.last_reply
+    assert reply is not None
+    assert (reply.text, reply.reasoning) == (" t1", "let me see")
+    assert list(reply.recording.rounds) == rounds
+    assert (reply.text, reply.reasoning) == (" t1", "let me see")
+
+
 def test_rounds_that_cannot_be_read_are_text(tmp_path: Path) -> None:
     log = fresh(tmp_path)
-    log.add(QuestionLine(id=1, parts=(Part("why?"),)), ReplyLine(id=2, parent=1))
+    log.add(QuestionLine(id=1, parts=(TurnPart("why?"),)), ReplyLine(id=2, parent=1))
     log.add(RoundsLine(of=2, text=" t1", data=pack([round_of(1)])))
     log.add(RoundsLine(of=2, text=" t2", data="nonsense"), EndLine(of=2))
     log.close()

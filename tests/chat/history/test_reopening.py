@@ -1,0 +1,133 @@
+"""Whatever is done in a chat, and whenever it is killed: its file tells the same story."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from eaglechat.chat.history.listing import summarise
+from eaglechat.chat.history.reading import SavedChat, read_chat
+from eaglechat.chat.turns import Question, Reply, Turns
+from tests.chat.headless import Headless
+
+
+def story(turns: Turns) -> list[tuple[object, ...]]:
+    """Every turn, what was compared with it, and which turns are chosen."""
+    path = {turn.id for turn in turns.path}
+    return [
+        (
+            turn.id,
+            turn.parent,
+            turn.role,
+            turn.text,
+            turn.id in path,
+            len(turns.comparisons(turn.id)),
+        )
+        for turn in turns
+    ]
+
+
+class ChatMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.chat = self.begin(None)
+
+    def teardown(self) -> None:
+        self.chat.session.leave("")
+        shutil.rmtree(self.folder)
+
+    def begin(self, saved: SavedChat | None) -> Headless:
+        chat = Headless(self.folder, saved)
+        chat.engine.reply = "one two three four five six seven"
+        return chat
+
+    @property
+    def turns(self) -> Turns:
+        return self.chat.session.turns
+
+    @property
+    def file(self) -> Path:
+        return self.chat.session._recorder._log.file
+
+    def pick(self, data: st.DataObject, *kinds: type[Question | Reply]) -> int:
+        return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kinds)]))
+
+    def end(self, data: st.DataObject) -> None:
+        """The reply is written to its end, or stopped before."""
+        rounds = data.draw(st.none() | st.integers(0, 2))
+        if rounds is not None:
+            self.chat.rounds(rounds)
+            self.chat.session.save("typed")
+            self.chat.session.stop()
+        self.chat.finish()
+
+    @rule(data=st.data())
+    def ask(self, data: st.DataObject) -> None:
+        self.chat.session.ask("question")
+        self.end(data)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def answer_again(self, data: st.DataObject) -> None:
+        self.chat.session.answer_again(self.pick(data, Question, Reply))
+        self.end(data)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def edit(self, data: st.DataObject) -> None:
+        self.chat.session.edit(self.pick(data, Question), "edited")
+        self.end(data)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def compare(self, data: st.DataObject) -> None:
+        if self.chat.session.compare():
+            self.end(data)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data(), by=st.integers(-1, 1))
+    def step(self, data: st.DataObject, by: int) -> None:
+        self.chat.session.step(self.pick(data, Question, Reply), by)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        self.chat.session.delete(self.pick(data, Question, Reply))
+
+    @precondition(lambda self: len(self.turns))
+    @rule()
+    def leave_and_reopen(self) -> None:
+        before, file = story(self.turns), self.file
+        self.chat.session.leave("typed")
+        self.chat = self.begin(read_chat(file))
+        assert story(self.turns) == before
+        assert self.chat.session.unsent == "typed"
+
+    @precondition(lambda self: len(self.turns))
+    @rule()
+    def kill_in_mid_reply(self) -> None:
+        """What the file says while a reply is written is what another start of the app finds."""
+        self.chat.session.ask("killed")
+        self.chat.rounds(2)
+        self.chat.session.save("")
+        copy = self.folder / "copy.jsonl"
+        shutil.copyfile(self.file, copy)
+        assert story(read_chat(copy).turns) == story(self.turns)
+        self.chat.finish()
+
+    @invariant()
+    def the_file_has_it_all(self) -> None:
+        if self.file.exists():
+            saved = read_chat(self.file)
+            assert story(saved.turns) == story(self.turns)
+            assert summarise(self.file).messages == len(self.turns.path)
+
+
+TestChat = ChatMachine.TestCase
+TestChat.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)

@@ -1,0 +1,66 @@
+"""What the engine reported of one request."""
+
+from __future__ import annotations
+
+from eaglechat.chat.recording import Recording, TextOnly, TurnPart
+from eaglechat.chat.turns import Turns
+from eaglechat.wire.protocol import Message
+from eaglechat.wire.records import Part, Round
+from eaglechat.wire.stats import stats_of
+from tests.chat.records import TERMS, end_of, plainly, recorded, round_of, thinking
+
+
+class Unread:
+    """Rounds on disk, which remember whether they were asked for."""
+
+    def __init__(self, *rounds: Round) -> None:
+        self._rounds, self.was_read = [*rounds], False
+
+    def text(self, part: Part) -> str:
+        return "from disk" if part is Part.ANSWER else ""
+
+    def rounds(self) -> list[Round]:
+        self.was_read = True
+        return self._rounds
+
+
+def test_rounds_on_disk_are_read_when_they_are_looked_at() -> None:
+    unread = Unread(round_of(1, 2))
+    recording = Recording(TERMS, unread)
+    recording.finish(end_of(2, 10.0), stats_of([round_of(1, 2)]))
+    assert recording.text == "from disk"
+    assert recording.stats.tokens == 2
+    assert recording.tokens_per_second == 200.0
+    assert not unread.was_read
+    assert len(recording.rounds) == 1
+    assert recording.text == " t1 t2"
+
+
+def test_the_statistics_are_the_engines_own_once_it_has_said_them() -> None:
+    recording = plainly(1, 2, ms=10.0)
+    assert recording.stats.rounds == 2
+    said = stats_of([round_of(1)] * 7)
+    recording.finish(end_of(2, 10.0), said)
+    assert recording.stats is said
+
+
+def test_a_recording_that_was_cut_off_still_has_numbers() -> None:
+    recording = Recording(TERMS, Unread(round_of(1, 2), round_of(3)))
+    assert recording.stats.rounds == 2
+    assert recording.tokens_per_second == 150.0
+    assert Recording(TERMS).tokens_per_second is None
+    assert not Recording(TERMS, TextOnly("so")).speculated
+
+
+def test_reasoning_is_a_part_of_its_own_and_sent_in_its_own_field() -> None:
+    recording = recorded(
+        thinking("let me", " see"), thinking("<marker>", part=None), round_of(1), round_of(2)
+    )
+    assert recording.text == " t1 t2"
+    assert recording.parts == (TurnPart("let me see", "reasoning"), TurnPart(" t1 t2"))
+    turns = Turns()
+    reply = turns.answer(turns.ask([TurnPart("why?")]).id, recording)
+    assert turns.messages_to(reply.id) == (
+        Message(role="user", content="why?"),
+        Message(role="assistant", content=" t1 t2", reasoning="let me see"),
+    )
