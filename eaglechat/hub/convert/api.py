@@ -12,6 +12,7 @@ from gguf import LlamaFileType as FileType
 
 from eaglechat.hub.convert.eagle3.draft import examine, with_tokens
 from eaglechat.hub.convert.eagle3.metadata import packed_fields
+from eaglechat.hub.convert.eagle3.shared import without_copies
 from eaglechat.hub.convert.eagle3.target import read_target
 from eaglechat.hub.convert.eagle3.weights import n_parameters, output_tensors, stored_type
 from eaglechat.hub.convert.errors import ConversionError
@@ -63,6 +64,7 @@ def convert(
     stored = open_checkpoint(checkpoint)
     config = read_config(stored.directory)
     draft = with_tokens(examine(stored.tensors, config, target_header), target_header)
+    draft = without_copies(draft, target_header)
     check_out(out)
     parameters = 0
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import gguf
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +18,8 @@ from eaglechat.gguf.preflight import (
     TARGET_ARCHITECTURES,
     deepest_readable_layer,
 )
+from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.source.matrix import read_rows
 from eaglechat.train.errors import TrainingError
 
 _CHUNK_ROWS = 8192
@@ -159,32 +159,6 @@ def read_matrix(
 ) -> Floats:
     """A tensor, or some of its rows, as float32 in numpy's order. Raises TrainingError."""
     try:
-        kind = gguf.GGMLQuantizationType[tensor.type]
-    except KeyError:
-        raise TrainingError(
-            f"{tensor.name} in {path.name} is stored as {tensor.type}, which cannot be read"
-        ) from None
-    block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-    row_bytes = tensor.shape[0] // block * block_bytes
-    n_rows = math.prod(tensor.shape[1:])
-    packed = np.memmap(path, np.uint8, "r", data_start + tensor.offset, (n_rows, row_bytes))
-    chosen = np.array(packed if rows is None else packed[rows])
-    try:
-        values = gguf.quants.dequantize(_typed(chosen, kind), kind)
-    except NotImplementedError:
-        raise TrainingError(
-            f"{tensor.name} in {path.name} is stored as {tensor.type}, which cannot be read"
-        ) from None
-    floats: Floats = np.ascontiguousarray(values, dtype=np.float32)
-    return floats.reshape(tensor.shape[0]) if len(tensor.shape) == 1 else floats
-
-
-def _typed(
-    packed: npt.NDArray[np.uint8], kind: gguf.GGMLQuantizationType
-) -> npt.NDArray[np.generic]:
-    """What gguf dequantises: float types as numbers, everything else as bytes."""
-    if kind is gguf.GGMLQuantizationType.F32:
-        return packed.view(np.float32)
-    if kind is gguf.GGMLQuantizationType.F16:
-        return packed.view(np.float16)
-    return packed
+        return read_rows(path, data_start, tensor, rows)
+    except ConversionError as error:
+        raise TrainingError(str(error)) from None
