@@ -32,7 +32,8 @@ RECORDS = {
     type_.__name__: type_
     for type_ in (
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
-        bench_records.BenchPrompt, bench_records.BenchRun, protocol.PairInfo, protocol.ModelInfo,
+        bench_records.BenchPrompt, bench_records.BenchRun, bench_records.RoundProfile,
+        protocol.PairInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         protocol.Capabilities, protocol.Thinking, protocol.Reasoning,
     )

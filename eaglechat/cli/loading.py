@@ -1,47 +1,198 @@
-"""What commands that run a pair share: choosing it, loading it, Ctrl+C as a wish."""
+"""What commands that run a pair share: choosing it, an engine to ask, Ctrl+C as a wish."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from eaglechat import paths
 from eaglechat.cli import options
+from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import INTERRUPTED
+from eaglechat.links.base import (
+    ENGINE_DIED,
+    FINAL,
+    AnsweredRequest,
+    EngineStartError,
+    Lifecycle,
+    Link,
+    Ready,
+    wrong_version,
+)
+from eaglechat.links.process import EngineProcess
 from eaglechat.settings import Settings
-from eaglechat.wire.errors import EngineError
+from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.protocol import (
+    Answer,
+    Cancel,
+    Error,
+    Load,
+    Loaded,
+    Loading,
+    PairInfo,
+    PrefillProgress,
+    WindowMoved,
+)
 
 if TYPE_CHECKING:
-    from eaglechat.engine.loading.pair import LoadedPair
     from eaglechat.hub.local.pair import Pair
 
+PATIENCE_S = 1.0
+"""What takes longer than this is shown as it goes."""
+_LOOK_S = 0.1
+"""How soon Ctrl+C is seen."""
+_LOG_SAYS_MORE = ("load", "internal", ENGINE_DIED)
 
-def choose_pair(args: argparse.Namespace) -> Pair:
-    """The pair the flags name, else the built-in one. Raises EngineError if it cannot run."""
+
+def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> Pair:
+    """The pair the flags name, else the built-in one. Raises EngineError if it cannot run.
+
+    Where the settings start an engine somewhere else, only that engine can look at the files.
+    """
     from eaglechat.hub.local import pairs  # only commands that run a pair need it
 
     library = pairs.PairLibrary(paths.state_dir())
     pair = options.chosen_pair(args, library) or pairs.builtin_pair()
-    status = pairs.inspect(pair)
-    if status.problem:
-        raise EngineError(f"{pair.name} cannot run: {status.problem}")
+    if settings is None or not settings.engine.command:
+        status = pairs.inspect(pair)
+        if status.problem:
+            raise EngineError(f"{pair.name} cannot run: {status.problem}")
     return library.as_kept(pair)
 
 
-def load_pair(pair: Pair, settings: Settings, interrupt: Interrupt) -> LoadedPair:
-    """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
-    from eaglechat.engine.llama import backend  # loads llama.cpp
-    from eaglechat.engine.loading.pair import LoadedPair
-    from eaglechat.gguf.preflight import check_pair
+def engine_command(settings: Settings) -> tuple[str, ...]:
+    """The command line that starts an engine."""
+    return tuple(settings.engine.command) or (sys.executable, "-m", "eaglechat", "engine")
 
-    headers = check_pair(pair.target, pair.draft)
-    backend.start_backend(backend.LOG_ERRORS)
-    return LoadedPair(
-        headers, settings.to_load_options(), lambda _stage, _fraction: not interrupt.happened
-    )
+
+def start_engine(settings: Settings) -> Link:
+    """An engine in a process of its own; in this one, where no process can be started.
+
+    Raises EngineError.
+    """
+    process = EngineProcess(engine_command(settings), log=None)
+    try:
+        process.start()
+    except EngineStartError:
+        if settings.engine.command:
+            raise
+        from eaglechat.engine.process.local import LocalEngine  # loads llama.cpp
+
+        local = LocalEngine()
+        local.start()
+        return local
+    return process
+
+
+class CommandEngine:
+    """An engine for as long as a command runs. Ctrl+C cancels what it does."""
+
+    def __init__(self, settings: Settings, interrupt: Interrupt) -> None:
+        """Raises EngineError."""
+        self._settings, self._interrupt = settings, interrupt
+        self._link = start_engine(settings)
+        self._link.watch(self._check)
+
+    def __enter__(self) -> CommandEngine:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self._link.close()
+
+    def load(self, pair: Pair) -> PairInfo:
+        """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
+        load = Load(
+            target=str(pair.target),
+            draft=str(pair.draft) if pair.draft else None,
+            options=self._settings.to_load_options(),
+        )
+        *_, loaded = self.ask(load, Waiting())
+        assert isinstance(loaded, Loaded)
+        return loaded.pair
+
+    def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
+        """What the engine answers, up to the end. Raises EngineError in place of an Error."""
+        heard: deque[Answer] = deque()
+        request_id = self._link.request(request, heard.append)
+        is_over = is_cancelled = False
+        try:
+            while not is_over:
+                if self._interrupt.happened and not is_cancelled:
+                    is_cancelled = True
+                    self._cancel(request_id)
+                self._link.pump(_LOOK_S)
+                while heard:
+                    event = heard.popleft()
+                    is_over = isinstance(event, FINAL)
+                    if waiting is not None:
+                        waiting.see(event)
+                    if isinstance(event, Error):
+                        raise self._failure(event)
+                    yield event
+        finally:
+            if waiting is not None:
+                waiting.close()
+            if not is_over:
+                self._link.send(Cancel(id=request_id))
+
+    def _cancel(self, request_id: int) -> None:
+        if self._link.hello is None:
+            # Perhaps it never answers.
+            raise LoadCancelledError("the engine had not started yet")
+        self._link.send(Cancel(id=request_id))
+
+    def _check(self, news: Lifecycle) -> None:
+        if isinstance(news, Ready) and (wrong := wrong_version(news.hello)):
+            raise EngineError(wrong)
+
+    def _failure(self, error: Error) -> EngineError:
+        if error.code == LoadCancelledError.code:
+            return LoadCancelledError(error.message)
+        if error.code not in _LOG_SAYS_MORE:
+            return EngineError(error.message)
+        log = "".join(f"\n  {line}" for line in self._link.log_tail())
+        return EngineError(f"{error.message}; its log ends with:{log}" if log else error.message)
+
+
+class Waiting:
+    """Says on a terminal what is waited for before a reply begins, where it takes a while."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._bars: Bars | None = None
+        self._has_begun = False
+
+    def see(self, event: Answer) -> None:
+        """Follow the answers to a request, in order."""
+        if isinstance(event, Loading):
+            self._draw(f"loading the {event.stage}", event.fraction, 1.0, "")
+        elif isinstance(event, PrefillProgress):
+            done, total = event.prefill.done, event.prefill.total
+            self._draw("reading the prompt", done, total, f"{done:,} of {total:,} tokens")
+        elif not isinstance(event, WindowMoved):
+            self.close()
+
+    def close(self) -> None:
+        """Take off the screen what is there, for good."""
+        self._has_begun = True
+        if self._bars is not None:
+            self._bars.close()
+
+    def _draw(self, what: str, done: float, total: float, text: str) -> None:
+        if self._has_begun or time.monotonic() - self._since < PATIENCE_S:
+            return
+        self._bars = self._bars or Bars(vanish=True)
+        if self._bars.live:
+            self._bars.draw("waiting", what, done, total, text)
 
 
 class Interrupt:

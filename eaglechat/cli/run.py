@@ -6,24 +6,30 @@ import argparse
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
+from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.settings import Settings
 from eaglechat.wire.errors import EngineError, LoadCancelledError
-from eaglechat.wire.protocol import Auto, Message
-from eaglechat.wire.records import FinishReason, ReplyEnd, Round, SpeculationOff
-from eaglechat.wire.stats import SpeculationStats, StatsFold
-
-if TYPE_CHECKING:
-    from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.wire.protocol import (
+    Answer,
+    Auto,
+    Chat,
+    Done,
+    Message,
+    PairInfo,
+    RoundDone,
+    SpeculationStopped,
+)
+from eaglechat.wire.records import FinishReason, ReplyEnd
+from eaglechat.wire.stats import SpeculationStats
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,84 +84,95 @@ def _reply(
     interrupt: Interrupt,
     trace: TextIO | None,
 ) -> int:
-    pair = choose_pair(args)
+    pair = choose_pair(args, settings)
     n_draft_max = options.overrides(args).get("speculation.n_draft_max")
     if n_draft_max is None:
         n_draft_max = pair.n_draft_max
     if n_draft_max is not None:
         settings = settings.with_n_draft_max(n_draft_max)
-    loaded = load_pair(pair, settings, interrupt)
-    try:
-        if loaded.info.speculation_off and settings.speculation.enabled:
-            complain(f"speculation is off: {loaded.info.speculation_off}")
-        written = None if args.json else _tolerant(sys.stdout)
-        outcome = _generate(
-            loaded, settings, prompt, interrupt=interrupt, trace=trace, written=written
-        )
-        load_ms = loaded.info.load_ms
-    finally:
-        loaded.close()
+    with CommandEngine(settings, interrupt) as engine:
+        info = engine.load(pair)
+        if info.speculation_off and settings.speculation.enabled:
+            complain(f"speculation is off: {info.speculation_off}")
+        written = None if args.json else _Written(sys.stdout)
+        answers = engine.ask(_request(settings, info, prompt), Waiting())
+        try:
+            outcome = _write(answers, settings, info, trace=trace, written=written)
+        finally:
+            if written is not None:
+                written.end()
     if args.json:
-        sys.stdout.buffer.write(msgspec.json.encode(outcome.report(pair.name, load_ms)) + b"\n")
+        sys.stdout.buffer.write(
+            msgspec.json.encode(outcome.report(pair.name, info.load_ms)) + b"\n"
+        )
     else:
-        print()
         complain(outcome.summary())
     return INTERRUPTED if outcome.end.finish_reason is FinishReason.CANCELLED else OK
 
 
-def _tolerant(stream: TextIO) -> TextIO:
-    """The stream, with a question mark for what its encoding lacks instead of an error."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="replace")
-    return stream
-
-
-def _generate(
-    loaded: LoadedPair,
-    settings: Settings,
-    prompt: str,
-    *,
-    interrupt: Interrupt,
-    trace: TextIO | None,
-    written: TextIO | None,
-) -> _Outcome:
-    """Write a reply; its text goes to `written` as it comes, its rounds to `trace`."""
-    from eaglechat.engine.generation.live import Live
-
-    sampling, speculation = settings.to_sampling(), settings.to_speculation()
-    fold, texts, end, n_past = StatsFold(), [], None, 0
-    for event in loaded.generator.reply(
-        loaded.prompter.prompt(_messages(settings, prompt)),
-        sampling,
-        Live(speculation, sampling.temperature),
-        seed=sampling.draw_seed(),
+def _request(settings: Settings, info: PairInfo, prompt: str) -> Chat:
+    return Chat(
+        messages=_messages(settings, prompt),
+        sampling=settings.to_sampling(info.sampling),
+        speculation=settings.to_speculation(),
+        thinking=settings.to_thinking(),
         max_tokens=settings.generation.max_tokens or None,
-        cancelled=lambda: interrupt.happened,
-    ):
+    )
+
+
+def _write(
+    answers: Iterable[Answer],
+    settings: Settings,
+    info: PairInfo,
+    *,
+    trace: TextIO | None,
+    written: _Written | None,
+) -> _Outcome:
+    """Take a reply in; its text goes to `written` as it comes, its rounds to `trace`."""
+    texts, done, n_past = [], None, 0
+    for event in answers:
         text = ""
-        if isinstance(event, Round):
-            fold.add(event)
-            text, n_past = event.text, event.n_past
+        if isinstance(event, RoundDone):
+            text, n_past = event.round.text, event.round.n_past
             if trace is not None:
-                trace.write(msgspec.json.encode(event).decode() + "\n")
-        elif isinstance(event, SpeculationOff):
-            complain(f"speculation is off: {event.reason}")
-        elif isinstance(event, ReplyEnd):
-            end, text = event, event.tail
+                trace.write(msgspec.json.encode(event.round).decode() + "\n")
+        elif isinstance(event, SpeculationStopped):
+            complain(f"speculation is off: {event.off.reason}")
+        elif isinstance(event, Done):
+            done, text = event, event.end.tail
         texts.append(text)
         if text and written is not None:
-            print(text, end="", file=written, flush=True)
-    assert end is not None
-    off = loaded.info.speculation_off is not None or not speculation.enabled
-    n_draft_max = 0 if off else speculation.n_draft_max
-    context = {"size": loaded.info.n_ctx, "used": n_past}
-    return _Outcome(n_draft_max, "".join(texts), end, fold.stats(), context)
+            written.add(text)
+    assert done is not None
+    off = info.speculation_off is not None or not settings.speculation.enabled
+    n_draft_max = 0 if off else settings.speculation.n_draft_max
+    context = {"size": info.n_ctx, "used": n_past}
+    return _Outcome(n_draft_max, "".join(texts), done.end, done.stats, context)
 
 
 def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
     user = Message(role="user", content=prompt)
     system = settings.generation.system_prompt
     return (Message(role="system", content=system), user) if system else (user,)
+
+
+class _Written:
+    """A reply on its way to a stream, with a question mark for what its encoding lacks."""
+
+    def __init__(self, stream: TextIO) -> None:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+        self._stream = stream
+        self._is_empty = True
+
+    def add(self, text: str) -> None:
+        self._is_empty = False
+        print(text, end="", file=self._stream, flush=True)
+
+    def end(self) -> None:
+        """End the line, if there is one."""
+        if not self._is_empty:
+            print(file=self._stream)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import sys
 
 from eaglechat import paths
 from eaglechat.cli import options
+from eaglechat.cli.loading import engine_command
 from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
 from eaglechat.settings import Settings
 from eaglechat.wire.errors import EngineError
@@ -54,11 +55,10 @@ def _start(args: argparse.Namespace) -> int:
     except EngineError as error:
         complain(str(error))
         return FAILED
-    command = settings.engine.command or (sys.executable, "-m", "eaglechat", "engine")
     app = EagleApp(
         settings=settings,
         problems=problems,
-        engine=EngineProcess(command, paths.engine_log()),
+        engine=EngineProcess(engine_command(settings), paths.engine_log()),
         pairs=library,
         config_file=paths.config_file(),
         chats_dir=paths.chats_dir(),

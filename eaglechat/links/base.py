@@ -15,8 +15,10 @@ from typing import Protocol
 
 import msgspec
 
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.lines import ProtocolError
 from eaglechat.wire.protocol import (
+    PROTOCOL_VERSION,
     Answer,
     AnyEvent,
     AnyRequest,
@@ -76,8 +78,20 @@ FINAL = (Loaded, Done, BenchDone, Unloaded, Error)
 """The events that end a request."""
 
 
-class EngineStartError(RuntimeError):
-    """The engine could not be started; the text says why."""
+class EngineStartError(EngineError):
+    """The engine could not be started."""
+
+    code = "start"
+
+
+def wrong_version(hello: Hello) -> str | None:
+    """Why this program cannot talk to an engine, or None if it can."""
+    if hello.protocol == PROTOCOL_VERSION:
+        return None
+    return (
+        f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
+        f"{hello.eaglechat}), this program speaks {PROTOCOL_VERSION}"
+    )
 
 
 class Link(Protocol):
@@ -105,6 +119,9 @@ class Link(Protocol):
     def pump(self, wait_s: float = 0.0) -> None:
         """Deliver what has come, in order; wait for something at most `wait_s` seconds."""
 
+    def log_tail(self) -> tuple[str, ...]:
+        """What the engine's log said last, as far as it is at hand."""
+
     def close(self, patience_s: float = 1.0) -> None:
         """End the engine: ask, wait `patience_s` seconds, kill."""
 
@@ -115,6 +132,7 @@ class RoutedLink:
     def __init__(self) -> None:
         self.hello: Hello | None = None
         self._is_open = False
+        self._last_words: tuple[str, ...] = ()
         self._ids = itertools.count(1)
         self._pending: dict[int, tuple[AnsweredRequest, Listener]] = {}
         self._watchers: list[Watcher] = []
@@ -136,6 +154,9 @@ class RoutedLink:
     def end_engine(self, patience_s: float) -> None:
         """Ask the engine to end, and end it by force after `patience_s` seconds."""
         raise NotImplementedError
+
+    def log_tail(self) -> tuple[str, ...]:
+        return self._last_words
 
     # What all have in common
 
@@ -212,6 +233,7 @@ class RoutedLink:
             self._tell(event)
         elif isinstance(event, Died):
             self._is_open, self.hello = False, None
+            self._last_words = event.log_tail
             self._tell(event)
             self._fail_pending(ENGINE_DIED, event.reason)
         else:

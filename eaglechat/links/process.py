@@ -73,6 +73,10 @@ class EngineProcess(RoutedLink):
         assert self._running is not None
         self._running.lines.put(encode(message))
 
+    def log_tail(self) -> tuple[str, ...]:
+        running = self._running
+        return super().log_tail() if running is None or running.log.closed else _tail(running.log)
+
     def end_engine(self, patience_s: float) -> None:
         running, self._running = self._running, None
         assert running is not None

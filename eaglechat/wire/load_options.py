@@ -9,6 +9,8 @@ from msgspec import Meta
 
 from eaglechat.wire.records import KvType
 
+N_CTX_LEAST = 256
+"""llama.cpp rounds up to a multiple of this."""
 N_CTX_LIMIT = 2**24
 """Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]

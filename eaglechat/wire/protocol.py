@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
 from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
@@ -136,7 +136,15 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
     n: tuple[DraftLength | Auto, ...]
     repeats: Annotated[int, Meta(ge=1)] = 3
+    first_repeat: Annotated[int, Meta(ge=0)] = 0
+    """Counts on where a request before this one ended: the order of the settings goes on, and
+    nothing is warmed up."""
     max_tokens: Annotated[int, Meta(ge=1)] = 256
+    by_turns: bool = False
+    """All settings write each reply together, each on a pair of its own, which stay in memory
+    until the next load."""
+    profile: bool = False
+    """Of the first prompt, where the time of a round goes: answered by bench_profile."""
 
 
 class Set(Request, frozen=True, kw_only=True, tag="set"):
@@ -335,6 +343,11 @@ class BenchRunDone(Event, frozen=True, kw_only=True, tag="bench_run"):
     run: BenchRun
 
 
+class BenchProfiled(Event, frozen=True, kw_only=True, tag="bench_profile"):
+    id: int
+    profile: RoundProfile
+
+
 class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
     id: int
     cancelled: bool
@@ -359,6 +372,7 @@ Answer = (
     | Done
     | BenchProgress
     | BenchRunDone
+    | BenchProfiled
     | BenchDone
     | Error
 )

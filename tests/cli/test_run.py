@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from eaglechat.cli import main
+from eaglechat.cli import loading, main
+from eaglechat.cli.loading import start_engine
+from eaglechat.engine.process.local import LocalEngine
+from eaglechat.links.base import Link
+from eaglechat.settings import Settings
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import stats_of
 from tests import tiny
+from tests.cli.engines import engine_that, engine_that_dies_after
+from tests.cli.redrawn import Terminal
 
 ROOT = Path(__file__).parent.parent.parent
 PROMPT = "the cat sat on the mat"
 PATIENCE_S = 60
+ASCII = {"PYTHONIOENCODING": "ascii"}
 
 SCHEMA = {
     "text": str,
@@ -77,12 +85,20 @@ def eaglechat(
     tmp_path: Path,
     tiny_files: tuple[Path, Path],
 ) -> Runner:
-    """Runs `eaglechat run` on the tiny pair, in this process."""
+    """Runs `eaglechat run` on the tiny pair, with the engine in this process, which saves time."""
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     # Whether drafting pays on so small a pair is a matter of chance: it drafts in any case.
     pair = ("--target", str(tiny_files[0]), "--draft", str(tiny_files[1]), "--n-draft-max", "3")
 
-    def run(*arguments: str, pair: Sequence[str] = pair, stdin: bytes = b"") -> Ended:
+    def run(
+        *arguments: str,
+        pair: Sequence[str] = pair,
+        stdin: bytes = b"",
+        own_engine: bool = True,
+    ) -> Ended:
+        """`own_engine`: the one in this process, whatever is asked for."""
+        start = in_this_process if own_engine else start_engine
+        monkeypatch.setattr(loading, "start_engine", start)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         defaults = ("--temperature", "0", "--threads", "1", "--max-tokens", "40")
         try:
@@ -93,6 +109,12 @@ def eaglechat(
         return Ended(status, *capfd.readouterr())
 
     return run
+
+
+def in_this_process(_settings: Settings) -> Link:
+    engine = LocalEngine()
+    engine.start()
+    return engine
 
 
 def shape(value: Any) -> Any:
@@ -275,6 +297,14 @@ def test_a_prompt_that_does_not_fit_is_status_1_with_both_numbers(eaglechat: Run
     assert "the context holds 256" in ended.complaint
 
 
+@pytest.mark.parametrize("plain", [[], ["--no-speculation"]], ids=["drafting", "plain"])
+def test_a_context_too_small_for_anything_is_refused(eaglechat: Runner, plain: list[str]) -> None:
+    """llama.cpp would take 256 tokens without a word, or run out of rows in mid-reply."""
+    ended = eaglechat("--ctx", "1", *plain, PROMPT)
+
+    assert ended.complaint == "a context holds at least 256 tokens, and engine.n_ctx (--ctx) is 1"
+
+
 def test_a_trace_that_cannot_be_written_is_status_1(eaglechat: Runner, tmp_path: Path) -> None:
     ended = eaglechat("--trace", str(tmp_path / "no" / "trace"), PROMPT)
 
@@ -351,16 +381,19 @@ def test_ctrl_c_during_generation_keeps_what_was_written(
 
 
 def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
-    """The signal comes at the first progress llama.cpp reports."""
-    code = (
-        "import os, signal, sys; from eaglechat.cli import main;"
-        "from eaglechat.engine.loading import pair;"
-        "within = pair._Progress.within_stage;"
-        "pair._Progress.within_stage = lambda self, fraction:"
-        " (os.kill(os.getpid(), signal.SIGINT), within(self, fraction))[1];"
-        "sys.exit(main(sys.argv[1:]))"
+    """The engine sends the signal at the first progress, and loads until it is cancelled."""
+    engine = engine_that(
+        "import os, signal, time\n"
+        "from eaglechat.engine.process import job_loop\n"
+        "from eaglechat.wire.errors import LoadCancelledError\n"
+        "def load(headers, options, progress):\n"
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "    while progress('target', 0.5):\n"
+        "        time.sleep(0.01)\n"
+        "    raise LoadCancelledError('the load was cancelled')\n"
+        "job_loop.LoadedPair = load"
     )
-    with process(["-c", code, *command(tiny_files)], tmp_path) as running:
+    with process(["-m", "eaglechat", *command(tiny_files, *engine)], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)
 
     assert running.returncode == 130
@@ -387,18 +420,98 @@ def test_a_reader_that_has_enough_ends_the_reply_quietly(
 def test_a_terminal_without_unicode_gets_the_reply_all_the_same(
     tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    code = (
-        "import sys; from eaglechat.cli import main;"
-        "from eaglechat.engine.llama.sampler import Sampler;"
-        f"ids = iter({[tiny.TOKENS.index(t) for t in ('a', 'Ã', '©', 'b')]});"
-        "Sampler.sample = lambda *_: next(ids); sys.exit(main(sys.argv[1:]))"
+    engine = engine_that(
+        "from eaglechat.engine.llama.sampler import Sampler\n"
+        f"ids = iter({[tiny.TOKENS.index(t) for t in ('a', 'Ã', '©', 'b')]})\n"
+        "Sampler.sample = lambda *_: next(ids)"
     )
-    arguments = command(tiny_files, "--no-speculation", "--max-tokens", "4")
-    with process(["-c", code, *arguments], tmp_path, PYTHONIOENCODING="ascii") as running:
-        out, err = running.communicate(timeout=PATIENCE_S)
-    assert (running.returncode, out) == (0, b"a?b\n"), err
+    arguments = command(tiny_files, "--no-speculation", "--max-tokens", "4", *engine)
+    printed = []
+    for how in ([], ["--json"]):
+        with process(["-m", "eaglechat", *arguments, *how], tmp_path, **ASCII) as running:
+            out, err = running.communicate(timeout=PATIENCE_S)
+        assert running.returncode == 0, err
+        printed.append(out)
 
-    arguments = command(tiny_files, "--no-speculation", "--max-tokens", "4", "--json")
-    with process(["-c", code, *arguments], tmp_path, PYTHONIOENCODING="ascii") as running:
+    assert printed[0] == b"a?b\n"
+    assert json.loads(printed[1])["text"] == "aéb"
+
+
+def test_an_engine_that_dies_is_reported_with_the_end_of_its_log(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    arguments = command(tiny_files, *engine_that_dies_after(3))
+    with process(["-m", "eaglechat", *arguments], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)
-    assert json.loads(out)["text"] == "aéb", err
+
+    assert running.returncode == 1
+    # What was written stays, on a line of its own.
+    assert len(out) > 3
+    assert out.endswith(b"\n")
+    first, *log = err.decode().splitlines()
+    assert first == ("eaglechat: the engine stopped by itself (signal 6); its log ends with:")
+    assert "  GGML_ASSERT(n_outputs > 0) failed" in log
+    assert "Traceback" not in err.decode()
+
+
+def test_a_command_that_is_no_engine_says_what_it_was(eaglechat: Runner) -> None:
+    # Not in this process: the fixture's engine is not what is asked for here.
+    for engine, complaint in (
+        ('["no-such-program", "x"]', "cannot start the engine with “no-such-program x”"),
+        ('["sh", "-c", "echo no eaglechat here >&2; exit 3"]', "exit status 3"),
+    ):
+        ended = eaglechat("-o", f"engine.command={engine}", PROMPT, own_engine=False)
+        assert (ended.status, complaint in ended.err) == (1, True), ended.err
+    assert "  no eaglechat here" in ended.err
+
+
+def test_an_engine_of_another_version_is_named(eaglechat: Runner) -> None:
+    hello = json.dumps({"type": "hello", "protocol": 99, "eaglechat": "7.1", "llama_cpp": "b1"})
+    says = json.dumps(["sh", "-c", f"echo '{hello[:-1]}, \"devices\": []}}'; sleep 60"])
+    ended = eaglechat("-o", f"engine.command={says}", PROMPT, own_engine=False)
+
+    assert (ended.status, ended.out) == (1, "")
+    assert "the engine speaks version 99 of the protocol (eaglechat 7.1)" in ended.err
+
+
+def test_only_the_engine_looks_at_the_files_of_an_engine_elsewhere(eaglechat: Runner) -> None:
+    """Where its command starts it, there may be other files."""
+    engine = engine_that("from eaglechat.engine.process import job_loop")
+    pair = ("--target", "/models/not-here.gguf")
+    ended = eaglechat(*engine, PROMPT, pair=pair, own_engine=False)
+
+    assert ended.complaint == "the target /models/not-here.gguf does not exist"
+
+
+def test_where_no_process_can_be_started_the_engine_runs_in_this_one(
+    eaglechat: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    assert eaglechat(PROMPT, own_engine=False).status == 0
+
+
+def test_a_long_prompt_is_shown_as_it_is_read_until_the_reply_begins(
+    eaglechat: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "PATIENCE_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    terminal = Terminal()
+    with redirect_stderr(terminal):
+        ended = eaglechat("-o", "engine.n_batch=32", "the cat sat " * 30)
+
+    assert ended.status == 0
+    drawn = ["".join(frame) for frame in terminal.frames()]
+    assert any("loading the target" in frame for frame in drawn)
+    reading = [frame for frame in drawn if "reading the prompt" in frame]
+    assert "of 332 tokens" in "".join(reading)
+    assert "reading" not in drawn[-1]
+
+
+def test_nothing_is_drawn_off_a_terminal(
+    eaglechat: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "PATIENCE_S", 0.0)
+    (summary,) = eaglechat("the cat sat " * 30).err.splitlines()
+    assert summary.startswith("eaglechat: 40 tokens")

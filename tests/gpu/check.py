@@ -22,7 +22,7 @@ from pathlib import Path
 from eaglechat.cli.bench import tables as bench_tables
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench.measure import BenchPrompt, BenchRun, Write
-from eaglechat.engine.bench.profile import RoundProfile, native_clock, profile
+from eaglechat.engine.bench.profile import native_clock, profile
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
@@ -30,6 +30,7 @@ from eaglechat.engine.loading.placement import offload_devices
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire import bench_records
+from eaglechat.wire.bench_records import RoundProfile
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Message, Sampling, Speculation
@@ -223,7 +224,7 @@ def _measure(
             _writer(loaded),
             prompts,
             bench.settings_of([3, 5]),
-            repeats=repeats or args.repeat,
+            repeats=range(repeats or args.repeat),
             max_tokens=args.max_tokens,
             cancelled=never,
         )

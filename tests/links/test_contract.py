@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat.engine.process.local import LocalEngine
@@ -249,6 +250,29 @@ def test_a_bench_reports_each_run_and_its_end(loaded: Client) -> None:
         ("2", 0), ("2", 1), ("plain", 0), ("plain", 1),
     ]  # fmt: skip
     assert {run.tokens for run in runs} == {8}
+    assert bench.events[-1] == p.BenchDone(id=bench.id, cancelled=False)
+
+
+def test_a_bench_goes_on_where_another_ended(loaded: Client) -> None:
+    bench = loaded.answer(msgspec.structs.replace(BENCH, first_repeat=2, repeats=1))
+    assert {event.run.repeat for event in bench.of(p.BenchRunDone)} == {2}
+
+
+def test_a_bench_by_turns_measures_the_same_replies(loaded: Client) -> None:
+    by_turns = msgspec.structs.replace(BENCH, by_turns=True)
+    counts = [
+        sorted((e.run.setting, e.run.repeat, e.run.n_accepted) for e in asked.of(p.BenchRunDone))
+        for asked in map(loaded.answer, (BENCH, by_turns, by_turns))
+    ]
+    assert counts[0] == counts[1] == counts[2]
+    assert len(counts[0]) == 4
+    assert isinstance(loaded.answer(chat()).events[-1], p.Done)
+
+
+def test_a_bench_can_tell_where_the_time_of_a_round_goes(loaded: Client) -> None:
+    bench = loaded.answer(msgspec.structs.replace(BENCH, profile=True))
+    assert [event.profile.setting for event in bench.of(p.BenchProfiled)] == ["plain", "2"]
+    assert not bench.of(p.BenchRunDone)
     assert bench.events[-1] == p.BenchDone(id=bench.id, cancelled=False)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eaglechat.engine.bench import measure as bench
 from eaglechat.wire import protocol
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
 
 TOKENS_PER_SECOND = {"plain": 83.0, "0": 81.0, "auto": 104.0}
 DRAFTING = (0.0, 96.0, 103.0, 108.0, 101.0, 94.0, 88.0, 83.0, 77.0)
@@ -21,12 +21,15 @@ class ScriptedBench:
         self._settings = bench.settings_of(request.n)
         self._runs = list(self._script())
         self._done = 0
+        self._profiled = list(self._settings) if request.profile else []
 
     @property
     def is_done(self) -> bool:
-        return self._done == len(self._runs)
+        return not self._profiled and self._done == len(self._runs)
 
     def next_events(self) -> list[protocol.AnyEvent]:
+        if self._profiled:
+            return self._next_profile()
         run, self._done = self._runs[self._done], self._done + 1
         events: list[protocol.AnyEvent] = [protocol.BenchRunDone(id=self.request.id, run=run)]
         if self.is_done:
@@ -45,9 +48,22 @@ class ScriptedBench:
             )
         return events
 
+    def _next_profile(self) -> list[protocol.AnyEvent]:
+        setting = self._profiled.pop(0)
+        profile = RoundProfile(setting, 9, 14.0, 2.0, VERIFY_MS, 0.3, 0.2, 13.5, 0.5, 99.0)
+        events: list[protocol.AnyEvent] = [
+            protocol.BenchProfiled(id=self.request.id, profile=profile)
+        ]
+        if self.is_done:
+            events.append(protocol.BenchDone(id=self.request.id, cancelled=False))
+        return events
+
     def _script(self) -> Iterator[BenchRun]:
+        if self.request.profile:
+            return
+        first = self.request.first_repeat
         for index, prompt in enumerate(self.request.prompts):
-            for repeat in range(self.request.repeats):
+            for repeat in range(first, first + self.request.repeats):
                 for setting in self._settings:
                     yield self._run(prompt, setting, repeat, 1.0 - 0.03 * index)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +13,16 @@ import msgspec
 
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
-from eaglechat.cli.loading import Interrupt, choose_pair, load_pair
+from eaglechat.cli.bench.measuring import Measuring, Yardstick, reference_lengths
+from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
 from eaglechat.wire.errors import EngineError, LoadCancelledError
-from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, Auto
 
 if TYPE_CHECKING:
-    from eaglechat.engine.bench.measure import Write
     from eaglechat.engine.bench.prefill import PrefillRun
-    from eaglechat.engine.bench.profile import RoundProfile
-    from eaglechat.engine.loading.pair import LoadedPair
-    from eaglechat.wire.bench_records import BenchPrompt, BenchRun
-
-    Measure = Callable[[BenchPrompt], Iterator[BenchRun]]
-    Yardstick = Callable[[BenchPrompt, int], Iterator[BenchRun]]
 
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 
@@ -115,43 +109,36 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     from eaglechat.engine.bench import measure as bench
     from eaglechat.engine.bench.prefill import prefill_results
     from eaglechat.engine.bench.reference import ReferenceFailedError
-    from eaglechat.wire import bench_records
 
     settings, problems = options.load_settings(args)
     options.report(problems)
-    pair = choose_pair(args)
+    pair = choose_pair(args, settings)
     trouble: str | None = None
     runs: list[BenchRun] = []
     prefills: list[PrefillRun] = []
     profiles: list[RoundProfile] = []
-    with ExitStack() as stack:
-
-        def load() -> LoadedPair:
-            return stack.enter_context(closing(load_pair(pair, settings, interrupt)))
-
-        loaded = load()
-        if loaded.info.speculation_off:
-            raise EngineError(f"there is nothing to compare: {loaded.info.speculation_off}")
-        write = bench.writer(loaded, lambda: interrupt.happened)
-        progress = _Progress(len(prompts) * args.repeat * _settings_per_repeat(args))
-        measure = _measure(args, write, load, interrupt)
-        yardstick = _yardstick(args, loaded, settings.to_load_options(), interrupt)
+    with CommandEngine(settings, interrupt) as engine, ExitStack() as stack:
+        info = engine.load(pair)
+        if info.speculation_off:
+            raise EngineError(f"there is nothing to compare: {info.speculation_off}")
+        yardstick = None
+        if args.reference is not None:
+            yardstick = Yardstick(args, info, settings.to_load_options(), stack)
+        measuring = Measuring(args, engine, interrupt)
+        progress = _Progress(len(prompts) * args.repeat * _runs_per_repeat(args))
         try:
-            for measured in _runs(
-                args, prompts, interrupt, measure=measure, write=write, yardstick=yardstick
-            ):
-                if isinstance(measured, bench_records.BenchRun):
+            for measured in measuring.runs(prompts, yardstick):
+                if isinstance(measured, BenchRun):
                     runs.append(measured)
                 else:
                     prefills.append(measured)
                 progress.show(measured)
+            if args.profile and not interrupt.happened:
+                profiles = measuring.profiles(prompts[0])
         except (ReferenceFailedError, EngineError) as error:
             trouble = str(error)
         finally:
             progress.clear()
-        if args.profile and trouble is None and not interrupt.happened:
-            profiles = _profiles(args, prompts[0], write, interrupt)
-        info = loaded.info
     report = bench.report_of(runs)
     if args.json:
         document = {"pair": info, "report": report, "prefill": prefills, "profile": profiles}
@@ -167,107 +154,9 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     return INTERRUPTED if interrupt.happened else FAILED
 
 
-def _measure(
-    args: argparse.Namespace, write: Write, load: Callable[[], LoadedPair], interrupt: Interrupt
-) -> Measure:
-    """Measures a prompt with all settings: one after another, or by turns on a pair each."""
-    from eaglechat.engine.bench import measure as bench
-    from eaglechat.engine.bench.turns import measure_by_turns
-
-    def cancelled() -> bool:
-        return interrupt.happened
-
-    settings = bench.settings_of(args.n)
-    how = {"repeats": args.repeat, "max_tokens": args.max_tokens, "cancelled": cancelled}
-    if not args.by_turns:
-        return lambda prompt: bench.measure(write, [prompt], settings, **how)
-    writers = {name: bench.writer(load(), cancelled) for name in settings[1:]}
-    return lambda prompt: measure_by_turns({settings[0]: write, **writers}, [prompt], **how)
-
-
-def _runs(
-    args: argparse.Namespace,
-    prompts: list[BenchPrompt],
-    interrupt: Interrupt,
-    *,
-    measure: Measure,
-    write: Write,
-    yardstick: Yardstick | None,
-) -> Iterator[BenchRun | PrefillRun]:
-    """Every measured reply; prefill and the reference's runs follow each repeat of a prompt."""
-    from eaglechat.engine.bench.prefill import measure_prefill
-
-    for prompt in prompts:
-        for count, run_ in enumerate(measure(prompt), start=1):
-            yield run_
-            if count % (1 + len(args.n)) != 0:
-                continue
-            if args.prefill:
-                yield from measure_prefill(
-                    write, prompt, run_.repeat, cancelled=lambda: interrupt.happened
-                )
-            if yardstick is not None:
-                yield from yardstick(prompt, run_.repeat)
-        if interrupt.happened:
-            return
-
-
-def _yardstick(
-    args: argparse.Namespace, loaded: LoadedPair, how: LoadOptions, interrupt: Interrupt
-) -> Yardstick | None:
-    """Runs the reference program on a prompt, with each fixed length."""
-    from eaglechat.engine.bench.measure import messages_of
-    from eaglechat.engine.bench.reference import Reference
-
-    info = loaded.info
-    if args.reference is None or info.draft is None:
-        return None
-    reference = Reference(
-        binary=args.reference,
-        target=Path(info.target.path),
-        draft=Path(info.draft.path),
-        n_ctx=info.n_ctx,
-        n_threads=info.n_threads,
-        options=how,
-        max_tokens=args.max_tokens,
-    )
-
-    def measure(prompt: BenchPrompt, repeat: int) -> Iterator[BenchRun]:
-        text = loaded.prompter.text(messages_of(prompt))
-        for n in _reference_lengths(args):
-            run_ = reference.run(prompt.name, text, n, repeat, lambda: interrupt.happened)
-            if run_ is None:
-                return
-            yield run_
-
-    return measure
-
-
-def _reference_lengths(args: argparse.Namespace) -> list[int]:
-    return [0, *(n for n in args.n if isinstance(n, int) and n > 0)]
-
-
-def _settings_per_repeat(args: argparse.Namespace) -> int:
-    reference = len(_reference_lengths(args)) if args.reference else 0
+def _runs_per_repeat(args: argparse.Namespace) -> int:
+    reference = len(reference_lengths(args)) if args.reference else 0
     return 1 + len(args.n) + (2 if args.prefill else 0) + reference
-
-
-def _profiles(
-    args: argparse.Namespace, prompt: BenchPrompt, write: Write, interrupt: Interrupt
-) -> list[RoundProfile]:
-    """Extra replies under the clock of native calls, which costs a little itself."""
-    from eaglechat.engine.bench import measure as bench
-    from eaglechat.engine.bench import profile
-
-    profiles = []
-    with profile.native_clock() as clock:
-        for setting in bench.settings_of(args.n):
-            events = write(prompt, bench.speculation_of(setting), args.max_tokens)
-            profiled = profile.profile(setting, events, clock)
-            if interrupt.happened:
-                break
-            profiles.append(profiled)
-    return profiles
 
 
 class _Progress:

@@ -11,7 +11,7 @@ from eaglechat.wire.bench_records import REFERENCE
 if TYPE_CHECKING:
     from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
     from eaglechat.engine.bench.prefill import PrefillResult
-    from eaglechat.engine.bench.profile import RoundProfile
+    from eaglechat.wire.bench_records import RoundProfile
     from eaglechat.wire.protocol import PairInfo
 
 _BAR = 28

@@ -62,18 +62,20 @@ def measure(
     prompts: Sequence[BenchPrompt],
     settings: Sequence[str],
     *,
-    repeats: int,
+    repeats: range,
     max_tokens: int,
     cancelled: Callable[[], bool],
 ) -> Iterator[BenchRun]:
-    """Yield each run as it ends; a cancelled one is not counted.
+    """Yield each run as it ends; a cancelled one is not counted. The first repeat of a prompt comes
+    after a reply that warms up.
 
     Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
     """
     for prompt in prompts:
-        for _ in write(prompt, Speculation(n_draft_max=1), _WARM_UP_TOKENS):
-            pass
-        for repeat in range(repeats):
+        if 0 in repeats:
+            for _ in write(prompt, Speculation(n_draft_max=1), _WARM_UP_TOKENS):
+                pass
+        for repeat in repeats:
             for setting in order_of(settings, repeat):
                 events = write(prompt, speculation_of(setting), max_tokens)
                 run = _run(events, prompt.name, setting, repeat)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from eaglechat.engine.llama.bindings import C
+from eaglechat.wire.bench_records import RoundProfile
 from eaglechat.wire.records import Round
 
 
@@ -50,24 +50,6 @@ def _timed(function: Callable[..., Any], clock: NativeClock) -> Callable[..., An
             clock.calls += 1
 
     return call
-
-
-@dataclass(frozen=True)
-class RoundProfile:
-    """Medians over some rounds, in milliseconds."""
-
-    setting: str
-    rounds: int
-    total_ms: float
-    draft_ms: float
-    verify_ms: float
-    process_ms: float
-    sample_ms: float
-    native_ms: float
-    """All time inside llama.cpp, whichever part it belongs to."""
-    python_ms: float
-    """The rest of a round."""
-    calls: float
 
 
 def profile(setting: str, events: Iterable[object], clock: NativeClock) -> RoundProfile:

@@ -22,7 +22,7 @@ def measure_by_turns(
     writers: Mapping[str, Write],
     prompts: Sequence[BenchPrompt],
     *,
-    repeats: int,
+    repeats: range,
     max_tokens: int,
     cancelled: Callable[[], bool],
 ) -> Iterator[BenchRun]:
@@ -33,10 +33,11 @@ def measure_by_turns(
     """
     settings = list(writers)
     for prompt in prompts:
-        for setting, write in writers.items():
-            for _ in write(prompt, speculation_of(setting), _WARM_UP_TOKENS):
-                pass
-        for repeat in range(repeats):
+        if 0 in repeats:
+            for setting, write in writers.items():
+                for _ in write(prompt, speculation_of(setting), _WARM_UP_TOKENS):
+                    pass
+        for repeat in repeats:
             replies = {
                 setting: _Reply(write, prompt, setting, repeat, max_tokens)
                 for setting, write in writers.items()

@@ -21,8 +21,8 @@ from eaglechat.engine.loading.recommended import recommended_sampling
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import check_kv_type
-from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
+from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
 from eaglechat.wire.protocol import ModelInfo, PairInfo
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
@@ -63,6 +63,11 @@ class LoadedPair:
         self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
     ) -> None:
         target_header, draft_header = headers
+        if 0 < options.n_ctx < N_CTX_LEAST:
+            raise SettingsError(
+                f"a context holds at least {N_CTX_LEAST} tokens, and engine.n_ctx (--ctx) is "
+                f"{options.n_ctx}"
+            )
         check_kv_type(target_header, options.kv_type, options.flash_attention)
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)

@@ -1,18 +1,21 @@
-"""A bench as the engine process runs it: progress while it measures, and each run as it ends."""
+"""A bench as the engine runs it: progress while it measures, and each run as it ends."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.bench import measure as bench
+from eaglechat.engine.bench import profile
+from eaglechat.engine.bench.turns import measure_by_turns
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.bench_records import BenchPrompt
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import (
     AnyEvent,
     Bench,
     BenchDone,
+    BenchProfiled,
     BenchProgress,
     BenchRunDone,
     Speculation,
@@ -29,15 +32,17 @@ class BenchJob:
         self,
         request: Bench,
         pair: LoadedPair,
+        others: Callable[[int], Sequence[LoadedPair]],
         cancelled: Callable[[], bool],
         send: Callable[[AnyEvent], None],
     ) -> None:
+        """`others` loads the same pair so many times more."""
         self._request = request
         self._pair = pair
+        self._others = others
         self._cancelled = cancelled
         self._send = send
         self._settings = bench.settings_of(request.n)
-        self._write = bench.writer(pair, cancelled)
         self._done = 0
         self._told = 0.0
 
@@ -48,30 +53,63 @@ class BenchJob:
             raise BenchFailedError(
                 f"there is nothing to compare: {self._pair.info.speculation_off}"
             )
-        for run in bench.measure(
-            self._watched,
-            request.prompts,
-            self._settings,
-            repeats=request.repeats,
-            max_tokens=request.max_tokens,
-            cancelled=self._cancelled,
-        ):
-            self._done += 1
-            self._send(BenchRunDone(id=request.id, run=run))
+        if request.profile:
+            self._profile()
+        else:
+            for run in self._runs():
+                self._done += 1
+                self._send(BenchRunDone(id=request.id, run=run))
         self._send(BenchDone(id=request.id, cancelled=self._cancelled()))
 
-    def _watched(
-        self, prompt: BenchPrompt, speculation: Speculation, max_tokens: int
-    ) -> Iterator[object]:
-        """The reply's events, with a word about it now and then."""
-        tokens = 0
-        for event in self._write(prompt, speculation, max_tokens):
-            if isinstance(event, Round):
-                tokens += len(event.tokens)
-            if time.monotonic() - self._told >= _PROGRESS_EVERY_S:
-                self._told = time.monotonic()
-                self._tell(prompt, speculation, tokens)
-            yield event
+    def _runs(self) -> Iterator[BenchRun]:
+        request = self._request
+        repeats = range(request.first_repeat, request.first_repeat + request.repeats)
+        if not request.by_turns:
+            return bench.measure(
+                self._watched(self._pair),
+                request.prompts,
+                self._settings,
+                repeats=repeats,
+                max_tokens=request.max_tokens,
+                cancelled=self._cancelled,
+            )
+        pairs = [self._pair, *self._others(len(self._settings) - 1)]
+        return measure_by_turns(
+            dict(zip(self._settings, map(self._watched, pairs), strict=True)),
+            request.prompts,
+            repeats=repeats,
+            max_tokens=request.max_tokens,
+            cancelled=self._cancelled,
+        )
+
+    def _profile(self) -> None:
+        """Replies under the clock of native calls, which costs a little itself."""
+        prompt, write = self._request.prompts[0], self._watched(self._pair)
+        with profile.native_clock() as clock:
+            for setting in self._settings:
+                events = write(prompt, bench.speculation_of(setting), self._request.max_tokens)
+                profiled = profile.profile(setting, events, clock)
+                if self._cancelled():
+                    return
+                self._send(BenchProfiled(id=self._request.id, profile=profiled))
+
+    def _watched(self, pair: LoadedPair) -> bench.Write:
+        """Writes with a pair, and says a word about it now and then."""
+        write = bench.writer(pair, self._cancelled)
+
+        def watched(
+            prompt: BenchPrompt, speculation: Speculation, max_tokens: int
+        ) -> Iterator[object]:
+            tokens = 0
+            for event in write(prompt, speculation, max_tokens):
+                if isinstance(event, Round):
+                    tokens += len(event.tokens)
+                if time.monotonic() - self._told >= _PROGRESS_EVERY_S:
+                    self._told = time.monotonic()
+                    self._tell(prompt, speculation, tokens)
+                yield event
+
+        return watched
 
     def _tell(self, prompt: BenchPrompt, speculation: Speculation, tokens: int) -> None:
         request = self._request

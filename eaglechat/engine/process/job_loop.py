@@ -11,13 +11,16 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 import eaglechat
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.machine import memory
-from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.loading.pair import LoadedPair, Progress
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import ChatJob
 from eaglechat.gguf.preflight import check_pair
@@ -57,7 +60,9 @@ class JobLoop:
         self._tell_lock = threading.Lock()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._unfinished: list[_Job] = []
-        self._pair: LoadedPair | None = None
+        self._pairs: list[LoadedPair] = []
+        """The pair, and the same again for a bench by turns."""
+        self._load_again: Callable[[Progress], LoadedPair]
         self._worker = threading.Thread(target=self._work, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -131,8 +136,7 @@ class JobLoop:
             chat = ChatJob(job.request, job.live, job.cancelled.is_set, self.say)
             chat.run(self._loaded())
         elif isinstance(job.request, Bench):
-            bench = BenchJob(job.request, self._loaded(), job.cancelled.is_set, self.say)
-            bench.run()
+            self._bench(job.request, job.cancelled)
         else:
             self._unload()
             self.say(Unloaded(id=job.request.id))
@@ -147,16 +151,27 @@ class JobLoop:
         draft = Path(request.draft).expanduser() if request.draft else None
         headers = check_pair(Path(request.target).expanduser(), draft)
         self._unload()
-        self._pair = LoadedPair(headers, request.options, progress)
-        self.say(Loaded(id=request.id, pair=self._pair.info))
+        self._pairs.append(LoadedPair(headers, request.options, progress))
+        info = self._pairs[0].info
+        # In the same context: each that follows would find less memory for its own.
+        options = msgspec.structs.replace(request.options, n_ctx=info.n_ctx)
+        self._load_again = partial(LoadedPair, headers, options)
+        self.say(Loaded(id=request.id, pair=info))
+
+    def _bench(self, request: Bench, cancelled: threading.Event) -> None:
+        def others(count: int) -> list[LoadedPair]:
+            while len(self._pairs) <= count:
+                self._pairs.append(self._load_again(lambda _stage, _done: not cancelled.is_set()))
+            return self._pairs[1 : count + 1]
+
+        BenchJob(request, self._loaded(), others, cancelled.is_set, self.say).run()
 
     def _unload(self) -> None:
-        pair, self._pair = self._pair, None
-        if pair is not None:
-            pair.close()
+        while self._pairs:
+            self._pairs.pop().close()
 
     def _loaded(self) -> LoadedPair:
         """The pair in memory. Raises NoPairError."""
-        if self._pair is None:
+        if not self._pairs:
             raise NoPairError("no pair is loaded; load one first")
-        return self._pair
+        return self._pairs[0]

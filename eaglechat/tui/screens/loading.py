@@ -11,7 +11,7 @@ from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready
+from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.services import Services
@@ -125,12 +125,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     # The load
 
     def _check(self, hello: protocol.Hello) -> None:
-        if hello.protocol != protocol.PROTOCOL_VERSION:
-            self._fail(
-                f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
-                f"{hello.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}",
-                "protocol",
-            )
+        if wrong := wrong_version(hello):
+            self._fail(wrong, "protocol")
 
     def action_back(self) -> None:
         self.leave()

@@ -15,10 +15,10 @@ from eaglechat.links.base import (
     Link,
     Listener,
     Watcher,
+    wrong_version,
 )
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.wire.protocol import (
-    PROTOCOL_VERSION,
     Answer,
     Cancel,
     Hello,
@@ -56,7 +56,7 @@ class EngineService:
 
     def start(self) -> None:
         """Start the engine unless it runs. Raises EngineStartError."""
-        if self.hello is not None and self.hello.protocol != PROTOCOL_VERSION:
+        if self.hello is not None and wrong_version(self.hello):
             # Another version may have been installed since.
             self._link.close()
         self._link.start()

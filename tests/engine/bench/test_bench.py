@@ -77,7 +77,7 @@ def measured(engine: ScriptedEngine, prompts: list[BenchPrompt], repeats: int) -
         engine.write,
         prompts,
         bench.settings_of([2, AUTO]),
-        repeats=repeats,
+        repeats=range(repeats),
         max_tokens=10,
         cancelled=lambda: False,
     )
@@ -154,7 +154,7 @@ def test_what_was_measured_before_a_cancel_is_kept() -> None:
         engine.write,
         [CHAT, CODE],
         bench.settings_of([2]),
-        repeats=1,
+        repeats=range(1),
         max_tokens=10,
         cancelled=lambda: len(engine.asked) > 4,
     )
@@ -168,7 +168,9 @@ def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
         yield SpeculationOff("the draft failed: status -1")
         yield scripted_end(10, 100.0)
 
-    runs = bench.measure(write, [CHAT], ["3"], repeats=1, max_tokens=10, cancelled=lambda: False)
+    runs = bench.measure(
+        write, [CHAT], ["3"], repeats=range(1), max_tokens=10, cancelled=lambda: False
+    )
     with pytest.raises(BenchFailedError, match="chat, n = 3: the draft failed: status -1"):
         list(runs)
 

@@ -47,7 +47,7 @@ class Clock:
         runs = bench_turns.measure_by_turns(
             {name: self.writer(name) for name in ("plain", "2")},
             [CHAT],
-            repeats=repeats,
+            repeats=range(repeats),
             max_tokens=max_tokens,
             cancelled=lambda: False,
         )
@@ -80,7 +80,7 @@ def test_a_cancelled_repeat_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> N
     runs = bench_turns.measure_by_turns(
         {"plain": clock.writer("plain")},
         [CHAT],
-        repeats=2,
+        repeats=range(2),
         max_tokens=8,
         cancelled=lambda: True,
     )

@@ -1,0 +1,28 @@
+"""Engines that do as a test needs, as the value of engine.command."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def engine_that(code: str) -> list[str]:
+    """Flags for an engine process that runs some code before it serves."""
+    serve = f"{code}\nfrom eaglechat.engine.process import server\nraise SystemExit(server.main())"
+    return ["-o", f"engine.command={json.dumps([sys.executable, '-c', serve])}"]
+
+
+def engine_that_dies_after(n_rounds: int) -> list[str]:
+    """It aborts in the middle of a reply, as a failed assertion inside llama.cpp would."""
+    return engine_that(
+        "import os, sys\n"
+        "from eaglechat.engine.process.chat_job import ChatJob\n"
+        "from eaglechat.wire.records import Round\n"
+        "tell = ChatJob._tell\n"
+        "def die(self, record):\n"
+        f"    if isinstance(record, Round) and record.index == {n_rounds}:\n"
+        "        print('GGML_ASSERT(n_outputs > 0) failed', file=sys.stderr, flush=True)\n"
+        "        os.abort()\n"
+        "    tell(self, record)\n"
+        "ChatJob._tell = die"
+    )

@@ -1,0 +1,190 @@
+"""`eaglechat bench` on the tiny pair: what it measures, through which door, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat.cli import loading, main
+from tests.cli.engines import engine_that, engine_that_dies_after
+from tests.cli.test_run import ROOT, in_this_process
+
+PATIENCE_S = 60
+PROMPTS = "=== cat\nthe cat sat on the mat\n=== fox\nthe quick brown fox\n"
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.txt"
+    path.write_text(PROMPTS)
+    return path
+
+
+@pytest.fixture
+def arguments(tiny_files: tuple[Path, Path], prompts: Path) -> list[str]:
+    target, draft = map(str, tiny_files)
+    pair = ["--target", target, "--draft", draft, "--threads", "1", "--ctx", "512"]
+    how = ["--n", "0,2", "--repeat", "2", "--max-tokens", "12", "--prompts", str(prompts)]
+    return ["bench", *pair, *how]
+
+
+@pytest.fixture
+def bench(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Runs it with the engine in this process; what it wrote as JSON."""
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(loading, "start_engine", in_this_process)
+
+    def run(*more: str) -> dict[str, Any]:
+        results = tmp_path / "results.json"
+        assert main([*arguments, *more, "--json", str(results)]) == 0
+        return json.loads(results.read_bytes())
+
+    return run
+
+
+def runs_of(results: dict[str, Any]) -> list[tuple[str, int, str]]:
+    return [(run["prompt"], run["repeat"], run["setting"]) for run in results["report"]["runs"]]
+
+
+def test_every_setting_of_every_repeat_of_a_prompt_is_measured_in_turns(
+    bench: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = bench()
+
+    assert runs_of(results) == [
+        (prompt, repeat, setting)
+        for prompt in ("cat", "fox")
+        for repeat, order in enumerate((["plain", "0", "2"], ["2", "0", "plain"]))
+        for setting in order
+    ]
+    assert results["pair"]["n_ctx"] == 512
+    assert "cat" in capsys.readouterr().out
+
+
+def test_prefill_and_profile_come_through_the_same_door(
+    bench: Callable[..., dict[str, Any]],
+) -> None:
+    results = bench("--prefill", "--profile")
+
+    read = [(run["prompt"], run["repeat"], run["setting"]) for run in results["prefill"]]
+    assert read == [
+        (prompt, repeat, setting)
+        for prompt in ("cat", "fox")
+        for repeat in (0, 1)
+        for setting in ("plain", "drafting")
+    ]
+    assert all(run["tokens"] > 0 and run["ms"] > 0.0 for run in results["prefill"])
+    profiles = {profile["setting"]: profile for profile in results["profile"]}
+    assert list(profiles) == ["plain", "0", "2"]
+    assert profiles["2"]["calls"] > profiles["plain"]["calls"] > 0.0
+
+
+def test_by_turns_writes_the_same_replies(bench: Callable[..., dict[str, Any]]) -> None:
+    counts = [
+        {
+            (run["prompt"], run["setting"]): (run["tokens"], run["n_accepted"])
+            for run in bench(*how)["report"]["runs"]
+        }
+        for how in ([], ["--by-turns"])
+    ]
+    assert counts[0] == counts[1]
+
+
+def test_the_reference_is_asked_what_the_engine_is(
+    bench: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    program = tmp_path / "reference"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, sys\n"
+        f"seen = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "prompt = pathlib.Path(sys.argv[sys.argv.index('-f') + 1]).read_text()\n"
+        "seen.write_text(prompt)\n"
+        "print('encoded 9 tokens in 0.5 seconds\\ndecoded 12 tokens in 1.0 seconds')\n"
+        "print('n_drafted = 4\\nn_accept = 2')\n"
+    )
+    program.chmod(0o755)
+    results = bench("--reference", str(program))
+
+    named = [run for run in runs_of(results) if run[2].startswith("reference")]
+    assert named == [
+        (prompt, repeat, setting)
+        for prompt in ("cat", "fox")
+        for repeat in (0, 1)
+        for setting in ("reference plain", "reference 2")
+    ]
+    assert "the quick brown fox" in (tmp_path / "seen").read_text()
+
+
+def test_a_target_without_a_draft_has_nothing_to_compare(
+    tiny_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(loading, "start_engine", in_this_process)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    assert main(["bench", "--target", str(tiny_files[0])]) == 1
+    assert "there is nothing to compare: no draft is loaded" in capsys.readouterr().err
+
+
+# --- an engine of its own ---
+
+
+def process(arguments: list[str], home: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "eaglechat", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        cwd=home,
+    )
+
+
+def test_an_engine_that_dies_leaves_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
+    """It is the one of engine.command, and dies where the chat's events are made: in prefill."""
+    more = [*engine_that_dies_after(0), "--prefill"]
+    with process([*arguments, *more], tmp_path) as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 1
+    assert "cat" in out
+    assert "the engine stopped by itself (signal 6)" in err
+    assert "GGML_ASSERT(n_outputs > 0) failed" in err
+    assert "the tables hold what was measured until then" in err
+
+
+def test_ctrl_c_ends_the_bench_with_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
+    """The engine sends the signal with the second reply that it measured."""
+    engine = engine_that(
+        "import os, signal\n"
+        "from eaglechat.engine.process.job_loop import JobLoop\n"
+        "from eaglechat.wire.protocol import BenchRunDone\n"
+        "say, runs = JobLoop.say, []\n"
+        "def interrupt(self, event):\n"
+        "    say(self, event)\n"
+        "    if isinstance(event, BenchRunDone):\n"
+        "        runs.append(event)\n"
+        "        if len(runs) == 2:\n"
+        "            os.kill(os.getppid(), signal.SIGINT)\n"
+        "JobLoop.say = interrupt"
+    )
+    with process([*arguments, *engine, "--repeat", "100000"], tmp_path) as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 130
+    assert "cat" in out
+    assert "stopped; the tables hold what was measured until then" in err
+    assert "Traceback" not in err
