@@ -9,6 +9,7 @@ from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue.entries import CatalogueProblem, DraftSource, Entry, GGUFSource
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
@@ -59,6 +60,10 @@ class ScriptedDesk(HubDesk):
         self.started: list[str] = []
         self.on_disk: list[Model] = []
         self._installs = None
+
+    @property
+    def hub(self) -> Hub:
+        raise OfflineError("no Hub here")
 
     def offer(self, pair: Entry, status: Status = AVAILABLE, known: Facts | None = None) -> None:
         self.pairs.append((pair, status))

@@ -73,6 +73,10 @@ class EagleScreen(Screen[Result]):
         if self._closing_with is not None:
             self.dismiss(*self._closing_with)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that come before the screen has its widgets do nothing to it."""
+        return self.is_mounted and super().check_action(action, parameters)
+
     def go(self, message: Message) -> None:
         """Ask the app to go somewhere, by a message of `tui.navigation`."""
         self.app.post_message(message)

@@ -119,7 +119,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.press("enter")
         await user.sees("A reply is being written: Ctrl+X stops it")
         await user.press("escape")
-        assert user.chat.conversation.running is not None
+        assert user.chat.session.running is not None
         await user.press("ctrl+x")
         await user.idle()
 

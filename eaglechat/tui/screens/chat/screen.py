@@ -65,7 +65,7 @@ class ChatScreen(PromptScreen[None]):
         super().__init__(classes="-folded")
         self._services = services
         self._pair, self._info, self._saved = pair, info, saved
-        self._is_mounted = False
+        self._has_session = False
         self._drawn_version = -1
 
     def compose(self) -> ComposeResult:
@@ -103,14 +103,14 @@ class ChatScreen(PromptScreen[None]):
             chats_dir=services.chats_dir,
             saved=self._saved,
         )
-        self._is_mounted = True
+        self._has_session = True
         self._show_opened()
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self._save)
         self._take_typed()
 
     def on_unmount(self) -> None:
-        if self._is_mounted:
+        if self._has_session:
             self.session.close()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -188,7 +188,7 @@ class ChatScreen(PromptScreen[None]):
         self._draw()
 
     def leave(self, *, keep_prompt: bool = False) -> None:
-        if self._is_mounted:
+        if self._has_session:
             self.session.leave("" if keep_prompt else self._prompt.text)
 
     def _save(self) -> None:
@@ -247,10 +247,11 @@ class ChatScreen(PromptScreen[None]):
         self.session.compare()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        allowed = super().check_action(action, parameters)
         # Dim where there is nothing to stop.
-        if action == "stop" and self._is_mounted and self.session.running is None:
+        if allowed and action == "stop" and self.session.running is None:
             return None
-        return True
+        return allowed
 
     def action_stop(self) -> None:
         self.session.stop()
