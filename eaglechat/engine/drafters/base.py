@@ -82,6 +82,9 @@ class Limits:
         return n_tokens >= self.n_min
 
 
+NO_DRAFT = Limits(0)
+
+
 class Spent(NamedTuple):
     """Milliseconds a drafter has taken since it was made."""
 
@@ -89,6 +92,9 @@ class Spent(NamedTuple):
     """Taking over what the target computed."""
     draft_ms: float
     """Everything else: drafting, and learning what was accepted."""
+
+    def since(self, before: Spent) -> Spent:
+        return Spent(self.process_ms - before.process_ms, self.draft_ms - before.draft_ms)
 
 
 class Drafter(Protocol):

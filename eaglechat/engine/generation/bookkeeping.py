@@ -11,7 +11,7 @@ from collections.abc import Callable
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.draft_plan import DraftPlan, Observation
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Limits, Proposal
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, NO_DRAFT, Limits, Proposal, Spent
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.reply import Verdict
 from eaglechat.wire.protocol import AUTO, Speculation
@@ -42,8 +42,9 @@ class ReplyBooks:
         """Decide how far a round drafts behind `n_past` tokens, with room for so many."""
         return RoundBooks(self._drafting, self._auto, speculation, n_past, max(0, room))
 
-    def end_round(self, books: RoundBooks) -> Round:
-        round_ = books.close(len(self._rounds), self._piece)
+    def end_round(self, books: RoundBooks, given: tuple[int, ...]) -> Round:
+        """Its record; `given` are tokens that were put before it."""
+        round_ = books.close(len(self._rounds), given, self._piece)
         self._rounds.append(round_.timings)
         return round_
 
@@ -75,20 +76,25 @@ class RoundBooks:
         self._began = time.perf_counter()
         self._drafting = drafting
         self._auto = auto
-        self._spent_before = drafting.spent
         self._n_past = n_past
-        self._n_waiting = min(drafting.waiting, MOST_CAUGHT_UP)
         self._plan: DraftPlan | None = None
-        n_draft_max = 0
-        if drafting.on and speculation.n_draft_max == AUTO:
-            room = 0 if drafting.is_blind else room
-            self._plan = auto.choose(n_past, room, self._n_waiting, speculation.n_min)
-            n_draft_max = self._plan.n
-        elif drafting.on:
-            n_draft_max = int(speculation.n_draft_max)
-        self._n_draft_max = n_draft_max
+        self._n_draft_max = 0
+        self.limits = NO_DRAFT
+        if drafting.on:
+            self._spent_before = drafting.spent
+            self._limit(speculation, room)
+
+    def _limit(self, speculation: Speculation, room: int) -> None:
+        """Set the draft length in force, and how far it can be had."""
+        if speculation.n_draft_max == AUTO:
+            self._n_waiting = min(self._drafting.waiting, MOST_CAUGHT_UP)
+            room = 0 if self._drafting.is_blind else room
+            self._plan = self._auto.choose(self._n_past, room, self._n_waiting, speculation.n_min)
+            self._n_draft_max = self._plan.n
+        else:
+            self._n_draft_max = speculation.n_draft_max
         self.limits = Limits(
-            n_max=min(n_draft_max, room),
+            n_max=min(self._n_draft_max, room),
             n_min=speculation.n_min,
             p_min=speculation.p_min,
             is_worth=self._plan.keeps if self._plan is not None else None,
@@ -106,11 +112,13 @@ class RoundBooks:
         self._verdict = verdict
         self._sample_ms = ms_since(self._sampling_began)
 
-    def close(self, index: int, piece: Callable[[int], bytes]) -> Round:
+    def close(self, index: int, given: tuple[int, ...], piece: Callable[[int], bytes]) -> Round:
         """The round's record; what is chosen automatically learns from it."""
         total_ms = ms_since(self._began)
         verdict, proposal = self._verdict, self._proposal
-        spent = self._drafting.spent
+        drafter_ms = Spent(0.0, 0.0)
+        if self._drafting.on:
+            drafter_ms = self._drafting.spent.since(self._spent_before)
         if self._plan is not None and self._drafting.on:
             self._auto.observe(
                 self._plan,
@@ -143,11 +151,12 @@ class RoundBooks:
             tokens=verdict.tokens,
             n_past=self._n_past + 1 + len(verdict.path),
             timings=RoundTimings(
-                draft_ms=max(0.0, spent.draft_ms - self._spent_before.draft_ms),
+                draft_ms=drafter_ms.draft_ms,
                 verify_ms=self._verify_ms,
-                process_ms=max(0.0, spent.process_ms - self._spent_before.process_ms),
+                process_ms=drafter_ms.process_ms,
                 sample_ms=self._sample_ms,
                 total_ms=total_ms,
             ),
             auto=self._plan.state if self._plan is not None else None,
+            given=given,
         )

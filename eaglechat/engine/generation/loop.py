@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.drafters.base import Drafter
+from eaglechat.engine.generation.answer_now import end_reasoning
 from eaglechat.engine.generation.bookkeeping import ReplyBooks
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.drafting import Drafting
@@ -103,26 +103,25 @@ class Generator:
                 reply.follow_temperature(live.temperature)
                 self._drafting.follow(speculation)
                 yield from make_room(window, cache, reader, speculation)
-                given: tuple[int, ...] = ()
-                if live.answer_now:
-                    live.answer_now = False
-                    before = reply.id_last
-                    given = reply.end_reasoning()
-                    if given:
-                        held = [*cache.tokens, before, *given[:-1]]
-                        yield from reader.read(held, speculation)
+                given = yield from end_reasoning(live, reply, cache, reader, speculation)
                 yield from reader.catch_up(speculation)
                 if reader.stopped or cancelled():
                     reply.finish = FinishReason.CANCELLED
                     break
-                round_ = self._round(reply, books, speculation)
+                round_ = self._round(reply, books, speculation, given)
                 failure = self._drafting.failure() or self._auto.failure()
                 if failure is not None:
                     yield SpeculationOff(failure)
-                yield replace(round_, given=given) if given else round_
+                yield round_
             yield reply.end(books.timings())
 
-    def _round(self, reply: ReplyState, books: ReplyBooks, speculation: Speculation) -> Round:
+    def _round(
+        self,
+        reply: ReplyState,
+        books: ReplyBooks,
+        speculation: Speculation,
+        given: tuple[int, ...],
+    ) -> Round:
         """One pass: draft, verify, accept."""
         cache, drafting = self._cache, self._drafting
         n_past = len(cache.tokens)
@@ -136,7 +135,7 @@ class Generator:
         book.verified(verdict)
         cache.accept(verdict.path)
 
-        return books.end_round(book)
+        return books.end_round(book, given)
 
 
 def _check_fits(prompt: Sequence[int], n_ctx: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +16,7 @@ from eaglechat.wire.protocol import SEED_LIMIT, Sampling
 from eaglechat.wire.records import FinishReason, Origin, Part, ReplyEnd, ReplyTimings, Token
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What the target made of a proposal."""
 
     tokens: tuple[Token, ...]
@@ -81,8 +80,10 @@ class ReplyState:
             id = self._sampler.sample(self._target, 1 + at)
             children = proposal.children(at)
             n_tested += bool(children)
-            child = next((index for index in children if proposal[index].id == id), None)
-            drafter = proposal[child].drafter if child is not None else None
+            child = drafter = None
+            for index in children:
+                if proposal[index].id == id:
+                    child, drafter = index, proposal[index].drafter
             text, part = self._write(id)
             origin = _origin(proposal, children, child)
             tokens.append(Token(id, text, origin, drafter, part))

@@ -153,8 +153,8 @@ def test_whatever_fails_in_a_drafter_the_reply_goes_on(
     with open_rig(*tiny_models, make_drafter=Broken) as rig:
         prompt = rig.prompt("the cat sat on the mat")
         plain = rig.reply(prompt, live=plainly())
-        # Only an automatic length asks whether a drafter is blind.
-        length = AUTO if what == "is_blind" else 3
+        # Only an automatic length asks what a draft would cost, and whether it is blind.
+        length = AUTO if what in ("is_blind", "waiting") else 3
         broken = True
         reply = rig.reply(prompt, live=Live(Speculation(n_draft_max=length), 0.0))
         assert reply.tokens == plain.tokens
