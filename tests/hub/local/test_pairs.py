@@ -95,3 +95,17 @@ def test_headers_say_whether_a_pair_can_run(tmp_path: Path) -> None:
     assert "128" in (bad.problem or "")
     assert "64" in (bad.problem or "")
     assert "swapped" in (inspect(pair_of_files(fits, target)).problem or "")
+
+
+def test_a_library_that_found_nothing_knows_the_built_in_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "BUILTIN_TARGET_PACKAGE", "no_such_package_anywhere")
+    assert pairs.none_here() == "There are no models on this machine yet."
+    package = tmp_path / "another_smollm2"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    write_target(package / pairs.BUILTIN_TARGET_FILE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(pairs, "BUILTIN_TARGET_PACKAGE", "another_smollm2")
+    assert pairs.none_here().endswith("beside the built-in pair, smollm2-135m.")
