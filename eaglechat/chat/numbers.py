@@ -9,6 +9,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.comparing import Compared
 from eaglechat.chat.controls import Controls
 from eaglechat.chat.session import ChatSession
+from eaglechat.chat.unreported import not_reported
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import AutoDraft, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
@@ -23,9 +24,8 @@ class Numbers:
     tokens_per_second: float | None
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
-    draft_ms: float | None
-    verify_ms: float | None
-    """Means over the latest rounds, per round."""
+    times: str
+    """Drafting and verifying: means over the latest rounds, per round."""
     n_past: int
     n_ctx: int
     prefill: str
@@ -47,8 +47,7 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         reply=shown.stats if shown else SpeculationStats(),
         tokens_per_second=shown.tokens_per_second if shown else None,
         rounds=rounds,
-        draft_ms=_mean([r.timings.draft_ms for r in latest if r.drafted]),
-        verify_ms=_mean([r.timings.verify_ms for r in latest]),
+        times=not_reported(session.hello, "times") or _times(latest),
         n_past=session.n_past,
         n_ctx=session.n_ctx,
         prefill=_prefill(session),
@@ -66,6 +65,12 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
 
 def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
     return rounds[-1].auto if rounds else None
+
+
+def _times(rounds: Sequence[Round]) -> str:
+    draft_ms = _mean([round_.timings.draft_ms for round_ in rounds if round_.drafted])
+    verify_ms = _mean([round_.timings.verify_ms for round_ in rounds])
+    return f"{wording.one_decimal(draft_ms)} / {wording.one_decimal(verify_ms)} ms"
 
 
 def _mean(times: list[float | None]) -> float | None:

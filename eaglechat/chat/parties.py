@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from eaglechat.chat.turns import TurnId
 from eaglechat.links.base import AnsweredRequest, Listener, Watcher
-from eaglechat.wire.protocol import Cancel, Set
+from eaglechat.wire.protocol import Cancel, Hello, Set
 
 Severity = Literal["information", "warning", "error"]
 NoticeKind = Severity | Literal["question"]
@@ -17,6 +17,8 @@ NoticeKind = Severity | Literal["question"]
 class Engine(Protocol):
     """What a chat needs of a link."""
 
+    @property
+    def hello(self) -> Hello | None: ...
     def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
     def send(self, message: Set | Cancel) -> None: ...
     def watch(self, watcher: Watcher) -> Callable[[], None]: ...

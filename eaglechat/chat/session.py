@@ -31,6 +31,7 @@ from eaglechat.chat.parties import Engine, Notice, NoticeKind, View
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.running import Running
 from eaglechat.chat.turns import Comparison, Question, Reply, TurnId, Turns
+from eaglechat.chat.unreported import no_auto, no_comparison, not_yet
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
 from eaglechat.settings import Settings
@@ -162,7 +163,8 @@ class ChatSession:
             return False
         reply = self.turns.last_reply
         off = wording.speculation_off(self.info, self.controls, None, is_comparison=False)
-        reason = cannot_compare(reply.recording if reply else None, off)
+        recording = reply.recording if reply else None
+        reason = cannot_compare(recording, off) or no_comparison(self.hello)
         if reply is None or reason is not None:
             self._view.say(reason or "")
             return False
@@ -200,11 +202,16 @@ class ChatSession:
 
     def turn(self, controls: Controls) -> None:
         """Put controls in force, in the running reply from its next round on."""
+        if reason := no_auto(self.hello, controls):
+            self._view.say(reason)
+            controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
         change = differences(self.controls, controls)
         self.controls = controls
         if change and self.running is not None and isinstance(self.running.turn, Reply):
             self.running.turn.recording.changed.update(change)
             self._engine.send(protocol.Set(**change))
+            if {N_DRAFT_MAX.name, "enabled"} & change.keys() and (when := not_yet(self.hello)):
+                self._view.say(when)
         self._touch()
 
     def draft(self, by: int) -> None:
@@ -238,6 +245,11 @@ class ChatSession:
             return self.running.turn.recording
         reply = self.turns.last_reply
         return reply.recording if reply else None
+
+    @property
+    def hello(self) -> protocol.Hello | None:
+        """What the engine is and can do; None while there is none."""
+        return self._engine.hello
 
     @property
     def n_ctx(self) -> int:

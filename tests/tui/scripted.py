@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -280,6 +280,22 @@ def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
     return msgspec.structs.replace(chat, speculation=speculation)
 
 
+def _as_reported(round_: Round, can: protocol.Capabilities) -> Round:
+    """A round as an engine tells it that can do no more than this."""
+    drafted = tuple(
+        DraftToken(
+            token.id if can.draft_text or i < round_.n_accepted else None,
+            token.text if can.draft_text or i < round_.n_accepted else None,
+            token.probability if can.probabilities else None,
+        )
+        for i, token in enumerate(round_.drafted)
+    )
+    timings = round_.timings
+    if not can.times:
+        timings = RoundTimings(None, None, None, None, timings.total_ms)
+    return replace(round_, drafted=drafted, timings=timings)
+
+
 class _Reply:
     def __init__(
         self,
@@ -373,7 +389,7 @@ class _Reply:
         )
         self._index += 1
         self._fold.add(round_)
-        return round_
+        return _as_reported(round_, self.engine.can)
 
     def _auto(self) -> AutoDraft:
         n, reason = AUTO_CHOICES[self._index % len(AUTO_CHOICES)]

@@ -418,3 +418,18 @@ def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(
     pair = pair_of_files(models / "target.gguf", None)
     screen = ChatScreen(make_app().services, pair, pair_info("target.gguf", None, None))
     screen.leave()
+
+
+async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
+    drive: Drive,
+) -> None:
+    user = drive(size=(120, 50))
+    user.engine.engine_name, user.engine.can = "llama-server", protocol.Capabilities()
+    async with user:
+        await user.open_chat()
+        await user.ask("hello")
+        # Drafting and verifying, in the panel.
+        await user.sees("not reported by llama-server")
+        await user.sees("plain · rejected: not reported")
+        await user.press("f11")
+        await user.sees("llama-server has no bench.")

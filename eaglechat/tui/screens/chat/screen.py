@@ -17,6 +17,7 @@ from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.parties import Severity
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question
+from eaglechat.chat.unreported import no_bench, not_reported
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
@@ -170,6 +171,8 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
+        is_told = not_reported(session.hello, "draft_text") is None
+        self.query_one(Legend).are_rejected_known = is_told
         gone = with_keys("engine stopped: {chat.load_again}")
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
@@ -285,6 +288,7 @@ class ChatScreen(PromptScreen[None]):
             is_writing=session.running is not None,
             is_engine_gone=session.is_engine_gone,
         )
+        reason = reason or no_bench(session.hello)
         if reason is not None or session.info is None:
             self.notify(reason or "", markup=False)
         else:

@@ -151,11 +151,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         positions = [f"{100 * rate:.0f}" for rate in rolling.per_position]
         self._reading("positions-line", " ".join(positions) or "-")
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
-        self._reading(
-            "times",
-            f"{wording.one_decimal(numbers.draft_ms)} / "
-            f"{wording.one_decimal(numbers.verify_ms)} ms",
-        )
+        self._reading("times", numbers.times)
         self._reading("prefill", numbers.prefill)
         self._reading("context", f"{numbers.n_past:,} of {numbers.n_ctx:,}")
         self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rich.text import Text
+from textual.reactive import reactive
 from textual.widget import Widget
 
-from eaglechat.tui.themes import TOKEN_KINDS
+from eaglechat.tui.themes import REJECTED, TOKEN_KINDS
 
 
 class TokenStyled(Widget):
@@ -30,8 +31,13 @@ class Legend(TokenStyled):
     }
     """
 
+    are_rejected_known: reactive[bool] = reactive(True, layout=True)
+    """Whether the engine says which tokens were rejected."""
+
     def render(self) -> Text:
-        return Text(" · ").join(
-            Text(kind, self.get_component_rich_style(f"token--{kind}", partial=True))
-            for kind in TOKEN_KINDS
-        )
+        return Text(" · ").join(self._named(kind) for kind in TOKEN_KINDS)
+
+    def _named(self, kind: str) -> Text:
+        if kind == REJECTED and not self.are_rejected_known:
+            return Text(f"{kind}: not reported")
+        return Text(kind, self.get_component_rich_style(f"token--{kind}", partial=True))

@@ -1,0 +1,39 @@
+"""What an engine cannot do or does not report, in words; None where it can, or none runs."""
+
+from __future__ import annotations
+
+from eaglechat.chat.controls import Controls
+from eaglechat.wire.protocol import AUTO, Hello
+
+
+def not_reported(hello: Hello | None, what: str) -> str | None:
+    """That an engine does not report one of its capabilities, to stand in place of a number."""
+    if hello is None or getattr(hello.can, what):
+        return None
+    return f"not reported by {hello.engine}"
+
+
+def no_comparison(hello: Hello | None) -> str | None:
+    """Why a reply cannot be written again without speculation."""
+    if hello is None or hello.can.plain:
+        return None
+    return f"{hello.engine} cannot decode plainly, so there is nothing to compare with."
+
+
+def no_bench(hello: Hello | None) -> str | None:
+    """Why an engine measures nothing."""
+    return None if hello is None or hello.can.bench else f"{hello.engine} has no bench."
+
+
+def no_auto(hello: Hello | None, controls: Controls) -> str | None:
+    """Why the draft length cannot be chosen by measurement."""
+    if controls.n_draft_max != AUTO or hello is None or hello.can.auto:
+        return None
+    return f"{hello.engine} chooses no draft length by itself: set one by hand."
+
+
+def not_yet(hello: Hello | None) -> str | None:
+    """That a change does not reach the reply that is being written."""
+    if hello is None or hello.can.live_draft_length:
+        return None
+    return f"{hello.engine} drafts differently from the next reply on, not in this one."

@@ -1,0 +1,79 @@
+"""A chat with an engine that reports little and can do less, as other people's servers do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.numbers import numbers_of
+from eaglechat.chat.unreported import no_bench, not_reported
+from eaglechat.wire.protocol import AUTO, EVERYTHING, Capabilities, Set
+from tests.chat.headless import Headless
+from tests.tui.scripted import REPLY, ScriptedEngine
+
+
+@pytest.fixture
+def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Headless:
+    start = ScriptedEngine.open_engine
+
+    def open_server(engine: ScriptedEngine, say: object) -> None:
+        engine.engine_name, engine.can = "llama-server", Capabilities()
+        start(engine, say)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ScriptedEngine, "open_engine", open_server)
+    return Headless(tmp_path)
+
+
+def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> None:
+    chat.ask("why?")
+
+    assert chat.texts == ["why?", REPLY]
+    numbers = numbers_of(chat.session)
+    assert numbers.reply.accepted > 0
+    assert numbers.tokens_per_second
+    assert numbers.times == "not reported by llama-server"
+    assert not_reported(chat.session.hello, "draft_text") == "not reported by llama-server"
+    rejected = [round_.rejected for round_ in numbers.rounds if round_.rejected]
+    assert {(token.id, token.text, token.probability) for token in rejected} == {(None, None, None)}
+
+
+def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
+    chat.ask("why?")
+    chat.session.leave("")
+    (saved,) = saved_chats(chat.session._chats_dir)
+    again = Headless(chat.pair.target.parent, saved)
+
+    assert again.session.shown.rounds == chat.session.shown.rounds
+
+
+def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
+    chat.ask("why?")
+    assert not chat.session.compare()
+    assert chat.said == ["llama-server cannot decode plainly, so there is nothing to compare with."]
+    assert no_bench(chat.session.hello) == "llama-server has no bench."
+
+    chat.session.turn(replace(chat.session.controls, n_draft_max=AUTO))
+    assert chat.said[1:] == ["llama-server chooses no draft length by itself: set one by hand."]
+    assert chat.session.controls.n_draft_max == 3
+
+
+def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
+    assert chat.session.ask("why?")
+    chat.rounds(1)
+    chat.session.draft(1)
+
+    assert chat.engine.requests(Set)
+    assert chat.said == ["llama-server drafts differently from the next reply on, not in this one."]
+
+
+def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    assert chat.session.hello.can == EVERYTHING
+    chat.ask("why?")
+    assert numbers_of(chat.session).times.endswith(" ms")
+    assert chat.session.compare()
+    chat.finish()
+    assert chat.said == []
