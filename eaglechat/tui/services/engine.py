@@ -41,8 +41,6 @@ class EngineService:
         self._link = link
         self._is_here = is_here
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
-        self.state: Lifecycle | None = None
-        """Starting, ready or died; None before the first start."""
         self.loaded: PairInfo | None = None
         """The pair in the engine's memory; None while one is loaded, and where there is none."""
         self._latest: int | None = None
@@ -111,6 +109,5 @@ class EngineService:
         self._link.close()
 
     def _note(self, news: Lifecycle) -> None:
-        self.state = news
         if isinstance(news, Died):
             self.loaded = None
