@@ -241,7 +241,17 @@ class EagleApp(App[None]):
         draft = Path(header.draft) if header.draft else None
         pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
         self._back_to_menu()
-        self._load_and_chat(pair, message.chat)
+        is_here = not self.services.settings.current.engine.command
+        if is_here and not pair.target.is_file():
+            self._read_chat(pair, message.chat)
+        else:
+            self._load_and_chat(pair, message.chat)
+
+    def _read_chat(self, pair: Pair, saved: SavedChat) -> None:
+        """Show a chat whose models are not on this machine any more."""
+        from eaglechat.tui.screens.chat.screen import ChatScreen
+
+        self._show(ChatScreen(self.services, pair, None, saved))
 
     def on_open_past_chats(self, message: OpenPastChats) -> None:
         from eaglechat.tui.screens.chat.chats import ChatsScreen

@@ -153,7 +153,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading("times", numbers.times)
         self._reading("prefill", numbers.prefill)
-        self._reading("context", f"{numbers.n_past:,} of {numbers.n_ctx:,}")
+        room = f"{numbers.n_past:,} of {numbers.n_ctx:,}"
+        self._reading("context", room if numbers.n_ctx else "nothing is loaded")
         self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))
 
     def _show_controls(self, controls: Controls) -> None:

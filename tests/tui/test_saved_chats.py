@@ -1,0 +1,89 @@
+"""Chats on disk, as the app meets them: models gone, files that are none, other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eaglechat.chat.history.log import resumed_log
+from eaglechat.chat.history.reading import saved_chats
+from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.wire import protocol
+from tests.tiny_gguf import write_target
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+async def test_a_chat_whose_models_are_gone_can_be_read_and_goes_on_when_they_are_back(
+    drive: Drive, models: Path
+) -> None:
+    other = write_target(models / "other.gguf")
+    async with drive(start=pair_of_files(other, None)) as user:
+        await user.on(ChatScreen)
+        await user.ask("on the other models")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        other.rename(models / "away.gguf")
+        await user.press("ctrl+t")
+        await user.sees("on the other models")
+        await user.press("enter")
+        await user.sees("can only be read")
+        await user.sees("sides of 3 and 4")
+        await user.type("more")
+        await user.press("enter")
+        assert user.prompt.text == "more"
+        assert len(user.engine.requests(protocol.Chat)) == 1
+        (models / "away.gguf").rename(other)
+        await user.press("ctrl+l")
+        await user.sees("The models are loaded again")
+        await user.press("enter")
+        await user.idle()
+        assert len(user.messages) == 4
+
+
+async def test_a_file_that_is_no_chat_stands_in_the_list_with_the_reason(
+    drive: Drive, tmp_path: Path
+) -> None:
+    (tmp_path / "chats").mkdir()
+    (tmp_path / "chats" / "broken.jsonl").write_bytes(b"\xff nothing")
+    async with drive() as user:
+        await user.on(MenuScreen)
+        await user.press("ctrl+t")
+        await user.sees("broken.jsonl")
+        await user.sees("cannot be read: it does not begin like a chat")
+        await user.press("enter")
+        await user.until(
+            lambda: any(
+                "broken.jsonl cannot be read" in n.message for n in user.app._notifications
+            ),
+            "the reason once more",
+        )
+
+
+async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Path) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("mine")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        (saved,) = saved_chats(tmp_path / "chats")
+        holder = resumed_log(saved, lambda _sentence: None)
+        assert not holder.is_copy
+        await user.press("ctrl+t")
+        await user.sees("mine")
+        await user.press("enter")
+        await user.sees("open in another eaglechat")
+        holder.close()
+
+
+async def test_a_full_disk_is_said_and_the_chat_can_be_left(drive: Drive, tmp_path: Path) -> None:
+    (tmp_path / "chats").write_text("a file where the folder would be")
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello")
+        await user.sees("This chat cannot be saved")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
