@@ -1,11 +1,10 @@
-"""The app: the theme, the engine's events at frame rate, and the way from screen to screen."""
+"""The app: what it is made of, its theme and keys, the ticks of its services."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,38 +13,24 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
 
-from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings import Problem, Settings
-from eaglechat.tui.commands.active import Active
 from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
-from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
-from eaglechat.tui.navigation import (
-    Confirm,
-    LoadAgain,
-    LoadInstead,
-    OpenBench,
-    OpenChat,
-    OpenPastChats,
-    OpenPlan,
-    OpenSearch,
-    Resume,
-    Say,
-)
-from eaglechat.tui.screens.base import EagleModal, EagleScreen
+from eaglechat.tui.commands.registry import key_of, keys_of, use
+from eaglechat.tui.router import Router
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.services.typeahead import Typeahead
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
-from eaglechat.wire.protocol import Auto, PairInfo
+from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.installs import InstallSnapshot
@@ -53,7 +38,7 @@ if TYPE_CHECKING:
 INSTALL_LOOKS_PER_SECOND = 3
 
 
-class EagleApp(App[None]):
+class EagleApp(Router):
     """Chats with a pair of models behind a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
@@ -116,7 +101,7 @@ class EagleApp(App[None]):
         if pairs.problem:
             self._notices.append(pairs.problem)
         self._start = start
-        self._n_draft_max = n_draft_max
+        self.n_draft_max = n_draft_max
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
@@ -127,11 +112,6 @@ class EagleApp(App[None]):
         if leader != LEADER:
             return shown
         return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
-
-    def get_default_screen(self) -> Screen[Any]:
-        from eaglechat.tui.screens.menu.screen import MenuScreen
-
-        return MenuScreen(self.services)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         # Textual's other commands are among the keys already.
@@ -152,7 +132,7 @@ class EagleApp(App[None]):
                 markup=False,
             )
         if self._start is not None:
-            self._load_and_chat(self._start)
+            self.load_and_chat(self._start)
 
     def on_unmount(self) -> None:
         # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
@@ -165,185 +145,9 @@ class EagleApp(App[None]):
         if self.is_running:
             self.services.engine.tick()
 
-    # From screen to screen
-
-    def _show(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
-        """Open a screen unless one of its kind is open: a key may come twice before it is there.
-
-        `then` gets what is chosen there, if anything is.
-        """
-
-        def closed(chosen: Any) -> None:
-            if chosen and then is not None:
-                then(chosen)
-
-        if all(type(shown) is not type(screen) for shown in self.screen_stack):
-            self.push_screen(screen, closed)
-
-    def _back_to_menu(self) -> None:
-        """Leave and close all there is above the menu, whose models are freed."""
-        if len(self.screen_stack) > 1:
-            self._leave_all()
-            self.services.engine.unload()
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
-
-    def _leave_all(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, EagleScreen):
-                screen.leave()
-
-    def _load_and_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
-        """Load a pair and chat with it, in a saved chat or a new one."""
-        from eaglechat.tui.screens.loading import LoadingScreen
-
-        def loaded(info: PairInfo) -> None:
-            from eaglechat.tui.screens.chat.screen import ChatScreen
-
-            self._remember(pair)
-            chosen = self.services.pairs.as_kept(pair)
-            if self._n_draft_max is not None:
-                chosen = replace(pair, n_draft_max=self._n_draft_max)
-            self.switch_screen(ChatScreen(self.services, chosen, info, saved))
-
-        self._show(LoadingScreen(self.services, pair, loaded))
-
-    def _remember(self, pair: Pair) -> None:
-        self.services.pairs.remember(pair)
-        if self.services.pairs.problem:
-            self.notify(self.services.pairs.problem, severity="warning", markup=False)
-
-    def _load_instead(self, pair: Pair) -> None:
-        self._back_to_menu()
-        self._load_and_chat(pair)
-
-    def on_open_menu(self) -> None:
-        self._back_to_menu()
-
-    def on_open_chat(self, message: OpenChat) -> None:
-        if len(self.screen_stack) == 1:
-            self._load_and_chat(message.pair)
-
-    def on_load_instead(self, message: LoadInstead) -> None:
-        self._load_instead(message.pair)
-
-    def on_load_again(self, message: LoadAgain) -> None:
-        from eaglechat.tui.screens.loading import LoadingScreen
-
-        def loaded(info: PairInfo) -> None:
-            self.pop_screen()
-            message.then(info)
-
-        self._show(LoadingScreen(self.services, message.pair, loaded))
-
-    def on_resume(self, message: Resume) -> None:
-        header = message.chat.header
-        draft = Path(header.draft) if header.draft else None
-        pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
-        self._back_to_menu()
-        is_here = not self.services.settings.current.engine.command
-        if is_here and not pair.target.is_file():
-            self._read_chat(pair, message.chat)
-        else:
-            self._load_and_chat(pair, message.chat)
-
-    def _read_chat(self, pair: Pair, saved: SavedChat) -> None:
-        """Show a chat whose models are not on this machine any more."""
-        from eaglechat.tui.screens.chat.screen import ChatScreen
-
-        self._show(ChatScreen(self.services, pair, None, saved))
-
-    def on_open_past_chats(self, message: OpenPastChats) -> None:
-        from eaglechat.tui.screens.chat.chats import ChatsScreen
-
-        self._show(ChatsScreen(self.services), message.then)
-
-    def on_open_files(self) -> None:
-        from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
-
-        self._show(OpenFilesScreen(), self._load_instead)
-
-    def on_open_bench(self, message: OpenBench) -> None:
-        from eaglechat.tui.screens.bench.screen import BenchScreen
-
-        self._show(BenchScreen(self.services, message.pair, message.info, message.keep))
-
-    def on_open_plan(self, message: OpenPlan) -> None:
-        from eaglechat.tui.screens.hub.plan import PlanScreen
-
-        plan = PlanScreen(self.services, message.entry)
-        self._show(plan, lambda _started: self.on_open_downloads())
-
-    def on_open_search(self, message: OpenSearch) -> None:
-        from eaglechat.tui.screens.hub.search import SearchScreen
-
-        search = SearchScreen(self.services, message.words)
-        self._show(search, lambda entry: self.on_open_plan(OpenPlan(entry)))
-
-    def on_open_library(self) -> None:
-        from eaglechat.tui.screens.hub.library import LibraryScreen
-
-        self._show(LibraryScreen(self.services), self._load_instead)
-
-    def on_open_downloads(self) -> None:
-        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
-
-        self._show(DownloadsScreen(self.services), self._load_instead)
-
-    def on_say(self, message: Say) -> None:
-        from eaglechat.tui.screens.message import MessageDialog
-
-        self._show(MessageDialog(message.title, message.text))
-
-    def on_confirm(self, message: Confirm) -> None:
-        from eaglechat.tui.screens.confirm import ConfirmDialog
-
-        dialog = ConfirmDialog(message.title, message.text, message.agree)
-        self._show(dialog, lambda _agreed: message.then())
-
-    # What the keys do
-
-    def _toggle(self, screen: EagleModal[Any], then: Callable[[Any], None] | None = None) -> None:
-        """Open a dialog, or close it."""
-        if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
-            self.screen.action_back()
-        elif any(type(shown) is type(screen) for shown in self.screen_stack):
-            self.notify(with_keys("That is open already, below: {dialog.back} goes back."))
-        else:
-            self._show(screen, then)
-
-    def action_downloads(self) -> None:
-        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
-
-        self._toggle(DownloadsScreen(self.services), self._load_instead)
-
-    def action_load_newest(self) -> None:
-        if self.services.installs.newest is None:
-            self.notify("Nothing was installed since you started.")
-        else:
-            self._load_instead(self.services.installs.newest)
-
     async def action_quit(self) -> None:
-        self._leave_all()
+        self.leave_all()
         self.exit()
-
-    def action_settings(self) -> None:
-        from eaglechat.tui.screens.settings import SettingsScreen
-
-        self._toggle(SettingsScreen(self.services))
-
-    def action_leader(self) -> None:
-        from eaglechat.tui.screens.more import MoreScreen
-
-        self._toggle(MoreScreen(self.screen), self._run)
-
-    def _run(self, chosen: Active) -> None:
-        self.call_next(self.run_action, chosen.command.call(), chosen.node)
-
-    def action_help(self) -> None:
-        from eaglechat.tui.screens.help import HelpScreen
-
-        self._toggle(HelpScreen(self.screen))
 
     # What the services say
 

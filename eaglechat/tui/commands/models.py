@@ -66,6 +66,14 @@ MENU = (
         scopes=("open",),
         keys=("leader u",),
     ),
+    Command(
+        id="menu.suspend",
+        title="Suspend",
+        help="Back to the shell, where fg comes back here",
+        scopes=("menu",),
+        keys=("ctrl+z",),
+        action="app.suspend_process",
+    ),
 )
 
 DOWNLOADS = (

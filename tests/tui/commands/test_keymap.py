@@ -143,4 +143,6 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
 async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:
     async with drive(settings=Settings(keys={"chat.stp": "ctrl+x"})) as user:
         await user.sees("keys.chat.stp")
-        await user.sees("is not a command (did")
+        # Where a toast breaks its lines depends on how long the file's path is.
+        (notice,) = user.app._notifications
+        assert "is not a command (did" in notice.message
