@@ -100,6 +100,19 @@ def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None
         terminal.wait_for(r"exit status 0", 20)
 
 
+def test_what_is_typed_from_the_first_moment_is_asked(tmp_path: Path) -> None:
+    arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "20")
+    with open_terminal(tmp_path, *arguments, width=80, height=24) as terminal:
+        terminal.wait_for("Loading smollm2-135m", LOADING_TIMEOUT)
+        terminal.keys("Enter")
+        terminal.type("Name a fruit.")
+        terminal.keys("Enter")
+        terminal.wait_for("> Name a fruit.", LOADING_TIMEOUT)
+        terminal.says(r"\d+ tokens, [\d.]+ tok/s")
+        terminal.keys("C-q")
+        terminal.wait_for(r"exit status 0", 20)
+
+
 def positions(screen: str) -> list[int]:
     """The draft positions that the panel's bars stand over."""
     lines = screen.splitlines()

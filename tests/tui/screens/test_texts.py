@@ -1,0 +1,104 @@
+"""What dialogs say at 80x24, as text. `pytest --snapshot-update` takes over what they say now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat.hub.downloads.client import SearchHit
+from eaglechat.hub.local.library import Kind, Model, Source
+from eaglechat.tui.screens.hub.library import LibraryScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.hub.search import SearchScreen
+from eaglechat.tui.screens.loading import LoadingScreen
+from eaglechat.tui.screens.settings import SettingsScreen
+from tests.tui.driving import Driver
+from tests.tui.screens.test_hub_screens import a_plan
+from tests.tui.scripted_desk import MB, ScriptedDesk, entry, facts
+
+Drive = Callable[..., Driver]
+SIZE = (80, 24)
+
+
+def shown(user: Driver) -> str:
+    return "\n".join(line.rstrip() for line in user.text.splitlines())
+
+
+async def test_settings(drive: Drive, snapshot: Any) -> None:
+    async with drive(size=SIZE, config_file=Path("config.toml")) as user:
+        await user.sees("Q4_K_M")
+        await user.press("f9")
+        await user.on(SettingsScreen)
+        await user.sees("Randomness of sampling")
+        assert shown(user) == snapshot
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_loading(drive: Drive, snapshot: Any, fails: bool) -> None:
+    async with drive(size=SIZE) as user:
+        user.engine.hold_load = True
+        await user.sees("Q4_K_M")
+        await user.press("enter")
+        await user.on(LoadingScreen)
+        await user.sees("Loading the target")
+        await user.type("already asked")
+        if fails:
+            user.engine.load_error = ("load", "llama.cpp refused the model")
+            user.engine.hold_load = False
+            await user.sees("Llama.cpp refused the model.")
+        await user.sees("already asked")
+        assert shown(user) == snapshot
+
+
+async def test_library(drive: Drive, snapshot: Any) -> None:
+    desk = ScriptedDesk()
+    for name, kind, problem in (
+        ("qwen3-4b-Q4_K_M", Kind.TARGET, None),
+        ("qwen3-4b-eagle3-Q8_0", Kind.DRAFT, None),
+        ("half-a-model", Kind.BROKEN, "its second file of two is missing"),
+    ):
+        path = Path("models") / f"{name}.gguf"
+        desk.on_disk.append(
+            Model(name, kind, Source.FOLDER, path, (path,), 2500 * MB, problem=problem)
+        )
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.sees("Q4_K_M")
+        await user.press("ctrl+g", "l")
+        await user.on(LibraryScreen)
+        await user.sees("3 models")
+        assert shown(user) == snapshot
+
+
+async def test_search(drive: Drive, snapshot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
+        return SearchHit(repo, downloads, 1, gated, "apache-2.0", (), True, ())
+
+    class Found:
+        @staticmethod
+        def search(words: str, tags: object) -> list[SearchHit]:
+            return [hit("org/small-GGUF", 1234), hit("lab/small-chat-GGUF", 56, gated=True)]
+
+    monkeypatch.setattr(ScriptedDesk, "hub", Found)
+    async with drive(size=SIZE) as user:
+        await user.sees("Q4_K_M")
+        await user.press("ctrl+g", "f")
+        await user.on(SearchScreen)
+        await user.type("small")
+        await user.sees("lab/small-chat-GGUF")
+        assert shown(user) == snapshot
+
+
+async def test_plan(drive: Drive, snapshot: Any) -> None:
+    desk = ScriptedDesk()
+    desk.offer(entry("small", converts=True), known=facts(3000))
+    desk.plans["small"] = a_plan("small", missing=1900)
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.sees("download + convert 3.0 GB")
+        await user.press("down", "enter")
+        await user.on(PlanScreen)
+        await user.sees("Memory:")
+        await user.sees("Go on")
+        assert shown(user) == snapshot
