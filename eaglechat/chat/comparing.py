@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from eaglechat.chat.recording import Recording, Terms
+from eaglechat.chat.turns import Turns
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import FinishReason, Token
 
@@ -38,6 +39,14 @@ class Compared:
     def speed_up(self) -> float:
         """Speculative over plain tokens per second."""
         return self.speculative_tokens_per_second / self.plain_tokens_per_second
+
+
+def latest_compared(turns: Turns) -> Compared | None:
+    """The last reply of a chat beside its latest comparison, if it has one."""
+    reply = turns.last_reply
+    if reply is None or not (comparisons := turns.comparisons(reply.id)):
+        return None
+    return compare(reply.recording, comparisons[-1].recording)
 
 
 def cannot_compare(reply: Recording | None, off: str | None = None) -> str | None:

@@ -13,7 +13,15 @@ import msgspec
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
-from eaglechat.wire.protocol import AUTO, Auto, RecommendedSampling
+from eaglechat.wire.protocol import (
+    AUTO,
+    EFFORTS,
+    NO_REASONING,
+    Auto,
+    Reasoning,
+    RecommendedSampling,
+    Thinking,
+)
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
 
 FIRST_BY_HAND = 3
@@ -28,6 +36,9 @@ class Controls:
     n_draft_max: int | Auto
     p_min: float
     temperature: float
+    thinking: str = AUTO
+    effort: str = AUTO
+    """These two hold from the next reply on; auto leaves them to the chat template."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,14 @@ class Range(Switch):
         return value if self.decimals else round(value)
 
 
-Control = Switch | Range
+@dataclass(frozen=True)
+class Choice(Switch):
+    """A control that is one of some words."""
+
+    words: tuple[str, ...] = ()
+
+
+Control = Switch | Range | Choice
 
 ENABLED = Switch(
     "enabled",
@@ -100,10 +118,30 @@ TEMPERATURE = Range(
     maximum=2,
 )
 CONTROLS: tuple[Control, ...] = (ENABLED, N_DRAFT_MAX, P_MIN, TEMPERATURE)
+"""Those that a running reply follows."""
+
+THINKING = Choice(
+    "thinking",
+    "generation",
+    "Thinking",
+    "Whether the model thinks before it answers, from the next reply on; auto leaves it to the "
+    "chat template.",
+    words=(AUTO, "on", "off"),
+)
+EFFORT = Choice(
+    "effort",
+    "generation",
+    "Effort",
+    "How much it thinks, from the next reply on; auto leaves it to the chat template.",
+    words=(AUTO, *EFFORTS),
+)
+THOUGHT_CONTROLS = (THINKING, EFFORT)
+"""Those that only models that think have."""
 
 
 def control_named(name: str) -> Control:
-    return next(control for control in CONTROLS if control.name == name)
+    controls = (*CONTROLS, *THOUGHT_CONTROLS)
+    return next(control for control in controls if control.name == name)
 
 
 def first_controls(
@@ -136,6 +174,7 @@ def terms_of(
     controls: Controls,
     pair: Pair,
     recommended: RecommendedSampling | None = None,
+    reasoning: Reasoning = NO_REASONING,
 ) -> Terms:
     """What the next reply is asked with: the settings, as the controls stand."""
     sampling, speculation = settings.to_sampling(recommended), settings.to_speculation()
@@ -146,15 +185,23 @@ def terms_of(
         system_prompt=settings.generation.system_prompt,
         sampling=msgspec.structs.replace(sampling, **_values(controls, "generation")),
         speculation=msgspec.structs.replace(speculation, **_values(controls, "speculation")),
-        thinking=settings.to_thinking(),
+        thinking=_thinking(controls, reasoning),
         max_tokens=settings.generation.max_tokens or None,
+    )
+
+
+def seeded_anew(terms: Terms) -> Terms:
+    """The same terms with a seed that is drawn."""
+    return msgspec.structs.replace(
+        terms, sampling=msgspec.structs.replace(terms.sampling, seed=None)
     )
 
 
 def differences(before: Controls, after: Controls) -> dict[str, Any]:
     """What was turned, by name: the fields of the request that turns it in a running reply."""
     old, new = vars(before), vars(after)
-    return {name: new[name] for name in new if new[name] != old[name]}
+    names = (control.name for control in CONTROLS)
+    return {name: new[name] for name in names if new[name] != old[name]}
 
 
 def follow_settings(
@@ -173,7 +220,22 @@ def _of_settings(settings: Settings, recommended: RecommendedSampling | None) ->
         "generation": settings.to_sampling(recommended),
         "speculation": settings.to_speculation(),
     }
-    return {control.name: getattr(tables[control.table], control.name) for control in CONTROLS}
+    generation = settings.generation
+    return {
+        **{control.name: getattr(tables[control.table], control.name) for control in CONTROLS},
+        "thinking": generation.thinking,
+        "effort": generation.effort if generation.effort in EFFORTS else AUTO,
+    }
+
+
+def _thinking(controls: Controls, reasoning: Reasoning) -> Thinking:
+    """What the template is asked for: of the words it knows, the first that is no less."""
+    enabled = {AUTO: None, "on": True, "off": False}[controls.thinking]
+    known = [word for word in EFFORTS if word in reasoning.efforts]
+    if controls.effort == AUTO or not known:
+        return Thinking(enabled=enabled)
+    at_least = [w for w in known if EFFORTS.index(w) >= EFFORTS.index(controls.effort)]
+    return Thinking(enabled=enabled, effort=(at_least or known[-1:])[0])
 
 
 def _values(controls: Controls, table: str) -> dict[str, Any]:

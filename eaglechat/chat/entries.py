@@ -8,12 +8,13 @@ from typing import Literal
 
 from eaglechat.chat import wording
 from eaglechat.chat.comparing import compare
-from eaglechat.chat.parties import NoticeKind
+from eaglechat.chat.notices import NoticeKind
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Comparison, Question, Reply
+from eaglechat.wire.records import Part
 
-Kind = NoticeKind | Literal["reply", "comparison", "window"]
+Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
         if isinstance(turn, Question):
             yield Entry(f"turn {turn.id}", "question", turn.text)
         else:
-            yield entry_of(session, turn)
+            yield from entries_of(session, turn)
             yield from _beside(session, turn)
         yield from _notices(session, turn.id)
 
@@ -50,24 +51,24 @@ def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
         yield Entry(f"off {reply.id}", "warning", text)
     for comparison in session.turns.comparisons(reply.id):
         yield Entry(f"intro {comparison.id}", "information", wording.COMPARISON)
-        entry = entry_of(session, comparison)
-        yield entry
-        if entry.note is not None:
+        yield from entries_of(session, comparison)
+        if not session.is_writing(comparison):
             result = compare(reply.recording, comparison.recording)
             text = wording.comparison_result(result) if result else wording.NOTHING_COMPARED
             yield Entry(f"result {comparison.id}", "information", text)
 
 
-def entry_of(session: ChatSession, turn: Reply | Comparison) -> Entry:
-    """The entry of a reply or comparison."""
-    is_comparison = isinstance(turn, Comparison)
-    is_running = session.running is not None and session.running.turn is turn
-    return Entry(
-        f"turn {turn.id}",
-        "comparison" if is_comparison else "reply",
-        recording=turn.recording,
-        note=None if is_running else _note(session, turn),
-    )
+def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry]:
+    """The entries of a reply or comparison: what was thought, and the answer once it begins."""
+    recording, is_over = turn.recording, not session.is_writing(turn)
+    if recording.has_reasoning:
+        is_thought = is_over or recording.is_answering
+        note = wording.thought(recording.by_part.get(Part.REASONING)) if is_thought else None
+        yield Entry(f"thought {turn.id}", "thought", recording=recording, note=note)
+    if recording.is_answering or is_over or not recording.has_reasoning:
+        kind: Kind = "comparison" if isinstance(turn, Comparison) else "reply"
+        note = _note(session, turn) if is_over else None
+        yield Entry(f"turn {turn.id}", kind, recording=recording, note=note)
 
 
 def _note(session: ChatSession, turn: Reply | Comparison) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglechat.chat import wording
-from eaglechat.chat.comparing import Compared
+from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.unreported import not_reported
-from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.protocol import AUTO, Reasoning
 from eaglechat.wire.records import AutoDraft, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
@@ -33,6 +33,8 @@ class Numbers:
     """Why nothing is drafted, or None."""
     compared: Compared | None
     controls: Controls
+    reasoning: Reasoning
+    """What the target can be told of thinking."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while it is not in force."""
 
@@ -57,8 +59,9 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
             shown.speculation_stopped if shown else None,
             is_comparison=session.running is not None and session.running.is_comparison,
         ),
-        compared=session.compared,
+        compared=latest_compared(session.turns),
         controls=controls,
+        reasoning=session.reasoning,
         auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
     )
 

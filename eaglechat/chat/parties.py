@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from eaglechat.chat.turns import TurnId
 from eaglechat.links.base import AnsweredRequest, Listener, Watcher
 from eaglechat.wire.protocol import Cancel, Hello, Set
 
 Severity = Literal["information", "warning", "error"]
-NoticeKind = Severity | Literal["question"]
 
 
 class Engine(Protocol):
@@ -38,13 +35,3 @@ class View(Protocol):
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         """Something to know that is no part of the chat."""
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Something said after a turn while the chat is open; a question is one given back."""
-
-    id: int
-    after: TurnId | None
-    text: str
-    kind: NoticeKind

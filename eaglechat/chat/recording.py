@@ -10,7 +10,7 @@ import msgspec
 
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import Part, ReplyEnd, Round
-from eaglechat.wire.stats import RollingStats, SpeculationStats, StatsFold
+from eaglechat.wire.stats import PartsFold, PartStats, RollingStats, SpeculationStats, StatsFold
 
 
 class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,13 +82,16 @@ class Recording:
         self._rounds: list[Round] = []
         self._fold = StatsFold()
         self._stats: SpeculationStats | None = None
+        self._parts, self._written = PartsFold(), set[Part]()
         self._speed = RollingStats()
 
     def add(self, round_: Round) -> None:
         """The next round."""
         self._rounds.append(round_)
         self._fold.add(round_)
+        self._parts.add(round_)
         self._speed.add(round_)
+        self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
     def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:
         """It ended, with these statistics of all its rounds; None has them counted."""
@@ -112,6 +115,21 @@ class Recording:
     def reasoning(self) -> str:
         """What was thought before the answer."""
         return self._text(Part.REASONING)
+
+    @property
+    def has_reasoning(self) -> bool:
+        """Whether anything was thought before the answer."""
+        return Part.REASONING in self._written or bool(self._kept and self.reasoning)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the answer has begun."""
+        return Part.ANSWER in self._written or bool(self._kept and self.text)
+
+    @property
+    def by_part(self) -> dict[Part, PartStats]:
+        """The statistics of each part that it has."""
+        return self._parts.stats() if self.rounds else {}
 
     @property
     def parts(self) -> tuple[TurnPart, ...]:

@@ -5,15 +5,11 @@ Who shows it is told once that something changed, looks when it draws, and is to
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from eaglechat.chat import wording
-from eaglechat.chat.comparing import Compared, cannot_compare, compare, plain_terms
+from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -21,13 +17,15 @@ from eaglechat.chat.controls import (
     first_controls,
     follow_settings,
     length_in_force,
+    seeded_anew,
     terms_of,
     turned,
 )
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
-from eaglechat.chat.parties import Engine, Notice, NoticeKind, View
+from eaglechat.chat.notices import NoticeKind, Notices
+from eaglechat.chat.parties import Engine, View
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.running import Running
 from eaglechat.chat.turns import Comparison, Question, Reply, TurnId, Turns
@@ -36,15 +34,8 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import FinishReason, Round
 from eaglechat.wire.stats import ROLLING_ROUNDS, RollingStats
-
-STOPPED_EMPTY = "Stopped before the first token."
-ELSEWHERE = (
-    "This chat is open in another eaglechat. What is said here goes into a copy of it, which has "
-    "its own place in the list."
-)
 
 
 class ChatSession:
@@ -70,7 +61,7 @@ class ChatSession:
         self.version = 0
         """Grows with everything but what a running reply writes."""
         self._is_told = False
-        self._ids = itertools.count()
+        self.notices = Notices()
         self._unwatch = engine.watch(self._engine_changed)
         self.open(saved)
 
@@ -85,7 +76,7 @@ class ChatSession:
         """What stood in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
-        self.notices: list[Notice] = []
+        self.notices.clear()
         self.rolling, self.n_past = RollingStats(), 0
         """Over the latest rounds of replies; comparisons are not among them."""
         for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
@@ -103,7 +94,7 @@ class ChatSession:
         elif not self.turns:
             self._note(wording.greeting(self.info, self.pair.note))
         if log.is_copy:
-            self._note(ELSEWHERE, "warning")
+            self._note(wording.ELSEWHERE, "warning")
         self._touch()
 
     def leave(self, typed: str) -> None:
@@ -118,8 +109,7 @@ class ChatSession:
         self._unwatch()
 
     def save(self, typed: str) -> None:
-        """Put on disk what was written since the last call, and what stands in the prompt; to be
-        called every second."""
+        """Every second: put on disk what is new, and what stands in the prompt."""
         if self.running is not None:
             self._recorder.writing(self.running.turn)
         self._recorder.typed(typed)
@@ -179,6 +169,15 @@ class ChatSession:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             self._touch()
 
+    def answer_now(self) -> None:
+        """End the reasoning of what is being written: the model goes on with its answer."""
+        recording = self.running.turn.recording if self.running else None
+        reason = wording.cannot_answer_now(recording, self.reasoning)
+        if reason is not None:
+            self._view.say(reason)
+        else:
+            self._engine.send(protocol.Set(answer_now=True))
+
     # Branches
 
     def step(self, id: TurnId, by: int) -> bool:
@@ -194,7 +193,7 @@ class ChatSession:
         if self._is_busy():
             return False
         self._recorder.deleted(self.turns.delete(id).id)
-        self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
+        self.notices.forget_gone(self.turns)
         self._touch()
         return True
 
@@ -220,8 +219,8 @@ class ChatSession:
 
     def switch_auto(self) -> None:
         """Leave the draft length to measurement, or take it over as it was chosen last."""
-        is_auto = self.controls.n_draft_max == AUTO
-        length = self._length_in_force() if is_auto else AUTO
+        is_auto = self.controls.n_draft_max == protocol.AUTO
+        length = self._length_in_force() if is_auto else protocol.AUTO
         self.turn(turned(self.controls, N_DRAFT_MAX, length))
 
     def follow_settings(self, before: Settings, after: Settings) -> None:
@@ -246,6 +245,15 @@ class ChatSession:
         reply = self.turns.last_reply
         return reply.recording if reply else None
 
+    def is_writing(self, turn: Reply | Comparison) -> bool:
+        """Whether this is what is being written now."""
+        return self.running is not None and self.running.turn is turn
+
+    @property
+    def reasoning(self) -> protocol.Reasoning:
+        """What the chat template of the target knows of reasoning."""
+        return self.info.reasoning if self.info else protocol.NO_REASONING
+
     @property
     def hello(self) -> protocol.Hello | None:
         """What the engine is and can do; None while there is none."""
@@ -255,14 +263,6 @@ class ChatSession:
     def n_ctx(self) -> int:
         """Tokens the context has room for; 0 while nothing is loaded."""
         return self.info.n_ctx if self.info else 0
-
-    @property
-    def compared(self) -> Compared | None:
-        """The last reply beside its latest comparison, if it has one."""
-        reply = self.turns.last_reply
-        if reply is None or not (comparisons := self.turns.comparisons(reply.id)):
-            return None
-        return compare(reply.recording, comparisons[-1].recording)
 
     # The engine
 
@@ -279,10 +279,11 @@ class ChatSession:
             self._touch()
 
     def _answer(self, question: Question, *, is_again: bool = False) -> None:
-        terms = terms_of(self._settings(), self.controls, self.pair, self._recommended)
+        terms = terms_of(
+            self._settings(), self.controls, self.pair, self._recommended, self.reasoning
+        )
         if is_again:
-            another = msgspec.structs.replace(terms.sampling, seed=None)
-            terms = msgspec.structs.replace(terms, sampling=another)
+            terms = seeded_anew(terms)
         self._request(self.turns.answer(question.id, Recording(terms)), question.id)
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
@@ -322,7 +323,11 @@ class ChatSession:
         self._tell()
 
     def _add_round(self, turn: Reply | Comparison, round_: Round) -> None:
-        turn.recording.add(round_)
+        recording = turn.recording
+        before = recording.has_reasoning, recording.is_answering
+        recording.add(round_)
+        if before != (recording.has_reasoning, recording.is_answering):
+            self.version += 1
         self.n_past = round_.n_past
         if isinstance(turn, Reply):
             self.rolling.add(round_)
@@ -353,20 +358,15 @@ class ChatSession:
         """Two questions in a row break most chat templates: one without an answer goes."""
         gone = self.turns.delete(turn.id)
         self._recorder.deleted(gone.id)
-        last = self.turns.last
-        after = last.id if last else None
-        moved = [replace(n, after=after) for n in self.notices if n.after in (turn.id, gone.id)]
-        self.notices = [n for n in self.notices if n.after not in (turn.id, gone.id)]
+        moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):
             self._note(gone.text, "question")
         if turn.recording.end is not None:
-            self._note(STOPPED_EMPTY)
-        self.notices += moved
+            self._note(wording.STOPPED_EMPTY)
+        self.notices.put(moved, self._last_id)
         if isinstance(gone, Question):
             self._recorder.gave_back(gone.text)
             self._view.give_back(gone.text)
-
-    # Saying
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:
@@ -381,8 +381,11 @@ class ChatSession:
 
     def _note(self, text: str, kind: NoticeKind = "information") -> None:
         self.version += 1
-        last = self.turns.last
-        self.notices.append(Notice(next(self._ids), last.id if last else None, text, kind))
+        self.notices.say(text, self._last_id, kind)
+
+    @property
+    def _last_id(self) -> TurnId | None:
+        return self.turns.last.id if self.turns.last else None
 
     def _complain(self, sentence: str) -> None:
         self._view.say(sentence, "error")

@@ -9,14 +9,20 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
-from eaglechat.wire.protocol import PairInfo
+from eaglechat.wire.protocol import PairInfo, Reasoning
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
+from eaglechat.wire.stats import PartStats
 
 KeyOf = Callable[[str], str]
 """The name of a command's key: what a key is called is not known here."""
 
 _FORK_EXCERPT = 24
 _LOG_LINE = 160
+STOPPED_EMPTY = "Stopped before the first token."
+ELSEWHERE = (
+    "This chat is open in another eaglechat. What is said here goes into a copy of it, which has "
+    "its own place in the list."
+)
 
 
 def size(n_bytes: int) -> str:
@@ -93,6 +99,25 @@ ENDINGS = {
     FinishReason.CONTEXT: "context full",
 }
 """What is said of a reply that did not end by itself."""
+
+
+def cannot_answer_now(recording: Recording | None, reasoning: Reasoning) -> str | None:
+    """Why reasoning cannot be ended, or None where it can."""
+    if recording is None or not recording.has_reasoning or recording.is_answering:
+        return "The model is not thinking now."
+    if not reasoning.can_end:
+        return "This model's chat template has no way to end its thinking."
+    return None
+
+
+def thought(stats: PartStats | None) -> str:
+    """What folded reasoning says: how long it took, and how much of it was drafted right."""
+    if stats is None:
+        return "thought"
+    parts = [f"thought for {stats.ms / 1000:.0f} s", f"{stats.tokens:,} tokens"]
+    if stats.stats.acceptance_rate is not None:
+        parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
+    return ", ".join(parts)
 
 
 def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:

@@ -87,7 +87,7 @@ class EngineProcess(RoutedLink):
 
 @contextlib.contextmanager
 def _ctrl_c_ignored() -> Iterator[None]:
-    """What is started here ignores Ctrl+C in the terminal they share: the client decides."""
+    """What is started here ignores SIGINT from the terminal they share: the client decides."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

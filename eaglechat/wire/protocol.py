@@ -55,6 +55,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: str = ""
 
 
+EFFORTS = ("low", "medium", "high", "max")
+"""The words for how much a model thinks that chat templates know, least first."""
+
+
 class Thinking(msgspec.Struct, frozen=True, kw_only=True):
     """How much the model is asked to think before it answers; None leaves it to the template."""
 
@@ -205,6 +209,9 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `set` with `answer_now` can end it."""
 
 
+NO_REASONING = Reasoning()
+
+
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is loaded, and how. `speculation_off` says why there is none, or is None."""
 
@@ -219,7 +226,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_kv_type: KvType = "f16"
     draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
-    reasoning: Reasoning = Reasoning()
+    reasoning: Reasoning = NO_REASONING
     sampling: RecommendedSampling = RecommendedSampling()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
 from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.numbers import numbers_of
@@ -177,7 +178,7 @@ def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headle
     chat.finish()
     assert chat.texts == ["why?", REPLY]
     assert chat.session.rolling.stats() == rolling
-    assert chat.session.compared is not None
+    assert latest_compared(chat.session.turns) is not None
     assert [entry.kind for entry in chat.entries[-3:]] == [
         "information",
         "comparison",
@@ -185,7 +186,7 @@ def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headle
     ]
     assert "with speculation" in chat.shown[-1]
     chat.ask("next")
-    assert chat.session.compared is None
+    assert latest_compared(chat.session.turns) is None
 
 
 def test_a_comparison_of_which_nothing_came_is_no_part_of_the_chat(chat: Headless) -> None:
@@ -195,7 +196,7 @@ def test_a_comparison_of_which_nothing_came_is_no_part_of_the_chat(chat: Headles
     chat.session.stop()
     chat.pump_until(lambda: chat.session.running is None)
     assert chat.shown[-1] == "information: Stopped before the first token."
-    assert chat.session.compared is None
+    assert latest_compared(chat.session.turns) is None
     assert chat.session.compare()
 
 

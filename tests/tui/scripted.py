@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from eaglechat.engine.generation.text import ReplyText
+from eaglechat.engine.templates.dialect import PLAIN
 from eaglechat.links.base import Died, EngineStartError, RoutedLink
 from eaglechat.wire import protocol
 from eaglechat.wire.records import (
@@ -84,6 +86,7 @@ class _Job:
 
     request: protocol.Load | protocol.Chat | protocol.Bench | protocol.Unload
     is_cancelled: bool = False
+    answers_now: bool = False
     steps: Steps | None = None
 
 
@@ -109,6 +112,8 @@ class ScriptedEngine(RoutedLink):
         self.protocol = protocol.PROTOCOL_VERSION
         self.engine_name = "scripted"
         self.can = protocol.EVERYTHING
+        self.dialect = PLAIN
+        self.reasoning = protocol.NO_REASONING
         self.starts = 0
         self.closed = False
         self._is_alive = False
@@ -147,6 +152,7 @@ class ScriptedEngine(RoutedLink):
             for job in self._jobs:
                 if isinstance(job.request, protocol.Chat):
                     job.request = _changed(job.request, message)
+                    job.answers_now |= message.answer_now
         elif not isinstance(message, protocol.Shutdown):
             self._jobs.append(_Job(message))
 
@@ -223,7 +229,8 @@ class ScriptedEngine(RoutedLink):
         elif self.load_error is not None:
             yield [_error(load.id, *self.load_error)]
         else:
-            self._pair = pair_info(load.target, load.draft, self.speculation_off)
+            info = pair_info(load.target, load.draft, self.speculation_off)
+            self._pair = msgspec.structs.replace(info, reasoning=self.reasoning)
             yield [
                 protocol.Loading(id=load.id, stage="context", fraction=0.9),
                 protocol.Loaded(id=load.id, pair=self._pair),
@@ -245,6 +252,9 @@ class ScriptedEngine(RoutedLink):
         reply = _Reply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
         while not job.is_cancelled and reply.end is None:
             assert isinstance(job.request, protocol.Chat)
+            if job.answers_now:
+                job.answers_now = False
+                reply.end_reasoning()
             yield reply.next_events(job.request.speculation) if self._may_write() else []
             self._n_past = reply.n_past
         if reply.end is None:
@@ -321,6 +331,14 @@ class _Reply:
         self._fold = StatsFold()
         self._times = [0.0, 0.0, 0.0]
         self._prefilled, self._reused = prefilled, reused
+        self._text = ReplyText(engine.dialect.begin(""))
+
+    def end_reasoning(self) -> None:
+        """Go on behind the marker that ends it."""
+        closes = self.engine.dialect.closes
+        end = next(i for i, text in enumerate(self._texts) if closes in text)
+        self._text.give(closes.encode())
+        del self._texts[self._position : end + 1]
 
     def next_events(self, speculation: protocol.Speculation) -> list[protocol.AnyEvent]:
         events: list[protocol.AnyEvent] = []
@@ -365,10 +383,10 @@ class _Reply:
         else:
             last = Origin.BONUS if n_accepted == n_drafted else Origin.CORRECTION
         origins = [Origin.ACCEPTED] * n_accepted + [last]
-        tokens = tuple(
-            Token(self._id(left[i], self._position + i), left[i], origin)
-            for i, origin in enumerate(origins)
-        )
+        tokens = []
+        for i, origin in enumerate(origins):
+            text, part = self._text.push(left[i].encode())
+            tokens.append(Token(self._id(left[i], self._position + i), text, origin, None, part))
         draft_ms = 1.0 * n_drafted
         verify_ms = self.engine.plain_ms_per_token + 2.0 * n_drafted
         self._times[0] += draft_ms + verify_ms
@@ -382,7 +400,7 @@ class _Reply:
             drafted=drafted,
             n_tested=n_tested,
             n_accepted=n_accepted,
-            tokens=tokens,
+            tokens=tuple(tokens),
             n_past=self.n_past,
             timings=RoundTimings(draft_ms, verify_ms, 0.0, 0.0, draft_ms + verify_ms),
             auto=auto,

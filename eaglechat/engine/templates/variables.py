@@ -11,10 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.wire.protocol import Thinking
-
-EFFORTS = ("low", "medium", "high", "max")
-"""The words for it that templates know, least first."""
+from eaglechat.wire.protocol import EFFORTS, Thinking
 
 _ON = {
     "enable_thinking": True,

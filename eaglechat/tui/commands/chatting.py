@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eaglechat.chat import controls
-from eaglechat.chat.controls import Range
+from eaglechat.chat.controls import Choice, Range
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.wire.protocol import AUTO
 
@@ -61,6 +61,24 @@ CHAT = (
         help="Copy the last reply, without rejected tokens",
         scopes=("chat",),
         keys=("leader y",),
+    ),
+    Command(
+        id="chat.thought",
+        title="Reasoning",
+        help="Fold or unfold what the model thought before its last answer",
+        scopes=("chat",),
+        keys=("leader i",),
+        action="fold_thought",
+        priority=True,
+    ),
+    Command(
+        id="chat.answer_now",
+        title="Answer now",
+        help="End the reasoning: the model goes on with its answer",
+        scopes=("chat",),
+        keys=("leader e",),
+        action="answer_now",
+        priority=True,
     ),
     Command(
         id="chat.pane",
@@ -131,7 +149,9 @@ CHAT = (
 )
 
 
-def _argument(control: Range) -> Argument:
+def _argument(control: Range | Choice) -> Argument:
+    if isinstance(control, Choice):
+        return Argument(words=control.words)
     kind = float if control.decimals else int
     return Argument(kind, control.minimum, control.maximum, (AUTO,) if control.has_auto else ())
 
@@ -186,8 +206,8 @@ CONTROLS = (
             action=f"control('{control.name}', {{}})",
             argument=_argument(control),
         )
-        for control in controls.CONTROLS
-        if isinstance(control, Range)
+        for control in (*controls.CONTROLS, *controls.THOUGHT_CONTROLS)
+        if isinstance(control, Range | Choice)
     ),
     Command(
         id="slider.less",

@@ -29,22 +29,27 @@ LEADER = "leader"
 
 @dataclass(frozen=True)
 class Argument:
-    """The value a command takes: a number in a range, or one of some words."""
+    """The value a command takes: a number in a range, or one of some words. Without a kind only
+    words will do."""
 
-    kind: type[int] | type[float]
-    least: float
-    most: float
+    kind: type[int] | type[float] | None = None
+    least: float = 0.0
+    most: float = 0.0
     words: tuple[str, ...] = ()
 
     @property
     def span(self) -> str:
         """What it may be: `0 to 16, or auto`."""
+        if self.kind is None:
+            return " or ".join(self.words)
         return ", or ".join((f"{self.least:g} to {self.most:g}", *self.words))
 
     def parse(self, text: str) -> int | float | str:
         """The value that is typed. Raises ValueError with what it may be."""
         if text.casefold() in self.words:
             return text.casefold()
+        if self.kind is None:
+            raise ValueError(f"“{text}” is not {self.span}")
         try:
             value = self.kind(text)
         except ValueError:

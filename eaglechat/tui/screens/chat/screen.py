@@ -11,7 +11,7 @@ from textual.widgets import Footer
 
 from eaglechat.chat import wording
 from eaglechat.chat.controls import ENABLED, N_DRAFT_MAX, Controls, control_named, turned
-from eaglechat.chat.entries import entries, entry_of
+from eaglechat.chat.entries import entries, entries_of
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.parties import Severity
@@ -160,7 +160,8 @@ class ChatScreen(PromptScreen[None]):
             self.refresh_bindings()
             self._show_numbers()
         elif session.running is not None:
-            self._transcript.follow(entry_of(session, session.running.turn))
+            for entry in entries_of(session, session.running.turn):
+                self._transcript.follow(entry)
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None and self._numbers_pace.is_due():
@@ -316,6 +317,12 @@ class ChatScreen(PromptScreen[None]):
 
     def action_copy(self) -> None:
         self._transcript.copy_reply()
+
+    def action_fold_thought(self) -> None:
+        self._transcript.fold_thought()
+
+    def action_answer_now(self) -> None:
+        self.session.answer_now()
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self._transcript, name, not getattr(self._transcript, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,7 +14,15 @@ from textual.widget import Widget
 from textual.widgets import Checkbox, Static
 
 from eaglechat.chat import wording
-from eaglechat.chat.controls import CONTROLS, Control, Controls, Range
+from eaglechat.chat.controls import (
+    CONTROLS,
+    THOUGHT_CONTROLS,
+    Choice,
+    Control,
+    Controls,
+    Range,
+    control_named,
+)
 from eaglechat.chat.numbers import Numbers
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
@@ -32,7 +41,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """The user turned a control to this value."""
 
         turned: Control
-        value: bool | float | Auto
+        value: bool | float | str
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -107,9 +116,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Bar(id="context-bar")
             yield Static("Controls", classes="heading above")
             yield from self._knobs()
+            yield Static("Thinking: no switch in its template", classes="label", id="no-switch")
 
     def _knobs(self) -> Iterator[Widget]:
-        for control in CONTROLS:
+        for control in (*CONTROLS, *THOUGHT_CONTROLS):
             label, tooltip = with_keys(control.label), with_keys(control.in_full)
             if isinstance(control, Range):
                 yield Slider(
@@ -123,12 +133,28 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                     id=control.name,
                     tooltip=tooltip,
                 )
+            elif isinstance(control, Choice):
+                yield Slider(
+                    label,
+                    minimum=0,
+                    maximum=len(control.words) - 1,
+                    step=1,
+                    value=0,
+                    show=partial(_word, control),
+                    value_width=6,
+                    id=control.name,
+                    tooltip=tooltip,
+                )
             else:
                 yield Tick(label, False, id=control.name, tooltip=tooltip)
 
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
         self._show_controls(numbers.controls)
+        self.query_one("#thinking").display = numbers.reasoning.on_off
+        self.query_one("#effort").display = bool(numbers.reasoning.efforts)
+        no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
+        self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
         rolling, reply = numbers.rolling, numbers.reply
         self.query_one("#panel-heading", Line).show(f"Speculation {'off' if numbers.off else 'on'}")
         self.query_one("#off-reason", Line).show(f"Off: {numbers.off}." if numbers.off else "")
@@ -163,10 +189,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             return
         self._controls = controls
         with self.prevent(Checkbox.Changed, Slider.Changed):
-            for control in CONTROLS:
+            for control in (*CONTROLS, *THOUGHT_CONTROLS):
                 value = getattr(controls, control.name)
                 if isinstance(control, Range):
                     self.query_one(f"#{control.name}", Slider).value = _position(value)
+                elif isinstance(control, Choice):
+                    self.query_one(f"#{control.name}", Slider).value = control.words.index(value)
                 else:
                     self.query_one(f"#{control.name}", Tick).value = value
 
@@ -181,11 +209,16 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._turned(event.slider, AUTO if event.value is None else event.value)
 
     def _turned(self, knob: Widget, value: bool | float | Auto) -> None:
-        control = next(control for control in CONTROLS if control.name == knob.id)
-        self.post_message(self.Turned(control, value))
+        control = control_named(knob.id or "")
+        word = _word(control, float(value)) if isinstance(control, Choice) else value
+        self.post_message(self.Turned(control, word))
 
     def _reading(self, id: str, value: str) -> None:
         self.query_one(f"#{id}", Reading).show(value)
+
+
+def _word(choice: Choice, position: float) -> str:
+    return choice.words[round(position)]
 
 
 def _position(value: float | Auto) -> float | None:

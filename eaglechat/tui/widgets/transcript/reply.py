@@ -16,7 +16,7 @@ from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
 from eaglechat.tui.widgets.transcript.reading import ReadingLook, Rendered, render
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
-from eaglechat.wire.records import DraftToken, Origin, Round
+from eaglechat.wire.records import DraftToken, Origin, Part, Round
 
 _ORIGINS = {origin.value for origin in Origin}
 _SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
@@ -49,6 +49,8 @@ class Reply(Entry):
     """
 
     marker = "•"
+    part = Part.ANSWER
+    """The part of the recording that is drawn."""
 
     class ReadingReady(Message):
         """The reading view was rendered, in a thread."""
@@ -69,7 +71,7 @@ class Reply(Entry):
 
     @property
     def text(self) -> str:
-        """The reply exactly as it was generated, without rejected tokens."""
+        """The part exactly as it was generated, without rejected tokens."""
         return self._recording.text
 
     @property
@@ -124,12 +126,13 @@ class Reply(Entry):
             yield from self._note_runs()
 
     def _runs_of(self, rounds: Iterable[Round]) -> Iterator[Run]:
-        runs = (run for round in rounds for run in _round_runs(round))
+        runs = (run for round in rounds for run in _round_runs(round, self.part))
         return (run for run in runs if self._view.show_rejected or run.kind != REJECTED)
 
     def _end_runs(self) -> Iterator[Run]:
         end = self._recording.end
-        yield Run(end.tail if end else "", TEXT)
+        if end is not None and (end.tail_part or Part.ANSWER) is self.part:
+            yield Run(end.tail, TEXT)
         yield from self._note_runs()
 
     def _note_runs(self) -> Iterator[Run]:
@@ -198,15 +201,18 @@ class Reply(Entry):
             )
 
 
-def _round_runs(round: Round) -> Iterator[Run]:
-    """A round's tokens, the rejected one in front of what the target said instead."""
+def _round_runs(round: Round, part: Part) -> Iterator[Run]:
+    """A round's tokens of one part, the rejected one in front of what the target said instead."""
     rejected = round.rejected
     for token in round.tokens:
+        if token.part is not part:
+            rejected = None if token.origin is Origin.CORRECTION else rejected
+            continue
         if token.origin is Origin.CORRECTION and rejected is not None:
             yield from _rejected_run(rejected)
             rejected = None
         yield Run(token.text, token.origin.value)
-    if rejected is not None:
+    if rejected is not None and round.part is part:
         yield from _rejected_run(rejected)
 
 

@@ -12,6 +12,7 @@ from textual.strip import Strip
 from eaglechat.chat import entries
 from eaglechat.tui.widgets.transcript.entry import TEXT, Entry, Run, filtered
 from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
+from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
 
@@ -179,7 +180,8 @@ class Transcript(VerticalScroll):
         if entry.recording is not None:
             if entry.note is None:
                 self._make_way()
-            shown = Reply(entry.recording, self._reply_view(), entry.note)
+            kind = Thought if entry.kind == "thought" else Reply
+            shown = kind(entry.recording, self._reply_view(), entry.note)
         elif entry.kind == "question":
             shown = UserEntry(entry.text)
         elif entry.kind == "window":
@@ -194,6 +196,14 @@ class Transcript(VerticalScroll):
         for entry in self._shown.values():
             entry.forget_drawn_rows()
         self.anchor()
+
+    def fold_thought(self) -> None:
+        """Fold or unfold the latest reasoning."""
+        thoughts = [entry for entry in self._shown.values() if isinstance(entry, Thought)]
+        if not thoughts:
+            self.notify("No reply has reasoning yet.")
+        else:
+            thoughts[-1].fold(not thoughts[-1].is_folded)
 
     def copy_reply(self) -> None:
         """Copy the last reply, as far as it is generated, without rejected tokens."""

@@ -1,0 +1,160 @@
+"""Replies that think, on the screen: a block above the answer, its line, and its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eaglechat.engine.templates.dialect import tagged
+from eaglechat.tui.widgets.transcript.thought import Thought
+from eaglechat.tui.widgets.transcript.transcript import Transcript
+from eaglechat.wire import protocol
+from eaglechat.wire.records import Part
+from tests.tui.driving import Driver
+from tests.tui.scripted import ScriptedEngine
+
+Drive = Callable[..., Driver]
+
+THOUGHT = "The user wants a colour. " * 12
+REPLY = f"<think> {THOUGHT}</think> Blue is one, red another."
+SIZES = ((80, 24), (200, 50))
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    engine = ScriptedEngine()
+    engine.dialect = tagged("<think>", "</think>")
+    engine.reasoning = protocol.Reasoning(
+        marked=True, on_off=True, efforts=("low", "high"), can_end=True
+    )
+    engine.reply = REPLY
+    return engine
+
+
+def thought(user: Driver) -> Thought:
+    return user.chat.query_one(Thought)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_reasoning_streams_above_the_answer_and_then_is_one_line(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        await user.ask("Which colour?", rounds=4)
+        await user.sees("The user wants")
+        assert not thought(user).is_folded
+
+        user.engine.budget = None
+        await user.idle()
+
+        await user.sees("▸ thought for")
+        await user.sees("tokens,")
+        await user.sees("% accepted")
+        await user.sees("Blue is one, red another.")
+        assert "The user wants" not in user.text
+
+
+async def test_a_key_and_a_click_open_the_reasoning(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Which colour?")
+        await user.sees("▸ thought for")
+
+        await user.command("chat.thought")
+        await user.sees("The user wants")
+        await user.command("chat.thought")
+        await user.sees("▸ thought for")
+        await user.click("Thought")
+        await user.sees("The user wants")
+
+
+async def test_reasoning_that_is_being_read_stays_open(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        user.engine.reply = f"<think> {THOUGHT * 8}</think> Blue."
+        await user.ask("Which colour?", rounds=150)
+        await user.command("chat.page_up")
+        transcript = user.chat.query_one(Transcript)
+        await user.until(lambda: not transcript.is_vertical_scroll_end, "scrolled up")
+
+        user.engine.budget = None
+        await user.idle()
+
+        assert not thought(user).is_folded
+
+
+async def test_the_answer_alone_is_copied_and_the_reasoning_goes_back_by_itself(
+    drive: Drive,
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Which colour?")
+        await user.command("chat.copy")
+        assert user.app.clipboard.strip() == "Blue is one, red another."
+
+        await user.ask("Another?")
+
+        reply = user.messages[1]
+        assert reply.content.strip() == "Blue is one, red another."
+        assert reply.reasoning.strip() == THOUGHT.strip()
+
+
+async def test_a_reply_stopped_in_mid_thought_is_kept_and_reopened_as_it_was(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Which colour?", rounds=3)
+        await user.press("escape")
+        await user.idle()
+        await user.sees("▸ thought for")
+        await user.sees("stopped")
+        before = user.chat.session.turns.last_reply
+        assert before is not None
+        assert Part.REASONING in before.recording.by_part
+
+        await user.command("chat.new")
+        await user.command("chats.open")
+        await user.press("enter")
+
+        await user.until(lambda: user.chat.query(Thought), "the reasoning")
+        await user.sees("▸ thought for")
+        after = user.chat.session.turns.last_reply
+        assert after is not None
+        assert after.reasoning == before.reasoning
+
+
+async def test_answer_now_ends_the_reasoning(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Which colour?", rounds=3)
+        await user.command("chat.answer_now")
+        user.engine.budget = None
+        await user.idle()
+
+        reply = user.messages[1]
+        assert reply.content.strip() == "Blue is one, red another."
+        assert len(reply.reasoning) < len(THOUGHT)
+        await user.command("chat.answer_now")
+        await user.sees("not thinking now")
+
+
+async def test_thinking_and_effort_are_controls_for_the_next_reply(drive: Drive) -> None:
+    async with drive(size=(200, 60)) as user:
+        await user.open_chat()
+        await user.sees("Thinking")
+        await user.sees("Effort")
+        user.chat.action_control("thinking", "off")
+        user.chat.action_control("effort", "medium")
+        await user.ask("Which colour?")
+
+        sent = [m for m in user.engine.sent if isinstance(m, protocol.Chat)][-1]
+        # The template knows low and high only.
+        assert sent.thinking == protocol.Thinking(enabled=False, effort="high")
+
+
+async def test_a_template_without_a_switch_says_so(drive: Drive, engine: ScriptedEngine) -> None:
+    engine.reasoning = protocol.Reasoning(marked=True)
+    async with drive(size=(200, 60)) as user:
+        await user.open_chat()
+        await user.sees("Thinking: no switch in its template")
