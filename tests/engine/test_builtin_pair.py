@@ -168,6 +168,7 @@ def test_three_drafted_tokens_are_accepted_as_often_as_by_llama_cpp(run: Run) ->
     check_counts(run, 3, run.speculative)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", EXPECTED[:1], indirect=True, ids=["quicksort"])
 @pytest.mark.parametrize("n_draft_max", [1, 8])
 def test_other_draft_lengths_are_accepted_as_often_as_by_llama_cpp(

@@ -28,8 +28,10 @@ LOADING_TIMEOUT = 180.0
 
 
 def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Terminal:
-    # On a processor the automatic length seldom drafts this pair.
-    command = [sys.executable, "-m", "eaglechat", "--n-draft-max", "3", *arguments]
+    # On a processor the automatic length seldom drafts this pair. llama.cpp's threads spin: one is
+    # the fastest beside other tests.
+    flags = ["--n-draft-max", "3", "--threads", "1", *arguments]
+    command = [sys.executable, "-m", "eaglechat", *flags]
     env = {
         "EAGLECHAT_HOME": str(home),
         "PYTHONPATH": str(Path(__file__).parents[2]),

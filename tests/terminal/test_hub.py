@@ -58,7 +58,7 @@ def open_app(home: Path, hub: FakeHub) -> Terminal:
         "HF_TOKEN": "",
         "PYTHONPATH": str(ROOT),
     }
-    flags = ["--temperature", "0", "--max-tokens", "24", "--n-draft-max", "3"]
+    flags = ["--temperature", "0", "--max-tokens", "24", "--n-draft-max", "3", "--threads", "1"]
     command = [sys.executable, "-m", "eaglechat", *flags]
     return Terminal(command, width=100, height=30, env=env)
 

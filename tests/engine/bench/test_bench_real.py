@@ -10,7 +10,7 @@ import pytest
 
 from eaglechat.cli import main
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def test_bench_measures_the_builtin_pair(

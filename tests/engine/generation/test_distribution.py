@@ -94,6 +94,7 @@ def test_replies_are_drawn_from_the_target_s_distribution(
     assert g_test(sample(rig, speculative=speculative), exact) < WORST_Z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["the draft is trusted", "the likeliest token is accepted"])
 def test_a_wrong_verification_would_be_noticed(
     rig: Rig, exact: dict[Outcome, float], rule: str, monkeypatch: pytest.MonkeyPatch

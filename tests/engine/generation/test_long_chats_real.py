@@ -8,7 +8,7 @@ from eaglechat.engine.llama.objects import Model
 from tests.engine.rig import N_THREADS
 from tests.measure.measure_long_chats import QUESTIONS, Acceptance, shifted_and_fresh
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def test_after_a_shift_as_much_is_accepted_as_after_a_fresh_prefill(

@@ -43,6 +43,7 @@ def test_a_pair_says_what_its_caches_are(real_files: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_target_cache_in_q8_0_is_drafted_for_as_well(real_models: tuple[Model, Model]) -> None:
     accepted = []
     for kv_type in ("f16", "q8_0"):

@@ -31,6 +31,7 @@ def fake() -> Iterator[FakeHub]:
         yield server
 
 
+@pytest.mark.slow
 def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: Path) -> None:
     rng = random.Random(20)
     data = rng.randbytes(SIZE)

@@ -1,0 +1,126 @@
+"""The wheel as people get it: built from the sdist, installed where there is no checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OLDEST = "python3.10"
+"""The oldest Python that is promised; tried too where there is one."""
+
+
+@dataclass(frozen=True)
+class Built:
+    sdist: Path
+    wheel: Path
+    others: Path
+    """A folder with the wheel of llama-cpp-python, which is compiled once for every Python."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with the wheel, and a home of its own."""
+
+    folder: Path
+    home: Path
+
+    @property
+    def command(self) -> str:
+        return str(self.folder / "bin" / "eaglechat")
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._go([self.command, *arguments])
+
+    def python(self, code: str) -> str:
+        return self._go([str(self.folder / "bin" / "python"), "-c", code]).stdout
+
+    def _go(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            env={**clean_environment(), **self.variables},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"EAGLECHAT_HOME": str(self.home), "HF_HUB_OFFLINE": "1"}
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without what leads Python back to the checkout."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+def pip(folder: Path, *arguments: str) -> None:
+    subprocess.run(
+        [str(folder / "bin" / "python"), "-m", "pip", "--quiet", *arguments],
+        env=clean_environment(),
+        check=True,
+    )
+
+
+def environment(folder: Path, python: str = sys.executable) -> Path:
+    """A virtual environment."""
+    subprocess.run([python, "-m", "venv", str(folder)], env=clean_environment(), check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The sdist of the checkout, and the wheel of the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    tools = environment(folder / "tools")
+    pip(tools, "install", "hatchling")
+    hatchling = [str(tools / "bin" / "hatchling"), "build", "-t", "sdist", "-d", str(folder)]
+    subprocess.run(hatchling, cwd=ROOT, env=clean_environment(), check=True)
+    (sdist,) = folder.glob("*.tar.gz")
+    pip(tools, "wheel", "--no-cache-dir", "--no-deps", "--wheel-dir", str(folder), str(sdist))
+    (wheel,) = folder.glob("*.whl")
+    others = folder / "others"
+    pip(tools, "wheel", "--no-deps", "--wheel-dir", str(others), "llama-cpp-python")
+    return Built(sdist, wheel, others)
+
+
+@pytest.fixture(scope="session", params=[False, True], ids=["this Python", "the oldest Python"])
+def installed(
+    request: pytest.FixtureRequest, built: Built, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    """The wheel in an environment of its own, with the newest of everything it needs."""
+    python = _oldest_python() if request.param else sys.executable
+    if python is None:
+        pytest.skip(f"{OLDEST} is not on this machine")
+    folder = environment(tmp_path_factory.mktemp("installed"), python)
+    pip(folder, "install", "--find-links", str(built.others), f"{built.wheel}[demo]")
+    return Installed(folder, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def unpacked(built: Built, tmp_path: Path) -> Path:
+    """The sdist's files: what a clone holds."""
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path)
+    (folder,) = tmp_path.glob("eaglechat-*")
+    return folder
+
+
+def _oldest_python() -> str | None:
+    """On the path, or among pyenv's versions."""
+    found = [shutil.which(OLDEST), *map(str, Path.home().glob(f".pyenv/versions/*/bin/{OLDEST}"))]
+    return next((python for python in found if python and _starts(python)), None)
+
+
+def _starts(python: str) -> bool:
+    """False for the stand-in that pyenv leaves on the path."""
+    return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,90 @@
+"""What is in the wheel, and that it runs where there is no checkout."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import eaglechat
+from tests.package.conftest import ROOT, Built, Installed
+from tests.terminal.tmux import Terminal
+
+pytestmark = pytest.mark.slow
+
+FILES = {
+    path.relative_to(ROOT).as_posix()
+    for folder in ("eaglechat", "themes")
+    for path in (ROOT / folder).rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts
+}
+
+
+def test_the_sdist_holds_all_that_is_built_and_shown(built: Built) -> None:
+    with tarfile.open(built.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= FILES | {"pyproject.toml", "README.md", "LICENSE", "docs/README.md"}
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_the_themes(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == {f"eaglechat/{name}" if name.startswith("themes/") else name for name in FILES}
+
+
+def test_the_installed_command_says_its_version(installed: Installed) -> None:
+    assert installed.run("--version").stdout.strip() == eaglechat.__version__
+
+
+def test_the_doctor_finds_nothing_wrong(installed: Installed) -> None:
+    done = installed.run("doctor")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Nothing is wrong."), done
+    assert "smollm2-135m: can run" in done.stdout
+
+
+def test_the_built_in_pair_replies(installed: Installed) -> None:
+    flags = ("--max-tokens", "12", "--temperature", "0", "--n-draft-max", "3", "--json")
+    done = installed.run("run", *flags, "Say hello.")
+    assert done.returncode == 0, done.stderr
+    reply = json.loads(done.stdout)
+    assert reply["text"]
+    assert reply["speculation"]["drafted"] > 0
+
+
+def test_what_the_app_reads_comes_with_it(installed: Installed) -> None:
+    found = installed.python(
+        "import json, eaglechat; from pathlib import Path; from eaglechat import paths\n"
+        "from eaglechat.engine.bench.measure import builtin_prompts\n"
+        "from eaglechat.hub.catalogue import entries\n"
+        "known, problems = entries.load()\n"
+        "print(json.dumps({'home': eaglechat.__file__, 'pairs': len(known),\n"
+        " 'problems': [str(problem) for problem in problems],\n"
+        " 'themes': sorted(path.name for path in paths.builtin_themes_dir().iterdir()),\n"
+        " 'prompts': len(builtin_prompts()),\n"
+        " 'styles': len(list(Path(eaglechat.__file__).parent.rglob('*.tcss')))}))"
+    )
+    read = json.loads(found)
+    assert Path(read["home"]).is_relative_to(installed.folder)
+    assert (read["pairs"] > 10, read["problems"], read["prompts"]) == (True, [], 8)
+    assert read["themes"] == sorted(path.name for path in (ROOT / "themes").iterdir())
+    assert read["styles"] == sum(name.endswith(".tcss") for name in FILES)
+
+
+@pytest.mark.terminal
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_the_app_starts_in_a_terminal_and_replies(installed: Installed) -> None:
+    command = ["env", "-u", "PYTHONPATH", "-C", str(installed.home), installed.command]
+    flags = ["--theme", "eagle-light", "--max-tokens", "12"]
+    with Terminal([*command, *flags], width=120, height=40, env=installed.variables) as terminal:
+        terminal.wait_for(r"smollm2-135m\s+built-in")
+        terminal.keys("Enter")
+        terminal.wait_for("Ask something", 180)
+        terminal.type("Say hello.")
+        terminal.keys("Enter")
+        terminal.says("token limit reached")
+        terminal.keys("C-q")
+        terminal.wait_for("exit status 0", 20)
