@@ -185,10 +185,10 @@ async def test_how_a_reply_ended_is_said_but_not_copied(
 
 async def test_the_last_reply_is_copied_and_not_a_comparison_after_it() -> None:
     app = TranscriptApp()
-    async with app.run_test() as pilot:
+    async with app.run_test():
         app.add_reply("the reply")
         app.write(app.begin_reply("comparison"), [make_round([], "the comparison")])
-        await pilot.press("c")
+        app.transcript.copy_reply()
         assert app.clipboard == "the reply"
 
 

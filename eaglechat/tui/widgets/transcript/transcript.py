@@ -15,6 +15,9 @@ from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
 from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
+MADE_AT_ONCE = 60
+"""Entries: more than any screen shows, and few enough to be there at once."""
+
 
 class UserEntry(Entry):
     """What the user said, as it was typed."""
@@ -115,8 +118,12 @@ class Transcript(VerticalScroll):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._wanted: Sequence[entries.Entry] = ()
+        self._first = 0
+        """The first of them that is made; those before it are when the reader comes near."""
         self._shown: dict[str, Entry] = {}
         self._last_reply: str | None = None
+        self._is_growing = False
 
     def on_mount(self) -> None:
         self.anchor()
@@ -126,6 +133,8 @@ class Transcript(VerticalScroll):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self.set_class(self.is_vertical_scroll_end, "-at-end")
+        if new_value < self.size.height:
+            self._grow_upwards()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # The empty ground; Textual would draw it anew, line by line, for every new row of a reply.
@@ -143,19 +152,51 @@ class Transcript(VerticalScroll):
         keys = {entry.key for entry in wanted}
         for key in [key for key in self._shown if key not in keys]:
             self._shown.pop(key).remove()
-        self._mount_missing(wanted)
-        for entry in wanted:
+        latest = max(0, len(wanted) - MADE_AT_ONCE)
+        places = (place for place, entry in enumerate(wanted) if entry.key in self._shown)
+        self._wanted, self._first = wanted, min(next(places, latest), latest)
+        self._mount_missing(wanted[self._first :])
+        for entry in wanted[self._first :]:
             self.follow(entry)
         self._last_reply = next((e.key for e in reversed(wanted) if e.kind == "reply"), None)
+        if self._first:
+            self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
+        """Make more where what is made leaves room above it."""
+        if self.max_scroll_y == 0:
+            self._grow_upwards()
+
+    def _grow_upwards(self) -> None:
+        if self._first and not self._is_growing:
+            self._is_growing = True
+            self.call_later(self._grow)
+
+    async def _grow(self) -> None:
+        """Make some of the entries before the first one; what is in sight stays there."""
+        first, before = self._first, self._shown.get(self._wanted[self._first].key)
+        self._first = max(0, first - MADE_AT_ONCE)
+        top, is_at_end = before.virtual_region.y if before else 0, self.is_vertical_scroll_end
+        made = [self._make(entry) for entry in self._wanted[self._first : first]]
+        await self.mount(*made, before=before)
+        self.call_after_refresh(self._keep_place, before, top, is_at_end)
+
+    def _keep_place(self, before: Entry | None, top: int, is_at_end: bool) -> None:
+        self._is_growing = False
+        if before is not None and before.is_attached and not is_at_end:
+            grown = before.virtual_region.y - top
+            self.scroll_to(y=self.scroll_y + grown, animate=False, immediate=True)
+        self._fill()
 
     def follow(self, entry: entries.Entry) -> None:
         """Draw what was added to a reply or comparison."""
-        shown = self._shown[entry.key]
+        shown = self._shown.get(entry.key)
         if isinstance(shown, Reply):
             shown.follow(entry.note)
 
     def clear(self) -> None:
         """Remove every entry: the next ones are of another chat."""
+        self._wanted, self._first = (), 0
         self._shown.clear()
         self.remove_children()
 
