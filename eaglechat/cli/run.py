@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -28,8 +28,8 @@ from eaglechat.wire.protocol import (
     RoundDone,
     SpeculationStopped,
 )
-from eaglechat.wire.records import FinishReason, ReplyEnd
-from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.records import FinishReason, Part, ReplyEnd
+from eaglechat.wire.stats import PartsFold, PartStats, SpeculationStats
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write one JSON line for each round"
+    )
+    parser.add_argument(
+        "--reasoning",
+        action="store_true",
+        help="print what the model thinks before it answers too, to standard error",
     )
     parser.add_argument("prompt", metavar="PROMPT", help="the prompt, or - to read it from stdin")
 
@@ -94,13 +99,17 @@ def _reply(
         info = engine.load(pair)
         if info.speculation_off and settings.speculation.enabled:
             complain(f"speculation is off: {info.speculation_off}")
-        written = None if args.json else _Written(sys.stdout)
+        written = {}
+        if not args.json:
+            written[Part.ANSWER] = _Written(sys.stdout)
+        if args.reasoning:
+            written[Part.REASONING] = _Written(sys.stderr)
         answers = engine.ask(_request(settings, info, prompt), Waiting())
         try:
             outcome = _write(answers, settings, info, trace=trace, written=written)
         finally:
-            if written is not None:
-                written.end()
+            for stream in written.values():
+                stream.end()
     if args.json:
         sys.stdout.buffer.write(
             msgspec.json.encode(outcome.report(pair.name, info.load_ms)) + b"\n"
@@ -126,28 +135,39 @@ def _write(
     info: PairInfo,
     *,
     trace: TextIO | None,
-    written: _Written | None,
+    written: Mapping[Part, _Written],
 ) -> _Outcome:
-    """Take a reply in; its text goes to `written` as it comes, its rounds to `trace`."""
-    texts, done, n_past = [], None, 0
+    """Take a reply in; its parts go to `written` as they come, its rounds to `trace`."""
+    texts: dict[Part, list[str]] = {part: [] for part in Part}
+    fold, done, n_past = PartsFold(), None, 0
+
+    def write(text: str, part: Part | None) -> None:
+        part = part or Part.ANSWER
+        texts[part].append(text)
+        if text and part in written:
+            if part is Part.ANSWER and Part.REASONING in written:
+                written[Part.REASONING].end()
+            written[part].add(text)
+
     for event in answers:
-        text = ""
         if isinstance(event, RoundDone):
-            text, n_past = event.round.text, event.round.n_past
+            n_past = event.round.n_past
+            fold.add(event.round)
+            for token in event.round.tokens:
+                write(token.text, token.part)
             if trace is not None:
                 trace.write(msgspec.json.encode(event.round).decode() + "\n")
         elif isinstance(event, SpeculationStopped):
             complain(f"speculation is off: {event.off.reason}")
         elif isinstance(event, Done):
-            done, text = event, event.end.tail
-        texts.append(text)
-        if text and written is not None:
-            written.add(text)
+            done = event
+            write(event.end.tail, event.end.tail_part)
     assert done is not None
     off = info.speculation_off is not None or not settings.speculation.enabled
     n_draft_max = 0 if off else settings.speculation.n_draft_max
     context = {"size": info.n_ctx, "used": n_past}
-    return _Outcome(n_draft_max, "".join(texts), done.end, done.stats, context)
+    reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
+    return _Outcome(n_draft_max, answer, reasoning, done.end, done.stats, fold.stats(), context)
 
 
 def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
@@ -173,6 +193,7 @@ class _Written:
         """End the line, if there is one."""
         if not self._is_empty:
             print(file=self._stream)
+        self._is_empty = True
 
 
 @dataclass(frozen=True)
@@ -181,8 +202,11 @@ class _Outcome:
 
     n_draft_max: int | Auto
     text: str
+    """The answer."""
+    reasoning: str
     end: ReplyEnd
     stats: SpeculationStats
+    parts: Mapping[Part, PartStats]
     context: dict[str, int]
 
     def report(self, pair: str, load_ms: float) -> dict[str, Any]:
@@ -190,6 +214,7 @@ class _Outcome:
         end, stats = self.end, self.stats
         return {
             "text": self.text,
+            "reasoning": self.reasoning,
             "tokens": end.tokens,
             "finish_reason": end.finish_reason.value,
             "pair": pair,
@@ -204,6 +229,7 @@ class _Outcome:
                 "mean_accepted_length": stats.mean_accepted_length or 1.0,
                 "per_position": stats.per_position,
             },
+            "parts": {part.value: _part_report(stats) for part, stats in self.parts.items()},
             "timings": {
                 "load_ms": load_ms,
                 "prefill_ms": end.timings.prefill_ms,
@@ -227,6 +253,15 @@ class _Outcome:
         if end.finish_reason is FinishReason.CONTEXT:
             parts.append(f"which holds {self.context['size']:,} tokens (--ctx)")
         return ", ".join(parts)
+
+
+def _part_report(part: PartStats) -> dict[str, float | None]:
+    return {
+        "tokens": part.tokens,
+        "tokens_per_second": part.tokens_per_second,
+        "acceptance_rate": part.stats.acceptance_rate,
+        "mean_accepted_length": part.stats.mean_accepted_length,
+    }
 
 
 @contextlib.contextmanager

@@ -34,6 +34,8 @@ ASCII = {"PYTHONIOENCODING": "ascii"}
 
 SCHEMA = {
     "text": str,
+    "reasoning": str,
+    "parts": dict,
     "tokens": int,
     "finish_reason": str,
     "pair": str,

@@ -1,0 +1,67 @@
+"""`eaglechat run` with a model that thinks before it answers."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+
+from eaglechat.cli import run
+from eaglechat.settings import Settings
+from eaglechat.wire.protocol import Done, RoundDone
+from eaglechat.wire.records import (
+    FinishReason,
+    Origin,
+    Part,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    Token,
+)
+from eaglechat.wire.stats import stats_of
+from tests.tui.scripted import pair_info
+
+SAID = (
+    ("", None),
+    ("Two", Part.REASONING),
+    (", two.", Part.REASONING),
+    ("", None),
+    ("4", Part.ANSWER),
+)
+ROUNDS = [
+    Round(
+        index, 0, (), 0, 0, (Token(index, text, Origin.PLAIN, None, part),), index,
+        RoundTimings(0.0, 10.0, 0.0, 0.0, 10.0),
+    )
+    for index, (text, part) in enumerate(SAID)
+]  # fmt: skip
+END = ReplyEnd(
+    FinishReason.STOP, 1, 5, ".", ReplyTimings(1.0, 3, 0, 50.0, 0.0, 50.0, 0.0, 0.0), Part.ANSWER
+)
+ANSWERS = [*(RoundDone(id=1, round=round_) for round_ in ROUNDS),
+           Done(id=1, end=END, stats=stats_of(ROUNDS))]  # fmt: skip
+
+
+@pytest.mark.parametrize("shows_reasoning", [False, True])
+def test_the_answer_goes_to_one_stream_and_reasoning_to_the_other(shows_reasoning: bool) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    written = {Part.ANSWER: run._Written(out)}
+    if shows_reasoning:
+        written[Part.REASONING] = run._Written(err)
+
+    run._write(ANSWERS, Settings(), pair_info("t", None, None), trace=None, written=written)
+
+    assert out.getvalue() == "4."
+    assert err.getvalue() == ("Two, two.\n" if shows_reasoning else "")
+
+
+def test_json_has_both_and_the_numbers_of_each_part() -> None:
+    outcome = run._write(ANSWERS, Settings(), pair_info("t", None, None), trace=None, written={})
+
+    report = msgspec.json.decode(msgspec.json.encode(outcome.report("pair", 1.0)))
+
+    assert (report["reasoning"], report["text"]) == ("Two, two.", "4.")
+    assert report["parts"]["reasoning"]["tokens"] == 2
+    assert report["parts"]["answer"]["tokens_per_second"] == pytest.approx(100.0)
