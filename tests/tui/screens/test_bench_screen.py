@@ -134,7 +134,7 @@ async def test_no_bench_while_a_reply_is_written_and_none_without_a_draft(drive:
         await user.open_chat()
         await user.ask("hello", rounds=2)
         await user.press("f11")
-        await user.sees("A reply is still being written")
+        await user.sees("A reply is being written")
         assert isinstance(user.app.screen, ChatScreen)
     async with drive() as user:
         user.engine.speculation_off = "the target cannot take back tokens"
