@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import DataTable, Input
 
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
@@ -124,6 +124,8 @@ async def bench_done(user: Driver) -> None:
     await bench_choosing(user)
     await user.command("bench.measure")
     await user.sees("Fastest draft length")
+    table = user.app.screen.query_one(DataTable)
+    await user.until(lambda: not table._require_update_dimensions, "the widths of the columns")
 
 
 async def died(user: Driver) -> None:
