@@ -64,6 +64,7 @@ class ReplyText:
         """Without `parts` all of it is the answer."""
         self._stream = TextStream(stop)
         self._parts = parts or PLAIN.begin("")
+        self._is_plain = self._parts.is_plain
         self._waiting: list[Segment] = []
 
     @property
@@ -79,6 +80,8 @@ class ReplyText:
     def push(self, piece: bytes) -> tuple[str, Part | None]:
         """The text that became certain with a token's bytes, and the token's part: None for
         markers and headers."""
+        if self._is_plain:
+            return self._stream.push(piece), Part.ANSWER
         self.give(piece)
         if self._waiting:
             part, certain = self._waiting.pop(0)

@@ -51,6 +51,11 @@ class PartStream:
         return self._mode.part
 
     @property
+    def is_plain(self) -> bool:
+        """Whether all that comes is one part, without markers."""
+        return not self._mode.exits and self._mode.otherwise is None
+
+    @property
     def holds(self) -> bool:
         """Whether some text is not certain yet."""
         return bool(self._held)
