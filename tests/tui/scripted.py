@@ -361,7 +361,8 @@ class _Reply:
             sample_ms=0.0,
         )
         seed = SEED if self.chat.sampling.seed is None else self.chat.sampling.seed
-        self.end = ReplyEnd(reason, seed, self._position, "", timings)
+        tail, part = self._text.flush()
+        self.end = ReplyEnd(reason, seed, self._position, tail, timings, part)
         return protocol.Done(id=self.chat.id, end=self.end, stats=self._fold.stats())
 
     def _round(self, speculation: protocol.Speculation) -> Round:
