@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-CALIBRATED_WIDTHS = (1, 2, 3, 5, 9, N_DRAFT_MAX_LIMIT + 1)
+CALIBRATED_WIDTHS = (1, 2, 4, 8, 9, N_DRAFT_MAX_LIMIT + 1)
+"""Twice as wide each time, and one beyond 8, where llama.cpp changes its CUDA kernels."""
 CALIBRATED_DRAFT = 3
 """Tokens of the draft that is timed."""
 

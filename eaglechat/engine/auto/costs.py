@@ -1,38 +1,41 @@
-"""What decoding costs by batch width and context length, from the rounds that were run.
+"""What rounds cost: a calibration, corrected by every round that is made.
 
-A table, not a line: verify times have steps (a kernel's tile, an expert more to load), so a width
-that was measured is believed, and only one that never was is read off its neighbours.
+Two Kalman filters. All times are one machine's, so what a round shows of one width says something
+of the others: that the whole machine is slower now, or that wide batches are cheaper than was
+calibrated. How much, the covariances say.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import pairwise
-from statistics import median
+from math import log, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+
+Array = npt.NDArray[np.float64]
 
 CONTEXT_BUCKET = 256
-"""Tokens of the first context bucket; each further bucket doubles the context. llama.cpp attends
-over a multiple of 256 cells, so costs step up there: with small models by a quarter."""
+"""Tokens of the first context bucket; each further one doubles the context. llama.cpp attends over
+a multiple of 256 cells, so costs step up there: with small models by a quarter."""
+NOISE = 0.05
+"""Relative spread of single times on a machine that does little else."""
+_OUTLIER = 3.0
+"""Standard deviations that a time may surprise by: what is beyond is other work's delay."""
+_DOUBT = 0.3
+"""Relative error of a calibration, and of what another context tells of this one."""
+_DRIFT = 0.005
+"""Relative change of the truth in a round: 4% in 64 rounds."""
+_GUESS = 0.1
+"""Before it is known: a further row or a draft step, of a plain token; a waiting row, of a step."""
 
-_KEPT = 16
-_STEP = 1.15
-_ONCE = 0.6
-"""What a size measured a single time may truly cost, as a share: one delay proves nothing."""
-_ENOUGH = 3
-_LEVEL_OVER, _STEADY = 5, 1.05
-"""The machine's level is the median of the latest measurements, so that two delays do not move
-it, once it differs by more than noise."""
-_REPLACED_BY = _LEVEL_OVER // 2 + 2
-"""Values in a row that replace others far from them: more than the level needs to follow, or what
-the machine does would be taken for what a size costs."""
-_FAR_FASTER = 0.8
-"""Share of what was expected that only a calibration in a bad moment explains."""
-_FRESH = 4096
-"""Rounds after which a measurement no longer proves that a width is dear."""
-_DRAFT_DISCOUNT, _RIDGE = 0.97, 0.5
-_SETTLED, _DELAY = 8.0, 1.5
-_PRIOR_SLOPE = 0.15
-"""Cost of a further token, in units of one token's decode, before any width but one is known."""
+_WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
+_ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
+_ALIKE[0, :] = _ALIKE[:, 0] = 0.0
+_SHARED = 1.0 + _ALIKE
+"""Covariance of two widths: the machine's, and that of drafted widths by how near they are."""
 
 
 def context_bucket(n_past: int) -> int:
@@ -40,273 +43,94 @@ def context_bucket(n_past: int) -> int:
     return (n_past // CONTEXT_BUCKET).bit_length()
 
 
-class RobustMean:
-    """The mean of the latest values, with the outer quarters pulled in to the middle half.
+class _Filter:
+    """Estimates of numbers that drift, from noisy weighted sums of them."""
 
-    A single delay moves it little; `_REPLACED_BY` values in a row far from the others replace them.
-    """
+    def __init__(self, mean: Array, covariance: Array) -> None:
+        self.mean, self.covariance = mean, _DOUBT**2 * covariance
+        self._drift = _DRIFT**2 * covariance
 
-    def __init__(self) -> None:
-        self._values: deque[float] = deque(maxlen=_KEPT)
-        self.mean = 0.0
-        self.error = 0.0
-        """Standard error of the mean."""
+    def age(self, rounds: int) -> None:
+        self.covariance += rounds * self._drift
 
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def add(self, value: float) -> None:
-        self._values.append(value)
-        values = list(self._values)
-        if len(values) > _REPLACED_BY + 2:
-            latest, others = values[-_REPLACED_BY:], sorted(values[:-_REPLACED_BY])
-            cut = len(others) // 4
-            if min(latest) > _STEP * others[-1 - cut] or max(latest) * _STEP < others[cut]:
-                self._values = deque(latest, maxlen=_KEPT)
-                values = latest
-        self._summarise(sorted(values))
-
-    def _summarise(self, ordered: list[float]) -> None:
-        count = len(ordered)
-        if count <= 5:
-            # Delays only ever add: of few values the lower middle one is nearest the truth.
-            self.mean = ordered[(count - 1) // 2]
-        else:
-            self.mean = sum(_pulled_in(ordered, count // 4)) / count
-        self.error = 0.1 * self.mean
-        if count > 2:
-            values = _pulled_in(ordered, count // 8)
-            mean = sum(values) / count
-            variance = sum((value - mean) ** 2 for value in values) / (count - 1)
-            self.error = (variance / count) ** 0.5
+    def see(self, weights: Array, value: float, noise: float) -> None:
+        """The sum with these weights was `value`, give or take `noise`."""
+        shared = self.covariance @ weights
+        variance = float(weights @ shared) + noise**2
+        most = _OUTLIER * variance**0.5
+        surprise = min(max(value - float(weights @ self.mean), -most), most)
+        self.mean += shared * (surprise / variance)
+        self.covariance += self._drift - np.outer(shared, shared) / variance
 
 
-def _pulled_in(ordered: list[float], cut: int) -> list[float]:
-    """The values with the `cut` least and greatest pulled in to those next to them."""
-    low, high = ordered[cut], ordered[-1 - cut]
-    return [min(max(value, low), high) for value in ordered]
+class Costs:
+    """Milliseconds of verifying, by batch width and context, and of drafting, by steps."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        """A calibration of at least the first width."""
+        self._table = _table(calibration.verify)
+        self._contexts: dict[int, _Filter] = {}
+        self._left_at: dict[int, int] = {}
+        self._bucket = self._rounds = 0
+        step = (calibration.draft or 0.0) / (CALIBRATED_DRAFT + 1) or _GUESS * self._table[0]
+        usual = np.array([step, step, calibration.catch_up_row or _GUESS * step])
+        self._draft = _Filter(usual, np.diag(usual**2))
+
+    def see_verify(self, width: int, bucket: int, ms: float) -> None:
+        """Verifying so many tokens took `ms` in this context."""
+        self._rounds += 1
+        off = log(ms / self._table[width - 1])
+        self._at(bucket).see(np.eye(len(_WIDTHS))[width - 1], off, NOISE)
+
+    def see_draft(self, n_steps: int, n_waiting: int, ms: float) -> None:
+        """Taking in the rows that waited and drafting so many steps took `ms`."""
+        parts = np.array([1.0, n_steps, n_waiting])
+        self._draft.see(parts, ms, NOISE * float(parts @ self._draft.mean))
+        np.maximum(self._draft.mean, 0.0, out=self._draft.mean)
+
+    def verify(self, bucket: int) -> Array:
+        """By width from 1 on."""
+        return self._table * np.exp(self._at(bucket).mean)
+
+    def hoped(self, bucket: int) -> Array:
+        """As `verify`, each a standard error cheaper beside a plain token."""
+        covariance = self._at(bucket).covariance
+        variance = np.diag(covariance) + covariance[0, 0] - 2.0 * covariance[0]
+        cheaper: Array = np.exp(-np.sqrt(np.maximum(variance, 0.0)))
+        return self.verify(bucket) * cheaper
+
+    def plain_error(self, bucket: int) -> float:
+        """Relative standard error of a plain token's time."""
+        return sqrt(self._at(bucket).covariance[0, 0])
+
+    def draft(self) -> Array:
+        """By steps from none on."""
+        begin, step, _ = self._draft.mean
+        return np.where(_WIDTHS > 1, begin + step * (_WIDTHS - 1), 0.0)
+
+    def catch_up(self, n_waiting: int) -> float:
+        """Of taking in so many rows."""
+        return float(self._draft.mean[2]) * n_waiting
+
+    def _at(self, bucket: int) -> _Filter:
+        """The context's filter, which begins with what is known of the nearest context."""
+        if bucket not in self._contexts:
+            near = min(self._contexts, key=lambda other: abs(other - bucket), default=None)
+            self._contexts[bucket] = _Filter(np.zeros(len(_WIDTHS)), _SHARED)
+            if near is not None:
+                known = self._contexts[near]
+                self._contexts[bucket].mean = known.mean.copy()
+                self._contexts[bucket].covariance = known.covariance + 4.0 * NOISE**2 * _SHARED
+        elif bucket != self._bucket:
+            self._contexts[bucket].age(self._rounds - self._left_at.get(bucket, 0))
+        self._bucket, self._left_at[bucket] = bucket, self._rounds
+        return self._contexts[bucket]
 
 
-class CostTable:
-    """Milliseconds by size (1 .. `n_sizes`) and context bucket.
-
-    A machine that slows down or recovers does so for all sizes, but only the size in use shows
-    it. Cells therefore hold what things cost on a machine at level 1, and the level follows the
-    latest measurements; else what is in use would look dear beside what was measured before.
-    """
-
-    def __init__(self, n_sizes: int) -> None:
-        self._n_sizes = n_sizes
-        self._cells: dict[int, dict[int, RobustMean]] = {}
-        self._seen: dict[tuple[int, int], int] = {}
-        self._last_seen: dict[int, int] = {}
-        self._clock = 0
-        self._only_calibrated: dict[int, float] = {}
-        """Milliseconds by size, of sizes that have not been added since; plain ones always are."""
-        self._confirmed = False
-        self._plain_since = 1.0
-        """What a plain token took last, as a share of what is expected of it: the machine now."""
-        self._latest: deque[float] = deque((1.0,), maxlen=_LEVEL_OVER)
-        self._level = 1.0
-        self._expected: dict[int, list[float]] = {}
-
-    def calibrate(self, size: int, ms: float) -> None:
-        """Note what something of this size took alone, before anything else is added."""
-        self._note(size, 0, ms)
-        if size > 1:
-            self._only_calibrated[size] = ms
-
-    def add(self, size: int, bucket: int, ms: float) -> None:
-        """Note that something of this size took `ms` in this context."""
-        if size > 1 and self._only_calibrated:
-            self._judge_calibration(size, bucket, ms)
-        elif size == 1 and self._only_calibrated:
-            self._plain_since = ms / self._cells[0][1].mean
-        self._note(size, bucket, ms)
-
-    def _note(self, size: int, bucket: int, ms: float) -> None:
-        self._clock += 1
-        cell = self._cells.setdefault(bucket, {}).setdefault(size, RobustMean())
-        usual = cell if len(cell) >= _ENOUGH else self._elsewhere(size, bucket)
-        if usual is not None:
-            self._latest.append(ms / usual.mean)
-            level = median(self._latest)
-            if not 1.0 / _STEADY < level / self._level < _STEADY:
-                self._level = level
-        cell.add(ms / self._level)
-        self._seen[size, bucket] = self._last_seen[size] = self._clock
-        self._expected.clear()
-
-    def _elsewhere(self, size: int, bucket: int) -> RobustMean | None:
-        """This size in the nearest context where it was measured often enough, so that the level
-        holds across contexts; what a longer one costs more counts as level until it is known."""
-        known = [
-            other
-            for other, cells in self._cells.items()
-            if size in cells and len(cells[size]) >= _ENOUGH
-        ]
-        nearest = min(known, key=lambda other: abs(other - bucket), default=None)
-        return None if nearest is None else self._cells[nearest][size]
-
-    def _judge_calibration(self, size: int, bucket: int, ms: float) -> None:
-        """Delays only ever add: something that takes far less than expected shows that it was
-        calibrated in a bad moment, and so were the other sizes. Else they are confirmed. The first
-        measurement decides: later ones may find a machine that has changed."""
-        self._only_calibrated.pop(size, None)
-        if self._confirmed:
-            return
-        self._confirmed = True
-        faster = ms / self.expected(bucket)[size - 1]
-        if faster < _FAR_FASTER * min(self._plain_since, 1.0):
-            for other in self._only_calibrated:
-                self._only_calibrated[other] *= faster
-                self._cells[0][other] = RobustMean()
-                self._cells[0][other].add(self._only_calibrated[other])
-
-    def cell(self, size: int, bucket: int) -> RobustMean | None:
-        """What was measured of exactly this size in this bucket, at level 1."""
-        return self._cells.get(bucket, {}).get(size)
-
-    def since(self, size: int, bucket: int) -> int:
-        """Rounds since this size was measured in this bucket; all of them if it never was."""
-        return self._clock - self._seen.get((size, bucket), 0)
-
-    @property
-    def rounds(self) -> int:
-        """Rounds this table has seen."""
-        return self._clock
-
-    @property
-    def largest(self) -> int:
-        """The largest size measured in any bucket; 0 before the first."""
-        return max((size for cells in self._cells.values() for size in cells), default=0)
-
-    def expected(self, bucket: int) -> list[float]:
-        """Milliseconds of sizes 1 .. n_sizes (at index size - 1); empty before any measurement."""
-        if bucket not in self._expected and self._cells:
-            self._expected[bucket] = [self._level * ms for ms in self._row(bucket)]
-        return self._expected.get(bucket, [])
-
-    def typical(self, size: int, bucket: int) -> float | None:
-        """Milliseconds of one size, as `expected` has it, without working out a whole row where
-        this size was measured often enough; None before any measurement."""
-        cell = self.cell(size, bucket)
-        if cell is not None and len(cell) >= _ENOUGH:
-            return self._level * cell.mean
-        row = self.expected(bucket)
-        return row[size - 1] if row else None
-
-    def hoped(self, bucket: int) -> list[float]:
-        """As `expected`, but each size as cheap as it can still be hoped to be: one that was
-        never measured, or long ago, may cost little more than the next smaller one."""
-        hoped: list[float] = []
-        for size, ms in enumerate(self.expected(bucket), start=1):
-            times, cell = self.times_measured(size), self.cell(size, bucket)
-            least = ms
-            if times > 1:
-                least -= self._level * cell.error if cell is not None else 0.0
-            elif hoped:
-                # Never measured: half way to the next smaller one.
-                least = max(_ONCE * ms if times else 0.0, min(ms, (ms + hoped[-1]) / 2.0))
-            hoped.append(least)
-        return hoped
-
-    def times_measured(self, size: int) -> int:
-        """How often this size was measured, lately and in whatever context. A calibration counts
-        twice once another size has confirmed, or corrected, it."""
-        if self._clock - self._last_seen.get(size, -_FRESH) >= _FRESH:
-            return 0
-        times = sum(len(cells[size]) for cells in self._cells.values() if size in cells)
-        if self._confirmed and size in self._only_calibrated:
-            times += 1
-        return times
-
-    def _row(self, bucket: int) -> list[float]:
-        """What was measured here, then in the nearest contexts scaled to this one, then lines."""
-        own = self._cells.get(bucket, {})
-        known: dict[int, tuple[float, float]] = {}
-        others = [other for other in self._cells if other != bucket]
-        for other in sorted(others, key=lambda other: (abs(other - bucket), other)):
-            scale = self._scale(other, own)
-            for size, cell in self._cells[other].items():
-                known.setdefault(size, (cell.mean * scale, 1.0))
-        for size, cell in own.items():
-            elsewhere, weight = known.get(size, (cell.mean, 0.0))
-            count = len(cell)
-            mean = (count * cell.mean + weight * elsewhere) / (count + weight)
-            known[size] = (mean, count + weight)
-        return _filled(_never_falling(known), self._n_sizes)
-
-    def _scale(self, bucket: int, own: dict[int, RobustMean]) -> float:
-        """How much dearer things are here than in another context."""
-        cells = self._cells[bucket]
-        ratios = [own[size].mean / cells[size].mean for size in own if size in cells]
-        return median(ratios) if ratios else 1.0
-
-
-class DraftCost:
-    """Milliseconds of drafting, which takes one step after another: a line over their number.
-
-    Least squares over discounted measurements. As long as one number is all there is, taking in
-    the accepted rows, where the line begins, counts as dear as a step.
-    """
-
-    def __init__(self) -> None:
-        self._weight = self._steps = self._squares = self._ms = self._products = 0.0
-
-    def __bool__(self) -> bool:
-        return self._weight > 0.0
-
-    def add(self, n_steps: int, ms: float) -> None:
-        """Note that drafting took so many steps and `ms`; a delay counts as little more."""
-        if self._weight > _SETTLED:
-            ms = min(ms, _DELAY * self.expected(n_steps)[-1])
-        self._weight = self._weight * _DRAFT_DISCOUNT + 1.0
-        self._steps = self._steps * _DRAFT_DISCOUNT + n_steps
-        self._squares = self._squares * _DRAFT_DISCOUNT + n_steps * n_steps
-        self._ms = self._ms * _DRAFT_DISCOUNT + ms
-        self._products = self._products * _DRAFT_DISCOUNT + ms * n_steps
-
-    def expected(self, n_most: int) -> list[float]:
-        """Milliseconds of 1 .. n_most steps (at index steps - 1)."""
-        mixed = self._steps - _RIDGE
-        own, squares = self._weight + _RIDGE, self._squares + _RIDGE
-        step = (own * self._products - mixed * self._ms) / (own * squares - mixed * mixed)
-        step = min(max(step, 0.0), self._products / max(self._squares, 1e-9))
-        first = max(0.0, (self._ms - step * self._steps) / self._weight)
-        return [first + step * n for n in range(1, n_most + 1)]
-
-
-def _never_falling(known: dict[int, tuple[float, float]]) -> dict[int, float]:
-    """Means by size from (mean, weight). No size costs more than a larger one that was measured
-    a few times: what made it seem so was a delay."""
-    means: dict[int, float] = {}
-    bound = float("inf")
-    for size in sorted(known, reverse=True):
-        mean, weight = known[size]
-        means[size] = min(mean, bound)
-        if weight >= _ENOUGH:
-            bound = means[size]
-    return means
-
-
-def _filled(known: dict[int, float], n_sizes: int) -> list[float]:
-    """A whole row: straight lines between the known sizes, never falling where nothing is known."""
-    sizes = sorted(known)
-    first, last = sizes[0], sizes[-1]
-    row = [known[first] / (1.0 + _PRIOR_SLOPE * (first - size)) for size in range(1, first)]
-    for left, right in pairwise(sizes):
-        row.append(known[left])
-        rise = max(0.0, known[right] - known[left]) / (right - left)
-        row += [known[left] + rise * (size - left) for size in range(left + 1, right)]
-    row.append(known[last])
-    slope = _slope(known, sizes)
-    return row + [known[last] + slope * (size - last) for size in range(last + 1, n_sizes + 1)]
-
-
-def _slope(known: dict[int, float], sizes: list[int]) -> float:
-    """Cost of one more than the largest known size."""
-    if len(sizes) < 2:
-        return _PRIOR_SLOPE * known[sizes[-1]]
-    first, last = sizes[0], sizes[-1]
-    return max(0.0, (known[last] - known[first]) / (last - first))
+def _table(verify: tuple[tuple[int, float], ...]) -> Array:
+    """Milliseconds by width, on straight lines between those known."""
+    widths, ms = zip(*verify, strict=True)
+    slope = _GUESS * ms[0] if len(ms) < 2 else (ms[-1] - ms[0]) / (widths[-1] - widths[0])
+    beyond = np.maximum(_WIDTHS - widths[-1], 0)
+    table: Array = np.interp(_WIDTHS, widths, ms) + max(0.0, slope) * beyond
+    return table

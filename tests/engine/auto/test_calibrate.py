@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eaglechat.engine.auto.calibrate import Stopwatch, calibrate
+from eaglechat.engine.auto.calibrate import calibrate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
@@ -24,9 +24,8 @@ def fresh(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy the machine is: no time is up, no moment a bad one."""
+    """However busy the machine is, no time is up."""
     monkeypatch.setattr("eaglechat.engine.auto.calibrate._BUDGET_S", float("inf"))
-    monkeypatch.setattr("eaglechat.engine.auto.calibrate._UNSTEADY", float("inf"))
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -65,10 +64,14 @@ def test_nothing_of_it_is_left_behind(fresh: Rig) -> None:
     check_bookkeeping(fresh.reply(prompt), prompt)
 
 
-def test_times_of_a_busy_moment_are_not_used(fresh: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = iter((10.0, 10.0, 16.0))
-    monkeypatch.setattr(Stopwatch, "_plain", lambda _self: next(plain))
-    assert calibrate(fresh.target, fresh.drafter) == NOT_CALIBRATED
+def test_a_slow_machine_is_timed_as_far_as_there_is_time(
+    fresh: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eaglechat.engine.auto.calibrate._BUDGET_S", 0.0)
+    seen = calibrate(fresh.target, fresh.drafter)
+    assert [width for width, _ in seen.verify] == [1, 2]
+    assert seen.draft is not None
+    assert seen.catch_up_row is None
 
 
 def test_a_pair_that_fails_is_not_calibrated(fresh: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

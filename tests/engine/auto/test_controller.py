@@ -6,31 +6,55 @@ A chat is a few replies; learning is part of what is judged.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
+from statistics import mean
 
 import pytest
 
-from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoReason
-from tests.engine.auto.pairs import BF16, PAIRS, Q4_1, TOKENS, chat, gpu, steady, total_ms
-from tests.engine.auto.simulated_pair import Simulated, write
+from tests.engine.auto.pairs import (
+    BF16,
+    CALIBRATIONS,
+    PAIRS,
+    Q4_1,
+    TOKENS,
+    calibrated,
+    chat,
+    gpu,
+    steady,
+    total_ms,
+)
+from tests.engine.auto.simulated_pair import Reply, Simulated, write
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_chat_is_as_fast_as_with_the_best_fixed_length(name: str, seed: int) -> None:
+@lru_cache
+def best_ms(name: str, seed: int) -> float:
+    """What the best fixed length takes."""
     pair = replace(PAIRS[name], seed=seed)
-    best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
-    assert best / total_ms(chat(pair, Controller())) >= 0.97
+    return min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("name", PAIRS)
-def test_no_reply_loses_more_than_the_ledger_allows(name: str, seed: int) -> None:
-    for reply in chat(replace(PAIRS[name], seed=seed), Controller()):
-        assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
+def keeps_the_ledger(reply: Reply) -> bool:
+    return reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
+
+
+@pytest.mark.parametrize("kind", CALIBRATIONS)
+def test_chats_are_as_fast_as_with_the_best_fixed_length_however_wrong_the_calibration(
+    kind: str,
+) -> None:
+    shares = {}
+    for name in PAIRS:
+        of_the_best = []
+        for seed in (1, 2):
+            pair = replace(PAIRS[name], seed=seed)
+            replies = chat(pair, Controller(CALIBRATIONS[kind](pair)))
+            assert all(keeps_the_ledger(reply) for reply in replies), name
+            of_the_best.append(best_ms(name, seed) / total_ms(replies))
+        shares[name] = mean(of_the_best)
+    assert mean(shares.values()) >= (1.0 if kind == "exact" else 0.98)
+    assert min(shares.values()) >= 0.9, min(shares, key=shares.__getitem__)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -50,42 +74,22 @@ def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
         seed=seed,
     )
     for reply in chat(pair, Controller(), replies=2):
-        assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
-
-
-def calibration(verify: Callable[[int, int], float], slowed: float) -> Calibration:
-    """A calibration during which all but the first width took `slowed` times as long."""
-    widths = (1, 2, 3, 5, 9)
-    return Calibration(
-        verify=tuple((w, verify(w, 0) * (slowed if w > 1 else 1.0)) for w in widths),
-        draft=CALIBRATED_DRAFT * 0.45 * slowed,
-        catch_up_row=0.05 * slowed,
-    )
+        assert keeps_the_ledger(reply)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int) -> None:
     pair = replace(PAIRS["quantised on a processor"], seed=seed)
-    reply = write(pair, TOKENS, Controller(calibration(Q4_1, slowed=1.0)))
+    reply = write(pair, TOKENS, Controller(calibrated(pair)))
     assert reply.ms <= 1.01 * reply.plain_ms
-
-
-def test_a_calibration_in_a_bad_moment_is_found_out() -> None:
-    of_the_best = []
-    for seed in range(1, 9):
-        pair = replace(PAIRS["bf16, good draft"], seed=seed)
-        best = min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
-        misled = Controller(calibration(BF16, slowed=1.6))
-        of_the_best.append(best / total_ms(chat(pair, misled)))
-    assert min(of_the_best) >= 0.97
 
 
 @pytest.mark.parametrize("slowed", [1.0, 3.0])
 def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed: float) -> None:
     """Taking in the prompt costs many plain tokens, more with every round that is put off."""
     pair = replace(PAIRS["bf16, good draft"], n_prompt=400, n_waiting=400, catch_up_row=0.1)
-    calibrated = calibration(BF16, slowed=1.0)
-    dear = replace(calibrated, catch_up_row=calibrated.catch_up_row * slowed)
+    exact = calibrated(pair)
+    dear = replace(exact, catch_up_row=exact.catch_up_row * slowed)
     reply = write(pair, 600, Controller(dear))
     assert sum(state.n > 0 for state in reply.states[-50:]) > 40
 
@@ -94,14 +98,14 @@ def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed:
 def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int) -> None:
     """Its rows would cost as much as twenty plain tokens."""
     pair = Simulated(Q4_1, steady(0.5), n_prompt=600, catch_up_row=0.15, seed=seed)
-    reply = write(pair, 250, Controller(calibration(Q4_1, slowed=1.0)))
+    reply = write(pair, 250, Controller(calibrated(pair)))
     assert reply.ms <= 1.01 * reply.plain_ms
 
 
 @pytest.mark.parametrize("will_pay", [False, True])
 def test_a_prompt_is_taken_in_while_it_is_read_where_drafting_will_pay(will_pay: bool) -> None:
-    verify = BF16 if will_pay else Q4_1
-    controller = Controller(calibration(verify, slowed=1.0))
+    pair = PAIRS["bf16, good draft" if will_pay else "quantised on a processor"]
+    controller = Controller(calibrated(pair))
     assert controller.expects_to_draft(400) is will_pay
     assert not Controller().expects_to_draft(400)
 
@@ -131,27 +135,14 @@ def test_a_few_unlucky_drafts_do_not_end_drafting_for_a_whole_chat() -> None:
     assert resumed >= 7
 
 
-@pytest.mark.parametrize(("name", "shortest_first"), [("bf16, fair draft", True), ("gpu", False)])
-def test_where_little_is_to_gain_a_reply_begins_with_its_shortest_drafts(
-    name: str, shortest_first: bool
-) -> None:
+@pytest.mark.parametrize("name", ["bf16, fair draft", "gpu"])
+def test_a_reply_begins_plainly(name: str) -> None:
+    """Its first words are guessed half as often as the others, and what plain decoding takes is
+    known anew."""
     controller = Controller()
-    chat(PAIRS[name], controller, 2)
-    reply = write(replace(PAIRS[name], seed=7), TOKENS, controller)
-
-    played = [s.n for s in reply.states if s.n > 0 and s.reason is not AutoReason.EXPLORING]
-    assert max(played) > 1
-    assert (played[0] == 1) == shortest_first
-
-
-@pytest.mark.parametrize(("name", "far_ahead"), [("bf16, fair draft", False), ("gpu", True)])
-def test_how_an_answer_begins_is_drafted_only_where_drafting_is_far_ahead(
-    name: str, far_ahead: bool
-) -> None:
-    controller = Controller()
-    _, *later = (write(replace(PAIRS[name], seed=k), 200, controller) for k in range(8))
-
-    assert any(reply.states[0].n > 0 for reply in later) is far_ahead
+    for seed in range(4):
+        first = write(replace(PAIRS[name], seed=seed), 100, controller).states[0]
+        assert (first.n, first.reason) == (0, AutoReason.PLAIN_CHECK)
 
 
 def test_plain_decoding_is_measured_now_and_then_even_where_drafting_wins() -> None:
@@ -174,9 +165,9 @@ def test_the_state_says_what_plain_would_have_been_and_how_sure_that_is() -> Non
 @pytest.mark.parametrize("name", ["bf16, fair draft", "gpu"])
 def test_no_draft_is_shorter_than_n_min(name: str) -> None:
     pair = PAIRS[name]
-    reply = write(pair, TOKENS, Controller(calibration(pair.verify, slowed=1.0)), n_min=4)
+    reply = write(pair, TOKENS, Controller(calibrated(pair)), n_min=4)
     assert {state.n for state in reply.states} <= {0, *range(4, N_DRAFT_MAX_LIMIT + 1)}
-    assert reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
+    assert keeps_the_ledger(reply)
 
 
 def test_the_same_observations_give_the_same_choices() -> None:

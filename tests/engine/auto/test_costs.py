@@ -1,4 +1,4 @@
-"""What the table of costs makes of a calibration that reality contradicts."""
+"""What the costs make of a calibration that reality contradicts, and of a machine that changes."""
 
 from __future__ import annotations
 
@@ -6,102 +6,106 @@ import random
 
 import pytest
 
-from eaglechat.engine.auto.costs import CostTable, context_bucket
+from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
+from eaglechat.engine.auto.costs import Costs, context_bucket
 
-
-def calibrated(slowed: float) -> CostTable:
-    table = CostTable(9)
-    for size, ms in ((1, 7.0), (2, 9.0 * slowed), (4, 11.0 * slowed), (8, 14.0 * slowed)):
-        table.calibrate(size, ms)
-    return table
-
-
-def test_a_size_that_is_much_faster_than_calibrated_corrects_the_others() -> None:
-    table = calibrated(slowed=1.6)
-
-    table.add(2, 0, 9.0)
-
-    assert table.expected(0)[3] == pytest.approx(11.0)
-    assert table.expected(0)[7] == pytest.approx(14.0)
-    assert table.expected(0)[0] == 7.0
-
-
-def test_a_size_that_is_slower_than_calibrated_proves_nothing_of_the_others() -> None:
-    table = calibrated(slowed=1.0)
-
-    table.add(2, 0, 27.0)
-
-    assert table.expected(0)[3] == 11.0
-    assert table.expected(0)[7] == 14.0
-
-
-def test_a_machine_that_is_faster_than_at_calibration_corrects_nothing() -> None:
-    """Plain decoding shows that it is the machine; the level follows it."""
-    table = calibrated(slowed=1.0)
-    table.add(1, 0, 4.2)
-
-    table.add(2, 0, 5.4)
-
-    assert table.cell(4, 0).mean == 11.0
-    assert table.cell(8, 0).mean == 14.0
-
-
-def test_only_the_first_measurement_judges_a_calibration() -> None:
-    """A later one may find a machine that has changed since."""
-    table = calibrated(slowed=1.6)
-    table.add(8, 0, 22.0)
-
-    table.add(2, 0, 9.0)
-
-    assert table.expected(0)[7] == pytest.approx(22.0)
-    assert table.expected(0)[3] == pytest.approx(17.6)
-
-
-def test_one_measurement_confirms_a_calibration() -> None:
-    table = CostTable(9)
-    for size, ms in ((1, 5.0), (2, 10.0), (4, 20.0)):
-        table.calibrate(size, ms)
-    assert table.hoped(0)[1] == pytest.approx(7.5)
-    assert table.times_measured(2) == 1
-
-    table.add(4, 0, 20.0)
-
-    assert table.hoped(0)[1] == pytest.approx(9.0)
-    assert table.times_measured(2) == 2
-
-
+TRUE = {1: 7.0, 2: 9.0, 4: 11.0, 8: 14.0, 17: 18.0}
 SLOW = 1.7
 
 
-def test_a_machine_that_slows_down_and_recovers_leaves_the_table_as_it_was() -> None:
-    table, clock = CostTable(9), random.Random(1)
+def calibrated(slowed: float = 1.0) -> Costs:
+    """All drafted widths took so many times as long as they do."""
+    verify = tuple((width, ms * (slowed if width > 1 else 1.0)) for width, ms in TRUE.items())
+    return Costs(Calibration(verify, draft=0.5 * (CALIBRATED_DRAFT + 1), catch_up_row=0.05))
 
-    def add(size: int, ms: float, times: int) -> None:
+
+def test_without_a_contradiction_the_calibration_stands() -> None:
+    costs = calibrated()
+    for width, ms in TRUE.items():
+        assert costs.verify(0)[width - 1] == pytest.approx(ms)
+    assert costs.verify(0)[2] == pytest.approx(10.0)
+    assert costs.draft()[CALIBRATED_DRAFT] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("slowed", [1.6, 1 / 1.6])
+def test_a_width_that_was_calibrated_wrong_corrects_the_others(slowed: float) -> None:
+    costs = calibrated(slowed)
+    costs.see_verify(1, 0, TRUE[1])
+    costs.see_verify(4, 0, TRUE[4])
+
+    verify = costs.verify(0)
+    assert verify[3] == pytest.approx(TRUE[4], rel=0.05)
+    for width in (2, 8):
+        assert verify[width - 1] == pytest.approx(TRUE[width], rel=0.2)
+    assert verify[0] == pytest.approx(TRUE[1], rel=0.05)
+
+
+def test_a_slower_machine_shows_in_plain_decoding_for_all_widths() -> None:
+    costs = calibrated()
+    costs.see_verify(1, 0, TRUE[1] * SLOW)
+
+    for width, ms in TRUE.items():
+        assert costs.verify(0)[width - 1] == pytest.approx(ms * SLOW, rel=0.05)
+
+
+def test_a_delay_changes_little() -> None:
+    costs = calibrated()
+    for _ in range(20):
+        costs.see_verify(1, 0, TRUE[1])
+        costs.see_verify(4, 0, TRUE[4])
+
+    costs.see_verify(4, 0, 10.0 * TRUE[4])
+
+    assert costs.verify(0)[3] == pytest.approx(TRUE[4], rel=0.1)
+
+
+def test_a_machine_that_slows_down_and_recovers_leaves_the_widths_as_they_were() -> None:
+    costs, clock = calibrated(), random.Random(1)
+
+    def see(width: int, slow: float, times: int) -> None:
         for _ in range(times):
-            table.add(size, 0, ms * clock.lognormvariate(0.0, 0.04))
+            costs.see_verify(width, 0, TRUE[width] * slow * clock.lognormvariate(0.0, 0.04))
 
-    add(1, 8.0, 20)
-    add(3, 12.0, 20)
-    for _ in range(10):
-        add(1, 8.0 * SLOW, 12)
-        assert table.expected(0)[2] == pytest.approx(12.0 * SLOW, rel=0.1)
-        add(1, 8.0, 12)
-        assert table.expected(0)[2] == pytest.approx(12.0, rel=0.1)
+    see(1, 1.0, 20)
+    see(4, 1.0, 20)
+    for _ in range(5):
+        for slow in (SLOW, 1.0):
+            see(1, slow, 60)
+            assert costs.verify(0)[3] == pytest.approx(TRUE[4] * slow, rel=0.2)
 
 
-def test_a_machine_that_slows_down_where_a_context_begins_is_not_the_context() -> None:
-    table, dearer = CostTable(9), 1.2
-    for size, ms in ((1, 8.0), (3, 12.0)):
-        for _ in range(20):
-            table.add(size, 0, ms)
+def test_another_context_begins_with_what_is_known_of_the_nearest() -> None:
+    costs = calibrated(slowed=1.6)
+    for _ in range(20):
+        costs.see_verify(1, 0, TRUE[1])
+        costs.see_verify(4, 0, TRUE[4])
 
-    for slow in (SLOW, 1.0):
-        for _ in range(16):
-            table.add(1, 1, 8.0 * dearer * slow)
-        assert table.expected(1)[2] == pytest.approx(12.0 * dearer * slow, rel=0.1)
+    assert costs.verify(1)[3] == pytest.approx(TRUE[4], rel=0.05)
+    assert costs.plain_error(1) > 3 * costs.plain_error(0)
+    for _ in range(4):
+        costs.see_verify(1, 1, 1.25 * TRUE[1])
+    assert costs.verify(1)[3] == pytest.approx(1.25 * TRUE[4], rel=0.1)
+    assert costs.verify(0)[3] == pytest.approx(TRUE[4], rel=0.05)
 
-    # Back in the short context nothing has been measured yet.
-    assert table.expected(0)[2] == pytest.approx(12.0, rel=0.25)
+
+def test_begin_step_and_waiting_rows_of_a_draft_are_told_apart() -> None:
+    costs, clock = calibrated(), random.Random(2)
+    for _ in range(200):
+        steps, waiting = clock.randint(1, 8), clock.choice((1, 2, 3, 32))
+        costs.see_draft(steps, waiting, 1.5 + 0.6 * steps + 0.2 * waiting)
+
+    assert costs.draft()[0] == 0.0
+    assert costs.draft()[1] == pytest.approx(2.1, rel=0.1)
+    assert costs.draft()[8] == pytest.approx(6.3, rel=0.1)
+    assert costs.catch_up(32) == pytest.approx(6.4, rel=0.1)
+
+
+def test_a_first_width_alone_is_enough_to_begin_with() -> None:
+    costs = Costs(Calibration(verify=((1, 8.0),)))
+    verify, draft = costs.verify(0).tolist(), costs.draft().tolist()
+    assert verify == sorted(verify)
+    assert draft == sorted(draft)
+    assert draft[1] > 0.0
 
 
 def test_a_context_ends_where_llama_cpp_attends_over_more_cells() -> None:

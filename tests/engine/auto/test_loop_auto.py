@@ -125,7 +125,7 @@ def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool
         allowed.append(n_most > 0)
         n = min(next(rest, 0), n_most)
         state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
-        return DraftPlan(n, (0.0,) * n, (1.0,) * 10, whole=True, state=state)
+        return DraftPlan(n, (0.0,) * n, (1.0,) * 10, state)
 
     monkeypatch.setattr(AutoLength, "choose", choose)
     monkeypatch.setattr(AutoLength, "observe", lambda *_: None)
