@@ -26,14 +26,14 @@ from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
 from eaglechat.engine.auto.costs import CONTEXT_BUCKET, context_bucket
 from eaglechat.engine.bench.measure import BenchPrompt, builtin_prompts, parse_prompts
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Limits, Proposal
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Message, Sampling, Speculation
-from eaglechat.wire.records import DraftToken, Round
+from eaglechat.wire.records import Round
 from tests.engine.auto.simulated_pair import USUAL_WAITING, Simulated, write
 
 LENGTHS = range(6)
@@ -74,7 +74,7 @@ class Recorded:
     name: str
     n_prompt: int
     text: list[int]
-    drafts: list[list[DraftToken]] = field(repr=False)
+    drafts: list[Proposal] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Replayed(Simulated):
 
     def guess(self, position: int, depth: int) -> tuple[bool, float]:
         start = position - depth
-        draft = self.reply.drafts[start] if start < len(self.reply.drafts) else []
+        draft = self.reply.drafts[start] if start < len(self.reply.drafts) else Proposal()
         if depth >= len(draft) or position >= len(self.reply.text):
             return False, 0.0
         return draft[depth].id == self.reply.text[position], draft[depth].probability
@@ -93,19 +93,19 @@ class Replayed(Simulated):
 
 def record(pair: LoadedPair, prompt: BenchPrompt, max_tokens: int) -> Recorded:
     """Write a reply of single tokens, a draft before each."""
-    drafts: list[list[DraftToken]] = []
-    generator = pair.generator
-    draft = generator._draft
+    drafts: list[Proposal] = []
+    drafting = pair.generator._drafting
+    propose = drafting.propose
 
-    def only_noted(*round_: object) -> list[DraftToken]:
-        drafts.append(draft(*round_))  # type: ignore[arg-type]
-        return []
+    def only_noted(n_past: int, id_last: int, limits: Limits) -> Proposal:
+        drafts.append(propose(n_past, id_last, limits))
+        return Proposal()
 
-    generator._draft = only_noted  # type: ignore[method-assign]
+    drafting.propose = only_noted  # type: ignore[method-assign]
     try:
         rounds = _rounds(pair, prompt, RECORDED, max_tokens)
     finally:
-        generator._draft = draft  # type: ignore[method-assign]
+        drafting.propose = propose  # type: ignore[method-assign]
     text = [token.id for round_ in rounds for token in round_.tokens]
     return Recorded(prompt.name, rounds[0].n_past - 1, text, drafts)
 
