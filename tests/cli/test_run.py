@@ -35,7 +35,6 @@ ASCII = {"PYTHONIOENCODING": "ascii"}
 SCHEMA = {
     "text": str,
     "reasoning": str,
-    "parts": dict,
     "tokens": int,
     "finish_reason": str,
     "pair": str,
@@ -49,6 +48,14 @@ SCHEMA = {
         "acceptance_rate": float,
         "mean_accepted_length": float,
         "per_position": list,
+    },
+    "parts": {
+        "answer": {
+            "tokens": int,
+            "tokens_per_second": float,
+            "acceptance_rate": float,
+            "mean_accepted_length": float,
+        }
     },
     "timings": {
         "load_ms": float,
