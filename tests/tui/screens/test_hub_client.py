@@ -170,7 +170,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target")
         await user.press("enter")
-        await user.sees("With which draft? These fit small-Q8_0.gguf.")
+        await user.sees("With which draft?")
         await user.sees("without a draft")
         await user.press("escape")
         await user.sees("2 models")
