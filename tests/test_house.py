@@ -14,9 +14,7 @@ PACKAGE = ROOT / "eaglechat"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_MODULES, MOST_LINES = 12, 400
 
-LONG = {
-    "eaglechat/engine/auto/controller.py": 450,
-}
+LONG: dict[str, int] = {}
 """Files that are still too long, and the lines they may have until they shrink."""
 FULL: dict[str, int] = {}
 """Folders that are still too full, likewise."""
