@@ -128,7 +128,7 @@ def _tokens(recording: Recording) -> list[Token]:
 def _undrafted(speculation: Speculation) -> str:
     """Why a reply was decoded plainly that a draft could go with, now at least."""
     if speculation.enabled and speculation.n_draft_max == AUTO:
-        return "no draft was expected to pay. Set n_draft_max by hand to draft anyway"
+        return "no draft was expected to be faster; set n_draft_max by hand to draft anyway"
     return "ask again to have it drafted"
 
 

@@ -87,11 +87,11 @@ def _prefill(session: ChatSession) -> str:
         return "-"
     if (end := session.shown.end) is not None:
         times = end.timings
-        counts = f"{times.prefill_tokens:,} read, {times.reused_tokens:,} kept"
+        counts = f"{times.prefill_tokens:,} read, {times.reused_tokens:,} cached"
         return f"{counts}, {times.prefill_ms:,.0f} ms"
     if session.running is None:
         return "-"
     prefill = session.running.prefill
     if prefill is None:
         return "starting"
-    return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} kept"
+    return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} cached"

@@ -269,7 +269,7 @@ class ChatSession:
     def loaded(self, info: protocol.PairInfo) -> None:
         """The pair was loaded again after the engine had died."""
         self.info, self.is_engine_gone = info, False
-        self._note("The models are loaded again. The chat goes on.")
+        self._note("The models are loaded again.")
         self._touch()
 
     def _engine_changed(self, news: Lifecycle) -> None:

@@ -29,11 +29,11 @@ def no_auto(hello: Hello | None, controls: Controls) -> str | None:
     """Why the draft length cannot be chosen by measurement."""
     if controls.n_draft_max != AUTO or hello is None or hello.can.auto:
         return None
-    return f"{hello.engine} chooses no draft length by itself: set one by hand."
+    return f"{hello.engine} cannot choose the draft length itself: set one by hand."
 
 
 def not_yet(hello: Hello | None) -> str | None:
     """That a change does not reach the reply that is being written."""
     if hello is None or hello.can.live_draft_length:
         return None
-    return f"{hello.engine} drafts differently from the next reply on, not in this one."
+    return f"{hello.engine} applies this from the next reply on."

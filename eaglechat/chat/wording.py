@@ -20,8 +20,8 @@ _FORK_EXCERPT = 24
 _LOG_LINE = 160
 STOPPED_EMPTY = "Stopped before the first token."
 ELSEWHERE = (
-    "This chat is open in another eaglechat. What is said here goes into a copy of it, which has "
-    "its own place in the list."
+    "This chat is open in another eaglechat. What you write here goes into a copy, "
+    "which is listed separately."
 )
 
 
@@ -80,7 +80,7 @@ def greeting(info: PairInfo, note: str) -> str:
 def only_read(pair: Pair, key_of: KeyOf) -> str:
     """What a chat says whose models are not here any more."""
     return (
-        f"{pair.target} is not here any more, so this chat can only be read. "
+        f"{pair.target} no longer exists, so this chat is read-only. "
         f"{key_of('chat.load_again')} loads the models once they are back."
     )
 
@@ -135,15 +135,15 @@ def _end_details(end: ReplyEnd, n_ctx: int, is_comparison: bool) -> str:
     if end.finish_reason is FinishReason.CONTEXT:
         return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
     if end.finish_reason is FinishReason.LENGTH and is_comparison:
-        return f"as long as the reply was · {speed}"
+        return f"same length as the reply · {speed}"
     if end.finish_reason is FinishReason.LENGTH:
         return f"generation.max_tokens · {speed}"
     return speed
 
 
 COMPARISON = (
-    "Compare: the same prompt, sampling and seed once more, without speculation. "
-    "This does not become part of the conversation."
+    "Compare: the same prompt, sampling and seed again, without speculation. "
+    "It does not become part of the conversation."
 )
 NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
 
@@ -161,6 +161,11 @@ def speculation_off(
     if controls.n_draft_max == 0:
         return "n_draft_max is 0"
     return stopped
+
+
+def write_first(key_of: KeyOf) -> str:
+    """That an empty prompt is not sent."""
+    return f"Write something first; {key_of('prompt.send')} sends it."
 
 
 def engine_gone(key_of: KeyOf) -> str:
@@ -196,9 +201,9 @@ def auto_choice(auto: AutoDraft, width: int) -> str:
     chosen = f"draft {auto.n}" if auto.n else "plain"
     whys = {
         AutoReason.BEST: "expected fastest",
-        AutoReason.EXPLORING: "trying it out",
-        AutoReason.PLAIN_CHECK: "measured now and then",
-        AutoReason.LEDGER: "may lose no more",
+        AutoReason.EXPLORING: "exploring",
+        AutoReason.PLAIN_CHECK: "checking its speed",
+        AutoReason.LEDGER: "loss limit reached",
     }
     return _longest(
         (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto.reason.value}"), width
@@ -217,7 +222,7 @@ def auto_speeds(auto: AutoDraft, width: int) -> str:
 def auto_ledger(auto: AutoDraft, width: int) -> str:
     """What the reply has lost against plain decoding, of what it may lose."""
     lost, allowed = f"{max(auto.lost_ms, 0.0):,.0f}", f"{auto.allowed_ms:,.0f} ms"
-    said = f"Lost to plain: {lost} of {allowed}"
+    said = f"Behind plain: {lost} of {allowed}"
     return _longest((f"{said} allowed", said, f"lost {lost} of {allowed}"), width)
 
 
@@ -254,7 +259,7 @@ def _speed_sentence(result: Compared) -> str:
 def _fork_sentence(fork: Fork | None, result: Compared) -> str:
     if fork is None:
         shared = min(result.speculative_tokens, result.plain_tokens)
-        return f"Same tokens, all {shared}, in both."
+        return f"Both wrote the same {shared} tokens."
     return (
         f"First difference at token {fork.index + 1}: "
         f"{_quoted(fork.speculative)} with speculation, {_quoted(fork.plain)} without."
@@ -294,10 +299,10 @@ _WHAT_TO_DO = {
     "preflight": "Choose other files, or load the target without a draft.",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
-    "settings": "It is in the settings, under engine.",
+    "settings": "Change it in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings.",
-    "protocol": "Install the same version of eaglechat at both ends.",
+    "protocol": "Install the same version of eaglechat on both machines.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
     "session_init": "Choose the draft that was made for this target, or load without one.",
 }

@@ -196,6 +196,14 @@ class _Written:
         self._is_empty = True
 
 
+_ENDINGS = {
+    FinishReason.STOP: "finished",
+    FinishReason.LENGTH: "token limit reached",
+    FinishReason.CONTEXT: "context full",
+    FinishReason.CANCELLED: "cancelled",
+}
+
+
 @dataclass(frozen=True)
 class _Outcome:
     """A finished reply."""
@@ -249,9 +257,9 @@ class _Outcome:
             accepted = f"accepted {stats.accepted} of {stats.tested} tested draft tokens"
             parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
             parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
-        parts.append(f"ended by {end.finish_reason.value}")
+        parts.append(_ENDINGS[end.finish_reason])
         if end.finish_reason is FinishReason.CONTEXT:
-            parts.append(f"which holds {self.context['size']:,} tokens (--ctx)")
+            parts.append(f"it holds {self.context['size']:,} tokens (--ctx)")
         return ", ".join(parts)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from textual.app import App, SystemCommand
 from textual.binding import Binding
-from textual.screen import Screen
 from textual.theme import Theme
 
 from eaglechat.hub.desk import HubDesk
@@ -48,7 +47,7 @@ class EagleApp(Router):
     TITLE = "eaglechat"
     # The menu is the default screen, whose own CSS_PATH Textual does not read.
     CSS_PATH = ["app.tcss", "screens/menu/menu.tcss"]
-    COMMANDS = App.COMMANDS | {ScreenCommands}
+    COMMANDS = {ScreenCommands}
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
@@ -113,11 +112,6 @@ class EagleApp(Router):
             return shown
         return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        # Textual's other commands are among the keys already.
-        yield SystemCommand("Theme", "Choose a theme", self.action_change_theme)
-        yield SystemCommand("Picture", "Save the screen as an SVG file", self.deliver_screenshot)
-
     def on_mount(self) -> None:
         self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self.services.installs.look)
@@ -145,6 +139,12 @@ class EagleApp(Router):
         if self.is_running:
             self.services.engine.tick()
 
+    def action_suspend(self) -> None:
+        if sys.platform == "win32" or self.is_headless:
+            self.notify("There is no shell here that could resume eaglechat.")
+        else:
+            self.action_suspend_process()
+
     async def action_quit(self) -> None:
         self.leave_all()
         self.exit()
@@ -164,7 +164,7 @@ class EagleApp(Router):
             )
         else:
             self.notify(
-                f"{install.error}\n{key_of('app.downloads')}: try again.",
+                f"{install.error}\n{key_of('app.downloads')} to try again.",
                 title=name,
                 severity="error",
                 timeout=20,

@@ -185,7 +185,7 @@ class Router(App[None]):
         if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
             self.screen.action_back()
         elif any(type(shown) is type(screen) for shown in self.screen_stack):
-            self.notify(with_keys("That is open already, below: {dialog.back} goes back."))
+            self.notify(with_keys("That is already open behind this; {dialog.back} goes back."))
         else:
             self._show(screen, then)
 
@@ -196,7 +196,7 @@ class Router(App[None]):
 
     def action_load_newest(self) -> None:
         if self.services.installs.newest is None:
-            self.notify("Nothing was installed since you started.")
+            self.notify("Nothing has been installed since you started eaglechat.")
         else:
             self._load_instead(self.services.installs.newest)
 

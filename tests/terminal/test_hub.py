@@ -96,7 +96,7 @@ def test_a_pair_is_chosen_killed_in_mid_download_gone_on_with_converted_and_chat
         terminal.keys("C-g", "d")
         terminal.wait_for(r"small\s+unfinished, [\d.]+ MB here · Enter resumes")
         terminal.keys("Enter")
-        terminal.wait_for("are here already")
+        terminal.wait_for("are already here")
         hub.pace = lambda seen, offset: None
         terminal.keys("Enter")
         terminal.wait_for(r"small\s+installed · Enter loads it")

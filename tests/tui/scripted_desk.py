@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed
@@ -110,6 +110,16 @@ def _answer(given: Facts | Plan | HubError) -> Facts | Plan:
     if isinstance(given, HubError):
         raise given
     return given
+
+
+class Halting:
+    """Stands where `Installs` does; keeps what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def __getattr__(self, action: str) -> Callable[[str], None]:
+        return lambda name: self.asked.append((action, name))
 
 
 def on_its_way(pair: Entry) -> InstallSnapshot:

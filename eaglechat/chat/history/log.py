@@ -100,7 +100,7 @@ class ChatLog:
             if not self._failed:
                 self._complain(
                     f"This chat cannot be saved to {self.file}: {error.strerror or error}. "
-                    "It is tried again every second."
+                    "Retrying every second."
                 )
             self._failed = True
 

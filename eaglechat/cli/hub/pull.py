@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         queue.cancel_all()
         printer.close()
-        complain("interrupted; what has arrived is kept, and pulling again goes on from there")
+        complain("interrupted; what was downloaded stays, and pulling again resumes")
         return INTERRUPTED
     finally:
         printer.close()

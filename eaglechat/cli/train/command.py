@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
             outcome = _train(args, settings, display, interrupt)
     except PausedError:
         display.end()
-        complain("stopped; everything is kept, the same command goes on from here")
+        complain("stopped; everything is saved, and the same command resumes")
         return INTERRUPTED
     except (TrainingError, EngineError, OSError) as error:
         display.end()

@@ -297,7 +297,7 @@ class _Download:
         if not self._done:
             return
         if response.status_code == 200:
-            self._report(Phase.DOWNLOADING, "the Hub cannot go on from there; from the start again")
+            self._report(Phase.DOWNLOADING, "the Hub cannot resume this file; starting again")
             self._discard(file)
             hasher.reset()
             return

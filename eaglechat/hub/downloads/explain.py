@@ -60,11 +60,11 @@ def _explain_transport(error: httpx.RequestError, name: str, purpose: str) -> Hu
     if isinstance(error, httpx.TimeoutException):
         return HubError(
             f"The Hub stopped answering while it sent {name}: check the connection, then try again "
-            "to go on from there.",
+            "to resume.",
             transient=True,
         )
     return HubError(
-        f"The connection broke while {name} was on its way: try again to go on from there.",
+        f"The connection broke while {name} was on its way: try again to resume.",
         transient=True,
     )
 

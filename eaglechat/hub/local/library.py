@@ -230,7 +230,7 @@ def _unfinished(left: Unfinished) -> Model:
         files=files,
         size_bytes=left.bytes_done,
         repo=left.repo,
-        problem=f"Its download stopped at {percent}%; pulling it goes on from there.",
+        problem=f"Its download stopped at {percent}%; pulling it resumes.",
     )
 
 

@@ -11,7 +11,7 @@ CHAT = (
     Command(
         id="chat.stop",
         title="Stop the reply",
-        help="Stop the reply; what is written stays",
+        help="Stop the reply and keep what is written",
         scopes=("chat",),
         keys=("escape",),
         footer="Stop",
@@ -19,7 +19,7 @@ CHAT = (
     Command(
         id="chat.new",
         title="New chat",
-        help="Begin a new chat; this one is saved",
+        help="Start a new chat; this one is saved",
         scopes=("chat",),
         keys=("ctrl+n",),
         action="new_chat",
@@ -49,7 +49,7 @@ CHAT = (
     Command(
         id="chat.menu",
         title="Menu",
-        help="Leave the chat for the menu; it is saved",
+        help="Save the chat and return to the menu",
         scopes=("chat",),
         keys=("ctrl+o",),
         priority=True,
@@ -74,7 +74,7 @@ CHAT = (
     Command(
         id="chat.answer_now",
         title="Answer now",
-        help="End the reasoning: the model goes on with its answer",
+        help="End the reasoning and have the model answer",
         scopes=("chat",),
         keys=("leader e",),
         action="answer_now",
@@ -122,8 +122,8 @@ CHAT = (
     ),
     Command(
         id="chat.load_again",
-        title="Load the models again",
-        help="Load the models again after the engine died",
+        title="Reload the models",
+        help="Reload the models after the engine stopped",
         scopes=("chat",),
         keys=("ctrl+l",),
         priority=True,
@@ -159,8 +159,8 @@ def _argument(control: Range | Choice) -> Argument:
 CONTROLS = (
     Command(
         id="chat.speculation",
-        title="Speculation on or off",
-        help="Speculate or decode plainly",
+        title="Speculation",
+        help="Switch speculation on or off",
         scopes=("chat",),
         keys=("leader s",),
         aliases=("f3",),
@@ -170,7 +170,7 @@ CONTROLS = (
     Command(
         id="chat.auto",
         title="Automatic draft length",
-        help="Let measurement choose the draft length of every round, or take it over again",
+        help="Choose the draft length of every round by measurement, or set it by hand again",
         scopes=("chat",),
         keys=("leader a",),
         aliases=("f12",),
@@ -229,16 +229,16 @@ CONTROLS = (
     ),
     Command(
         id="slider.least",
-        title="Least",
-        help="The least; auto where there is one",
+        title="Minimum",
+        help="The minimum, or auto where there is one",
         scopes=("slider",),
         keys=("home",),
         action="end(-1)",
     ),
     Command(
         id="slider.most",
-        title="Most",
-        help="The most",
+        title="Maximum",
+        help="The maximum",
         scopes=("slider",),
         keys=("end",),
         action="end(1)",
@@ -256,7 +256,7 @@ PROMPT = (
     Command(
         id="prompt.newline",
         title="New line",
-        help="Begin a new line",
+        help="Start a new line",
         scopes=("prompt",),
         keys=("ctrl+j",),
         # Shift+Enter comes under two names: Kitty's protocol, and xterm's modifyOtherKeys.
@@ -276,8 +276,8 @@ BENCH = (
     ),
     Command(
         id="bench.back",
-        title="Stop measuring, or back",
-        help="Stop measuring; then back to the chat",
+        title="Stop or back",
+        help="Stop measuring, or go back to the chat",
         scopes=("bench",),
         keys=("escape",),
         footer="Stop, back",
@@ -285,7 +285,7 @@ BENCH = (
     Command(
         id="bench.measure",
         title="Measure",
-        help="Measure what is chosen",
+        help="Start measuring",
         scopes=("bench",),
         keys=("leader m",),
         action="start",

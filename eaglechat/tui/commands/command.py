@@ -49,13 +49,13 @@ class Argument:
         if text.casefold() in self.words:
             return text.casefold()
         if self.kind is None:
-            raise ValueError(f"“{text}” is not {self.span}")
+            raise ValueError(f"“{text}” must be {self.span}")
         try:
             value = self.kind(text)
         except ValueError:
-            raise ValueError(f"“{text}” is not {self.span}") from None
+            raise ValueError(f"“{text}” must be {self.span}") from None
         if not self.least <= value <= self.most:
-            raise ValueError(f"{text} is out of range: {self.span}")
+            raise ValueError(f"{text} must be {self.span}")
         return value
 
 

@@ -8,7 +8,7 @@ APP = (
     Command(
         id="app.leader",
         title="More commands",
-        help="Every command of this screen by one more key",
+        help="All commands of this screen, each one key away",
         scopes=("app",),
         keys=("ctrl+g",),
         priority=True,
@@ -17,7 +17,7 @@ APP = (
     Command(
         id="app.help",
         title="Help",
-        help="Every key of this screen, and what the words mean",
+        help="All keys of this screen, and what the words mean",
         scopes=("app",),
         keys=("leader h", "leader question_mark"),
         aliases=("f1",),
@@ -26,7 +26,7 @@ APP = (
     Command(
         id="app.palette",
         title="Command palette",
-        help="Every command by its name",
+        help="Find a command by its name",
         scopes=("app",),
         keys=("ctrl+p",),
         action="command_palette",
@@ -44,7 +44,7 @@ APP = (
     Command(
         id="app.downloads",
         title="Downloads",
-        help="What is being downloaded and converted",
+        help="Downloads and conversions in progress",
         scopes=("app",),
         keys=("leader d",),
         priority=True,
@@ -56,6 +56,23 @@ APP = (
         scopes=("app",),
         keys=("leader n",),
         aliases=("f10",),
+        priority=True,
+    ),
+    Command(
+        id="app.theme",
+        title="Theme",
+        help="Choose a theme",
+        scopes=("app",),
+        keys=("leader k",),
+        action="change_theme",
+        priority=True,
+    ),
+    Command(
+        id="app.screenshot",
+        title="Screenshot",
+        help="Save the screen as an SVG file",
+        scopes=("app",),
+        keys=("leader z",),
         priority=True,
     ),
     Command(
@@ -132,7 +149,7 @@ LISTS = (
     Command(
         id="list.clear",
         title="Clear the filter",
-        help="Clear what is typed; with nothing typed, go back",
+        help="Clear the filter",
         scopes=("list",),
         keys=("escape",),
         action="empty",

@@ -51,7 +51,7 @@ def read_keymap(
         key, one, other = clash
         moved, first = (other, one) if other in keymap else (one, other)
         del keymap[moved]
-        reasons[moved] = f"{key} is the key of {first} on the same screen"
+        reasons[moved] = f"{key} belongs to {first} on the same screen"
     return keymap, [
         Problem(file, f"keys.{id}", f"{reason}; the command keeps its own keys")
         if id in BY_ID
@@ -81,7 +81,7 @@ def _keys(id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(f"is not a command{hint}")
     if not command.all_keys:
-        raise ValueError("takes a value, so it has no key: the palette has it")
+        raise ValueError("takes a value and cannot have a key; the command palette has it")
     if not keys:
         raise ValueError("needs at least one key")
     return tuple(_key_of_command(command, key) for key in keys)
@@ -92,14 +92,13 @@ def _key_of_command(command: Command, written: str) -> str:
     key = _key(second or written)
     if leader:
         if leader.strip().casefold() != LEADER:
-            raise ValueError(f"{written}: a key of two begins with {LEADER}, as in “{LEADER} v”")
+            raise ValueError(f"{written}: two keys start with {LEADER}, as in “{LEADER} v”")
         if command.id == "app.leader":
-            raise ValueError(f"{written}: it is the leader itself")
+            raise ValueError(f"{written}: the leader cannot follow itself")
         return f"{LEADER} {key}"
     if _writes(key) and not _NOTHING_TYPED.issuperset(command.scopes):
         raise ValueError(
-            f"{written} writes text; take one with ctrl or alt, a function key, or "
-            f"“{LEADER} {written}”"
+            f"{written} types text; add ctrl or alt, or use a function key or “{LEADER} {written}”"
         )
     return key
 
@@ -111,10 +110,10 @@ def _key(written: str) -> str:
     modifiers = [modifier.casefold() for modifier in before]
     name = _base(last if not modifiers else last.casefold())
     if name is None or any(modifier not in _MODIFIERS for modifier in modifiers):
-        raise ValueError(f"{written} is not a key; one is written as ctrl+x, alt+up, f5 or ?")
+        raise ValueError(f"{written} is not a key; write one as ctrl+x, alt+up, f5 or ?")
     key = "+".join([*(one for one in _MODIFIERS if one in modifiers), name])
     if key in _TAKEN:
-        raise ValueError(f"{written} is {_TAKEN[key]} to a terminal")
+        raise ValueError(f"{written} cannot be told from {_TAKEN[key]} in a terminal")
     return key
 
 

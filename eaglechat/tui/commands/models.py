@@ -8,7 +8,7 @@ MENU = (
     Command(
         id="menu.pane",
         title="Details of the pair",
-        help="Show all that is known of the highlighted pair, or the list",
+        help="Show or hide the details of the highlighted pair",
         scopes=("menu",),
         keys=("leader p",),
         aliases=("f2",),
@@ -27,7 +27,7 @@ MENU = (
     Command(
         id="menu.library",
         title="Models on this machine",
-        help="Load, pair up or delete the models on this machine",
+        help="Load, pair up or delete models on this machine",
         scopes=("menu",),
         keys=("leader l",),
         priority=True,
@@ -35,7 +35,7 @@ MENU = (
     Command(
         id="menu.files",
         title="Open GGUF files",
-        help="Choose a target and a draft among the GGUF files on this machine",
+        help="Open a target and a draft from GGUF files",
         scopes=("menu",),
         keys=("leader o",),
         action="open_files",
@@ -53,7 +53,7 @@ MENU = (
     Command(
         id="library.remove",
         title="Delete the model",
-        help="Delete the highlighted model, after a question",
+        help="Delete the highlighted model (asks first)",
         scopes=("library",),
         keys=("ctrl+d",),
         action="delete",
@@ -69,10 +69,10 @@ MENU = (
     Command(
         id="menu.suspend",
         title="Suspend",
-        help="Back to the shell, where fg comes back here",
+        help="Suspend eaglechat; fg in the shell resumes it",
         scopes=("menu",),
         keys=("ctrl+z",),
-        action="app.suspend_process",
+        action="app.suspend",
     ),
 )
 
@@ -87,7 +87,7 @@ DOWNLOADS = (
     Command(
         id="downloads.cancel",
         title="Cancel",
-        help="Cancel the highlighted download; finished files stay",
+        help="Cancel the highlighted download; its files stay in the cache",
         scopes=("downloads",),
         keys=("x", "delete"),
     ),

@@ -51,10 +51,10 @@ class ChatControls(Provider):
                 yield Hit(1.0, takes, partial(self._explain, command, argument), help=command.help)
             else:
                 run = partial(self.screen.run_action, command.call(value))
-                yield Hit(1.0, f"{command.title} {value}", run, help="From the next round on")
+                yield Hit(1.0, f"{command.title} {value}", run, help=command.help)
 
     def _explain(self, command: Command, argument: Argument) -> None:
-        self.app.notify(f"Type {command.title} and a value: {argument.span}.")
+        self.app.notify(f"Type {command.title} followed by {argument.span}.")
 
 
 def _typed_behind(title: str, query: str) -> str | None:

@@ -19,12 +19,12 @@ _WORDS = [
     ("draft", "a small model that guesses the target's next tokens"),
     ("round", "the draft guesses, the target verifies all guesses in one pass"),
     ("accepted", "a guess the target agreed with: a token for free"),
-    ("rejected", "a guess it did not agree with; guesses after it are not looked at"),
+    ("rejected", "a guess it disagreed with; the guesses after it are discarded"),
     ("correction", "the target's own token in place of the rejected one"),
-    ("bonus", "the target's extra token after a wholly accepted draft"),
-    ("plain", "a token decoded without any draft"),
-    ("n_draft_max", "most tokens guessed in a round; 0 decodes plainly"),
-    ("p_min", "stop guessing at a token the draft gives less probability"),
+    ("bonus", "the target's extra token after a fully accepted draft"),
+    ("plain", "a token decoded without a draft"),
+    ("n_draft_max", "the most tokens guessed in a round; 0 decodes plainly"),
+    ("p_min", "guessing stops at a token the draft gives less probability"),
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),
 ]
 

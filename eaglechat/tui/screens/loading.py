@@ -12,7 +12,7 @@ from textual.widgets import Button, ProgressBar, Static, TextArea
 from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt import Prompt
@@ -21,7 +21,7 @@ from eaglechat.wire import protocol
 _STAGES = {
     "target": "Loading the target",
     "draft": "Loading the draft",
-    "context": "Making room for the context",
+    "context": "Allocating the context",
 }
 
 
@@ -57,7 +57,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
                 yield Button("Cancel", id="cancel", compact=True)
         yield Prompt(
             id="prompt",
-            placeholder=with_keys("Type ahead: {prompt.send} sends it when all is loaded"),
+            placeholder=with_keys("Type ahead: {prompt.send} sends it once the models are loaded"),
         )
         yield TooSmall()
 
@@ -94,6 +94,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(Prompt.Sent)
     def _sent(self, event: Prompt.Sent) -> None:
+        if not event.text.strip():
+            self.notify(wording.write_first(key_of))
         self._send_later(bool(event.text.strip()))
 
     @on(TextArea.Changed)
@@ -104,7 +106,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     def _send_later(self, is_sent: bool) -> None:
         self._sent_text = self.prompt.text if is_sent else None
         self.query_one("#loading").border_subtitle = (
-            "Your question is sent when all is loaded" if is_sent else ""
+            "Your question will be sent once the models are loaded" if is_sent else ""
         )
 
     @on(events.ScreenResume)

@@ -20,7 +20,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.panel.tick import Tick
 
 _NOTES = {
-    "speculation": " (for new chats: a pair may keep its own n_draft_max)",
+    "speculation": " (for new chats; a pair can have its own n_draft_max)",
     "engine": " (from the next load; the command from the next start)",
 }
 

@@ -23,7 +23,9 @@ class Filter(Input):
         return self.value.casefold().split()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # Where there is nothing to clear, Escape means what it means to the screen.
+        if action == "row":
+            return None if self._rows.option_count < 2 else True
+        # Where there is nothing to clear, its key means what it means to the screen.
         return bool(self.value) if action == "empty" else True
 
     def action_row(self, action: str) -> None:

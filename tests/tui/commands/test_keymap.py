@@ -46,18 +46,18 @@ def test_a_key_is_read_as_people_write_it(written: str, key: str) -> None:
     ("id", "keys", "said"),
     [
         ("chat.stp", "ctrl+x", "is not a command (did you mean chat.stop?), and is ignored"),
-        ("chat.stop", "ctrl+", "ctrl+ is not a key; one is written as ctrl+x, alt+up, f5 or ?"),
+        ("chat.stop", "ctrl+", "ctrl+ is not a key; write one as ctrl+x, alt+up, f5 or ?"),
         ("chat.stop", "hyper+x", "hyper+x is not a key"),
         ("chat.stop", "", " is not a key"),
         ("chat.stop", (), "needs at least one key"),
-        ("chat.stop", "ctrl+i", "ctrl+i is Tab to a terminal"),
-        ("chat.new", "n", "n writes text; take one with ctrl or alt, a function key, or “leader "),
-        ("list.up", "k", "k writes text"),
-        ("chat.new", "ctrl+l", "ctrl+l is the key of chat.load_again on the same screen"),
-        ("chat.new", "ctrl+q", "ctrl+q is the key of app.quit on the same screen"),
-        ("chat.temperature", "f20", "takes a value, so it has no key: the palette has it"),
-        ("chat.new", "ctrl+g v", "a key of two begins with leader, as in “leader v”"),
-        ("app.leader", "leader v", "it is the leader itself"),
+        ("chat.stop", "ctrl+i", "ctrl+i cannot be told from Tab in a terminal"),
+        ("chat.new", "n", "n types text; add ctrl or alt, or use a function key or “leader n”"),
+        ("list.up", "k", "k types text"),
+        ("chat.new", "ctrl+l", "ctrl+l belongs to chat.load_again on the same screen"),
+        ("chat.new", "ctrl+q", "ctrl+q belongs to app.quit on the same screen"),
+        ("chat.temperature", "f20", "takes a value and cannot have a key"),
+        ("chat.new", "ctrl+g v", "two keys start with leader, as in “leader v”"),
+        ("app.leader", "leader v", "the leader cannot follow itself"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_and_costs_only_itself(
@@ -78,7 +78,7 @@ def test_two_commands_may_change_keys() -> None:
 def test_of_two_on_one_key_the_later_gives_way() -> None:
     keymap, [problem] = read_keymap({"chat.new": "f20", "chat.stop": "f20"}, Path("c"))
     assert list(keymap) in (["chat.new"], ["chat.stop"])
-    assert "f20 is the key of" in str(problem)
+    assert "f20 belongs to" in str(problem)
 
 
 KEYS = st.one_of(

@@ -119,7 +119,7 @@ def test_every_key_shipped_could_be_written_by_a_user() -> None:
 def test_an_argument_says_what_it_takes() -> None:
     length = Argument(int, 0, 16, ("auto",))
     assert (length.parse("5"), length.parse("AUTO"), length.span) == (5, "auto", "0 to 16, or auto")
-    for wrong, said in (("99", "99 is out of range: 0 to 16"), ("5.5", "“5.5” is not 0 to 16")):
+    for wrong, said in (("99", "99 must be 0 to 16"), ("5.5", "“5.5” must be 0 to 16")):
         with pytest.raises(ValueError, match=said):
             length.parse(wrong)
     for wrong in ("nan", "inf", "-1", ""):

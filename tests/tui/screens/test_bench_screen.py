@@ -84,7 +84,7 @@ async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) 
     async with drive(size=(120, 36)) as user:
         user.app.services.pairs.keep_length(pairs.builtin_pair(), 7)
         await open_bench(user)
-        await user.sees("This pair keeps n_draft_max 7.")
+        await user.sees("This pair starts n_draft_max 7.")
         assert user.chat.controls.n_draft_max == 7
         await measure_quickly(user)
         await user.sees("Fastest draft length: 3")
@@ -99,9 +99,9 @@ async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
     async with drive(size=(120, 36)) as user:
         user.app.services.pairs.keep_length(pairs.builtin_pair(), 0)
         await open_bench(user)
-        await user.sees("This pair keeps n_draft_max 0.")
+        await user.sees("This pair starts n_draft_max 0.")
         await user.click("#forget")
-        await user.until(lambda: "This pair keeps" not in user.text, "nothing kept")
+        await user.until(lambda: "This pair starts" not in user.text, "nothing kept")
         assert user.app.services.pairs.kept_length(pairs.builtin_pair()) is None
 
 
@@ -111,7 +111,7 @@ async def test_escape_stops_at_once_and_then_leaves(drive: Drive) -> None:
         await measure_quickly(user, runs=7)
         await user.sees("Reply 8 of 12")
         await user.press("escape")
-        await user.sees("Stopped. The tables hold what was measured until then.")
+        await user.sees("Stopped. The tables show what was measured so far.")
         assert len(user.engine.requests(protocol.Cancel)) == 1
         await user.sees("Fastest draft length: 3")
         await user.press("escape")
@@ -124,7 +124,7 @@ async def test_stopped_before_anything_was_measured_there_is_nothing_to_keep(dri
         await measure_quickly(user, runs=0)
         await user.press("escape")
         await user.sees("Stopped.")
-        assert "Keep for" not in user.text
+        assert "Use for" not in user.text
         await user.press("enter")
         await user.sees("Replies to write: 12,")
 

@@ -144,7 +144,7 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         await user.sees("download 2.0 MB")
         await user.command("menu.search")
         await user.type("nothing-like-it")
-        await user.sees("The Hub knows no GGUF by this name.")
+        await user.sees("The Hub has no GGUF by this name.")
         user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
         await user.press("enter")
         await user.sees("Which quantisation of org/small-GGUF?")
@@ -217,7 +217,7 @@ async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
         await user.press("enter")
         await user.on(SearchScreen)
         assert user.app.screen.query_one("#words", Input).value == "zzzz"
-        await user.sees("The Hub knows no GGUF by this name.")
+        await user.sees("The Hub has no GGUF by this name.")
 
 
 async def test_clearing_the_words_ends_the_search_for_them(

@@ -23,7 +23,7 @@ from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
-from tests.tui.scripted_desk import MB, ScriptedDesk, entry, facts, on_its_way
+from tests.tui.scripted_desk import MB, Halting, ScriptedDesk, entry, facts, on_its_way
 
 Drive = Callable[..., Driver]
 
@@ -83,7 +83,7 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
         await user.press("down", "enter")
         await user.on(PlanScreen)
         await user.sees("small-Q4_K_M.gguf  2.5 GB")
-        await user.sees("Download: 1.9 GB, 1.1 GB of 3.0 GB are here already")
+        await user.sees("Download: 1.9 GB, 1.1 GB of 3.0 GB are already here")
         await user.sees("converted to a GGUF")
         # At this height the rest is a page further down.
         await user.pilot.resize_terminal(80, 40)
@@ -93,7 +93,7 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
         await user.press("escape")
         await user.on(MenuScreen)
         await user.press("enter")
-        await user.sees("Go on")
+        await user.sees("Resume")
         await user.press("enter")
         await user.on(DownloadsScreen)
         assert desk.started == ["small"]
@@ -111,16 +111,6 @@ async def test_a_plan_that_fails_says_what_to_do_and_can_be_tried_again(
         desk.plans["small"] = a_plan("small")
         await user.press("enter")
         await user.sees("small-Q4_K_M.gguf")
-
-
-class Halting:
-    """Stands where `Installs` does; keeps what was asked of it."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-
-    def __getattr__(self, action: str) -> Callable[[str], None]:
-        return lambda name: self.asked.append((action, name))
 
 
 async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
@@ -200,7 +190,7 @@ async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: Scrip
         await user.command("app.downloads")
         await user.sees("unfinished, 1.1 GB here")
         await user.press("enter")
-        await user.sees("Go on")
+        await user.sees("Resume")
         await user.press("enter")
         await user.until(lambda: desk.started == ["small"], "the download")
 

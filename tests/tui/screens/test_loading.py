@@ -57,7 +57,7 @@ async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(dri
         await user.press("enter", "enter")
         await user.type("hello")
         await user.press("enter")
-        await user.sees("Your question is sent when all is loaded")
+        await user.sees("Your question will be sent once the models are loaded")
         assert isinstance(user.app.screen, LoadingScreen)
         user.engine.hold_load = False
         await user.on(ChatScreen)

@@ -116,7 +116,7 @@ async def test_the_palette_turns_controls_and_changes_the_theme(
         await user.press("ctrl+p")
         await user.on(CommandPalette)
         await user.type("n_draft_max 12")
-        await user.sees("From the next round on")
+        await user.sees("Most tokens drafted")
         await user.press("down", "enter")
         await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
         await user.on(ChatScreen)

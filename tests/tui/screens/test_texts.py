@@ -100,5 +100,5 @@ async def test_plan(drive: Drive, snapshot: Any) -> None:
         await user.press("down", "enter")
         await user.on(PlanScreen)
         await user.sees("Memory:")
-        await user.sees("Go on")
+        await user.sees("Resume")
         assert shown(user) == snapshot

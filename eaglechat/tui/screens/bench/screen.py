@@ -81,9 +81,9 @@ class BenchScreen(EagleScreen[None]):
         with HorizontalScroll(id="buttons", can_focus=False):
             yield Button("Measure", id="start", variant="primary", compact=True)
             yield Button("Quick", id="quick", compact=True)
-            yield Button("Keep for this pair", id="keep-here", variant="primary", compact=True)
-            yield Button("Keep for all pairs", id="keep-all", compact=True)
-            yield Button("Forget what is kept", id="forget", compact=True)
+            yield Button("Use for this pair", id="keep-here", variant="primary", compact=True)
+            yield Button("Use for all pairs", id="keep-all", compact=True)
+            yield Button("Follow the settings", id="forget", compact=True)
             yield Button("Again", id="again", compact=True)
             yield Button("Stop", id="stop", variant="error", compact=True)
             yield Button("Back", id="back", compact=True)
@@ -108,7 +108,7 @@ class BenchScreen(EagleScreen[None]):
         kept = self._services.pairs.kept_length(self._pair)
         self.set_class(kept is not None, "-kept")
         self.query_one("#kept", Line).show(
-            "" if kept is None else f"This pair keeps n_draft_max {kept}."
+            "" if kept is None else f"This pair starts with n_draft_max {kept}."
         )
         self._estimate()
         self._focus("start")
@@ -124,9 +124,8 @@ class BenchScreen(EagleScreen[None]):
             self._say(wording.sentence(str(error)))
             return
         self._say(
-            f"Replies to write: {plan.replies:,}, each of at most "
-            f"{plan.max_tokens:,} tokens, plain decoding among them, taking turns. Your chat stays "
-            "as it is."
+            f"{plan.replies:,} replies of at most {plan.max_tokens:,} tokens, including plain "
+            "decoding, interleaved. Your chat stays as it is."
         )
 
     def _plan(self) -> BenchPlan:
@@ -155,6 +154,10 @@ class BenchScreen(EagleScreen[None]):
         self.action_start()
 
     # Measuring
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # Dim while it measures.
+        return None if action in ("start", "quick") and self._is_running else True
 
     @property
     def _is_running(self) -> bool:
@@ -190,7 +193,7 @@ class BenchScreen(EagleScreen[None]):
             self._session.runs.append(event.run)
             self._show_results()
         elif isinstance(event, protocol.BenchDone):
-            self._ended("Stopped. The tables hold what was measured until then.")
+            self._ended("Stopped. The tables show what was measured so far.")
         if self._is_running:
             self._show_progress()
 
@@ -219,6 +222,7 @@ class BenchScreen(EagleScreen[None]):
     def _phase(self, name: str, state: str) -> None:
         for phase in ("choosing", "running", "ended"):
             self.set_class(phase == name, f"-{phase}")
+        self.refresh_bindings()
         self.query_one(TitleBar).show(state=state)
 
     def _focus(self, id: str) -> None:
@@ -278,7 +282,7 @@ class BenchScreen(EagleScreen[None]):
     @on(Button.Pressed, "#forget")
     def _forget(self) -> None:
         self._services.pairs.keep_length(self._pair, None)
-        self.notify("The pair follows the settings from the next chat on.")
+        self.notify("From the next chat on, the pair follows the settings.")
         self._choose()
 
     @on(Button.Pressed, "#stop")

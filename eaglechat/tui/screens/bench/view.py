@@ -96,7 +96,7 @@ def doing(session: BenchSession) -> str:
     progress, plan = session.progress, session.plan
     now = f"{progress.prompt}, {_named(progress.setting)}" if progress else "reading the prompt"
     left = session.seconds_left
-    soon = f"about {format_seconds(left)} left" if left is not None else "measuring how long"
+    soon = f"about {format_seconds(left)} left" if left is not None else "estimating the time"
     return f"Reply {min(len(session.runs) + 1, plan.replies)} of {plan.replies}: {now} · {soon}"
 
 
@@ -111,6 +111,6 @@ def verdict(best: SettingResult, report: BenchReport) -> str:
     if round(best.speed_up, 2) >= 1:
         return f"Fastest draft length: {best.setting} ({speed})."
     return (
-        f"Plain decoding without a draft is fastest here. Of the draft lengths {best.setting} "
+        f"Plain decoding is fastest here. Of the draft lengths, {best.setting} "
         f"costs least ({speed})."
     )

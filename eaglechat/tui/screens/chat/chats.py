@@ -95,9 +95,9 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         none = self.query_one("#none", Static)
         none.display = not options.option_count
         none.update(
-            "No chat has these words."
+            "No chat matches."
             if self._chats
-            else f"No chats yet. They will be kept in {self._chats_dir}."
+            else f"No chats yet. They are saved in {self._chats_dir}."
         )
 
     @on(Input.Submitted)

@@ -243,7 +243,7 @@ class ChatScreen(PromptScreen[None]):
     def _prompt_sent(self, event: Prompt.Sent) -> None:
         text = event.text.strip()
         if not text:
-            self.notify(with_keys("Write something first; {prompt.send} sends it."))
+            self.notify(wording.write_first(key_of))
         elif self.session.ask(text):
             self._prompt.take()
 

@@ -117,10 +117,10 @@ class DownloadsScreen(EagleModal[Pair | None]):
             self.query_one(f"#{id}", Button) for id in ("pause", "cancel", "choose")
         )
         pause.display = stage in ("downloading", "paused")
-        pause.label = "Go on" if stage == "paused" else "Pause"
+        pause.label = "Resume" if stage == "paused" else "Pause"
         cancel.display = install is not None and stage != "installed"
         choose.display = left is not None or stage in ("installed", "failed")
-        choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Go on")
+        choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Resume")
 
     @property
     def _chosen(self) -> tuple[InstallSnapshot | None, Entry | None]:
@@ -138,6 +138,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
         install, _ = self._chosen
         installs = self._services.desk.installs
         if install is None or installs is None:
+            self.notify("There is nothing to pause here.")
             return
         if install.stage.value == "paused":
             installs.resume(install.entry.name)
@@ -152,11 +153,12 @@ class DownloadsScreen(EagleModal[Pair | None]):
         install, _ = self._chosen
         installs = self._services.desk.installs
         if install is None or installs is None or install.stage.value == "installed":
+            self.notify("There is nothing to cancel here.")
             return
         installs.cancel(install.entry.name)
         self.notify(
-            f"{install.entry.name} is cancelled. What has arrived stays; "
-            f"the library ({key_of('menu.library')} in the menu) deletes it."
+            f"{install.entry.name} is cancelled. What was downloaded stays in the cache; "
+            f"the library ({key_of('menu.library')} in the menu) can delete it."
         )
         self._find_unfinished()
         self._draw()

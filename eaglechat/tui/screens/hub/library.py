@@ -83,7 +83,7 @@ class LibraryScreen(EagleModal[Pair | None]):
             )
             rows = OptionList(id="models", compact=True)
             yield Filter(rows, id="filter")
-            yield Static("Looking through the folders…", id="said", markup=False)
+            yield Static("Scanning the folders…", id="said", markup=False)
             yield rows
             with Horizontal(classes="buttons"):
                 yield Button("Load", id="load", variant="primary", compact=True)
@@ -210,13 +210,14 @@ class LibraryScreen(EagleModal[Pair | None]):
         model = self._models[self._index]
         if model.kind.value in TARGETS:
             drafts = [other for other in self._models if other.kind.value == "draft"]
-            self._say(f"Looking for drafts here that fit {model.name}…")
+            self._say(f"Looking for drafts that fit {model.name}…")
             in_background(self, lambda: self._fitting(model, drafts))
         elif model.kind.value == "draft":
-            self._say("A draft runs with its target: choose that.", bad=True)
+            self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
             self._say(
-                model.problem or "It is a checkpoint: a pair of the menu converts it.", bad=True
+                model.problem or "A checkpoint: install its pair from the menu to convert it.",
+                bad=True,
             )
 
     @on(Button.Pressed, "#delete")

@@ -123,7 +123,7 @@ class PlanScreen(EagleModal[bool]):
         except HubError as error:
             yield self.Failed(str(error))
         except OSError as error:
-            yield self.Failed(f"The pair cannot be put in your catalogue: {error}.")
+            yield self.Failed(f"Cannot add the pair to your catalogue: {error}.")
         else:
             yield self.Started()
 
@@ -136,7 +136,7 @@ class PlanScreen(EagleModal[bool]):
         )
         go = self.query_one("#go", Button)
         missing = message.plan.bytes_missing
-        go.label = "Go on" if 0 < missing < message.plan.bytes_total else "Download"
+        go.label = "Resume" if 0 < missing < message.plan.bytes_total else "Download"
         go.disabled = False
         go.focus()
 
@@ -170,10 +170,10 @@ def _description(plan: Plan, free: int, endpoint: str) -> Content:
     here = plan.bytes_total - plan.bytes_missing
     parts += ["\nDownload: ", (format_bytes(plan.bytes_missing), "bold")]
     if here:
-        parts.append(f", {format_bytes(here)} of {format_bytes(plan.bytes_total)} are here already")
+        parts.append(f", {format_bytes(here)} of {format_bytes(plan.bytes_total)} are already here")
     parts.append(f". Free on the disk: {format_bytes(free)}.\n")
     if plan.converts:
-        parts.append("Then the draft's checkpoint is converted to a GGUF, in q8_0.\n")
+        parts.append("The draft's checkpoint is then converted to GGUF (q8_0).\n")
     if plan.licences:
         said = ", ".join(f"{licence} ({repo})" for repo, licence in plan.licences)
         parts.append(f"Licence: {said}.\n")

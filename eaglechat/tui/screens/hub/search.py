@@ -218,6 +218,9 @@ class SearchScreen(EagleModal[Entry | None]):
     def _take_words(self) -> None:
         """Chosen without a row: a reference is followed, anything else is searched for."""
         words = self.query_one("#words", Input).value.strip()
+        if not words:
+            self._say("Type the name of a model first.", bad=True)
+            return
         if self._steps or "/" not in words:
             self._search()
             return
@@ -251,20 +254,18 @@ class SearchScreen(EagleModal[Entry | None]):
 
 def _heading(step: Step) -> str:
     if isinstance(step, Repos):
-        return (
-            "Repositories with GGUF files" if step.hits else "The Hub knows no GGUF by this name."
-        )
+        return "Repositories with GGUF files" if step.hits else "The Hub has no GGUF by this name."
     if isinstance(step, Models):
         if not step.models:
-            return f"{step.repo.repo} holds no whole GGUF model."
+            return f"{step.repo.repo} has no complete GGUF model."
         return f"Which quantisation of {step.repo.repo}?"
     if not step.candidates:
         return (
-            f"No draft was found for {step.model.name}. Without one it runs too: "
-            f"`eaglechat pull {step.target.repo}` fetches it, the library "
-            f"({key_of('menu.library')} in the menu) loads it."
+            f"No draft was found for {step.model.name}. It runs without one too: download it with "
+            f"`eaglechat pull {step.target.repo}`, then load it from the library "
+            f"({key_of('menu.library')} in the menu)."
         )
-    return f"Drafts for {step.model.name}, judged by their headers"
+    return f"Drafts for {step.model.name}, checked by their headers"
 
 
 def _rows(step: Step) -> list[Content]:

@@ -175,7 +175,7 @@ def _verdict(known: Known) -> list[Part]:
     if judged is None:
         return [known.trouble or (ASKING if known.offer.entry else "reading the headers…")]
     can = "Can run here" if known.offer.pair else "Would run here"
-    n_ctx = f"at engine.n_ctx {known.n_ctx:,}" if known.n_ctx else "at the context it starts with"
+    n_ctx = f"at engine.n_ctx {known.n_ctx:,}" if known.n_ctx else "at the default context"
     return [
         (can, "$text-success"),
         f"\n{judged.text}, for both models and both KV caches {n_ctx}",

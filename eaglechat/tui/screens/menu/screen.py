@@ -50,7 +50,7 @@ DOORS = {
     "search": ("Search the Hub…", "other targets, and drafts that fit them"),
     "library": ("Models on this machine…", "load, pair up or delete what is here"),
     "open_files": ("Open GGUF files…", "any target, with or without a draft"),
-    "past_chats": ("Past chats…", "go on with an earlier chat"),
+    "past_chats": ("Past chats…", "resume an earlier chat"),
 }
 
 
@@ -275,7 +275,7 @@ class MenuScreen(EagleScreen[None]):
         self.query_one("#details", Static).update(
             offer_rows.details(self._known(offer), width)
             if offer
-            else Content("Models of your own, from the Hub, or a chat to go on with.")
+            else Content("Models of your own, from the Hub, or a chat to resume.")
         )
 
     @property
@@ -338,7 +338,7 @@ class MenuScreen(EagleScreen[None]):
     def action_forget(self) -> None:
         offer = self._highlighted_offer()
         if offer is None or offer.label != "recent" or offer.pair is None:
-            self.notify("Only recent pairs can be dropped from the list; the library deletes.")
+            self.notify("Only recent pairs can be removed; the library deletes models.")
             return
         self._services.pairs.forget(offer.pair)
         self._list_anew()

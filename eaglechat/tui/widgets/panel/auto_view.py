@@ -93,7 +93,7 @@ class AutoView(Widget):
         return [*lines, Content.styled(labels, self._style("label"))]
 
 
-_WAITING = "Auto: measuring, plain first"
+_WAITING = "Auto: measuring plain decoding first"
 
 
 def _labels(count: int, chosen: int, cells: int) -> str:

@@ -61,12 +61,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Reading(
                 "of this reply",
                 id="reply-acceptance",
-                tooltip="The same over all of the reply on show.",
+                tooltip="The same over the whole reply shown.",
             )
             yield Reading(
                 "Mean accepted length",
                 id="length",
-                tooltip="Tokens the target's every pass gives: 1 of its own "
+                tooltip="Tokens for each pass of the target: 1 of its own "
                 "plus the accepted ones. Plain decoding gives 1.",
             )
             yield Reading(
@@ -84,9 +84,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield AutoView(
                 id="auto",
                 tooltip="n_draft_max = auto: the draft length of this round and why, the tokens "
-                "per second expected of each length (0 is plain decoding), what plain decoding "
-                "gives here (± two standard errors; it is measured now and then), and the time "
-                "this reply has lost to it, of the time it may lose.",
+                "per second expected of each length (0 is plain decoding), the measured speed of "
+                "plain decoding (± two standard errors), and the time this reply is behind plain "
+                "decoding, of the time it may be.",
             )
             yield Static("Acceptance by draft position", classes="label above", id="positions-name")
             yield PositionChart(id="positions")
@@ -107,11 +107,13 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Reading(
                 "Prefill",
                 id="prefill",
-                tooltip="Prompt tokens the target had to read, those it kept from earlier turns "
-                "(KV cache), and how long it read.",
+                tooltip="Prompt tokens the target had to read, those cached from earlier turns "
+                "(KV cache), and how long reading took.",
             )
             yield Reading(
-                "Context", id="context", tooltip="Tokens in the target's KV cache, of its room."
+                "Context",
+                id="context",
+                tooltip="Tokens in the target's KV cache, and its size.",
             )
             yield Bar(id="context-bar")
             yield Static("Controls", classes="heading above")

@@ -196,7 +196,7 @@ class Reply(Entry):
         if event.state is WorkerState.ERROR:
             self.notify(
                 f"The reply could not be read as Markdown ({event.worker.error}); "
-                "it stays as it was written.",
+                "it is shown as it was written.",
                 severity="warning",
             )
 

@@ -1,0 +1,320 @@
+"""Each key that is advertised on a screen is pressed there, and does something or says why not."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input, OptionList, TextArea
+
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.local.library import Kind, Model, Source
+from eaglechat.tui.commands.active import active_commands
+from eaglechat.tui.commands.registry import name_of
+from eaglechat.tui.navigation import Confirm, OpenMenu, OpenPlan, Say
+from eaglechat.tui.screens.bench.screen import BenchScreen
+from eaglechat.tui.screens.chat.chats import ChatsScreen
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.help import HelpScreen
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.library import LibraryScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.hub.search import SearchScreen
+from eaglechat.tui.screens.loading import LoadingScreen
+from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.screens.more import MoreScreen
+from eaglechat.tui.screens.settings import SettingsScreen
+from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.transcript.entry import Entry
+from eaglechat.tui.widgets.transcript.transcript import Transcript
+from tests.tui.driving import Driver, pressed
+from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
+
+Drive = Callable[..., Driver]
+Way = Callable[[Driver], Awaitable[None]]
+
+
+async def to_menu(user: Driver) -> None:
+    user.app.post_message(OpenMenu())
+    await user.on(MenuScreen)
+    menu = user.app.screen
+    menu.remove_class("-details")
+    menu.query_one(Input).value = ""
+    await user.sees("Q4_K_M")
+    menu.query_one(OptionList).highlighted = 2
+
+
+async def to_filtered_menu(user: Driver) -> None:
+    await to_menu(user)
+    await user.type("s")
+    user.app.screen.query_one(OptionList).highlighted = 2
+
+
+async def to_chat(user: Driver) -> None:
+    """A chat that has been read up to its middle, with a reply to copy and compare."""
+    await to_menu(user)
+    user.app.screen.query_one(OptionList).highlighted = 0
+    await user.press("enter")
+    await user.on(ChatScreen)
+    user.engine.reply = "In short: yes."
+    await user.ask("A question of many lines.\n" * 40)
+    user.prompt.load_text("one\ntwo")
+    await read_up(user)
+
+
+async def to_reply(user: Driver) -> None:
+    await to_chat(user)
+    user.engine.budget = 0
+    user.prompt.load_text("go")
+    await user.press("enter")
+    await user.until(lambda: user.chat.session.running is not None, "a reply")
+    await user.sees("reading the prompt 100%")
+    await read_up(user)
+
+
+async def read_up(user: Driver) -> None:
+    transcript = user.chat.query_one("#transcript")
+    await user.until(lambda: transcript.max_scroll_y > 20, "a chat that can be scrolled")
+    transcript.scroll_to(y=20, animate=False)
+    await user.until(lambda: transcript.scroll_y == 20, "its middle")
+
+
+async def to_dead_chat(user: Driver) -> None:
+    await to_reply(user)
+    user.engine.die("the end")
+    await user.sees("engine stopped")
+
+
+async def to_slider(user: Driver) -> None:
+    await to_chat(user)
+    user.chat.remove_class("-panel-open")
+    await user.command("chat.pane")
+    slider = user.chat.query_one("#p_min", Slider)
+    slider.value = 0.5
+    user.app.screen.set_focus(slider)
+
+
+async def to_bench(user: Driver) -> None:
+    await to_chat(user)
+    await user.command("chat.bench")
+    await user.on(BenchScreen)
+
+
+async def to_running_bench(user: Driver) -> None:
+    await to_bench(user)
+    user.engine.budget = 0
+    await user.command("bench.quick")
+    await user.sees("Reply 1 of")
+
+
+async def to_past_chats(user: Driver) -> None:
+    await to_chat(user)
+    await user.command("chats.open")
+    await user.on(ChatsScreen)
+    chats = user.app.screen.query_one(OptionList)
+    await user.until(lambda: chats.option_count, "the chats")
+
+
+async def to_loading(user: Driver) -> None:
+    await to_menu(user)
+    user.engine.hold_load = True
+    user.app.screen.query_one(OptionList).highlighted = 0
+    await user.press("enter")
+    await user.on(LoadingScreen)
+
+
+async def to_plan(user: Driver) -> None:
+    await to_menu(user)
+    user.app.post_message(OpenPlan(entry("qwen3-4b")))
+    await user.on(PlanScreen)
+
+
+async def to_confirm(user: Driver) -> None:
+    await to_menu(user)
+    user.app.post_message(Confirm("Sure?", "It may not work.", "Do it", lambda: None))
+    await user.on(ConfirmDialog)
+
+
+async def to_message(user: Driver) -> None:
+    await to_menu(user)
+    user.app.post_message(Say("So it is", "Nothing to be done."))
+    await user.on(MessageDialog)
+
+
+def by(id: str, screen: type[Any]) -> Way:
+    """From the menu by a command."""
+
+    async def go(user: Driver) -> None:
+        await to_menu(user)
+        await user.command(id)
+        await user.on(screen)
+        if screen is LibraryScreen:
+            await user.sees("3 models")
+            user.app.screen.query_one(OptionList).highlighted = 1
+
+    return go
+
+
+NAMED = re.compile(r"Ctrl\+\S+(?: [A-Z?,+-](?=[ ,]))?|\bF\d+|Esc|Space|Enter|Tab")
+
+PLACES: dict[str, Way] = {
+    "menu": to_menu,
+    "filtered menu": to_filtered_menu,
+    "chat": to_chat,
+    "reply": to_reply,
+    "dead chat": to_dead_chat,
+    "slider": to_slider,
+    "bench": to_bench,
+    "running bench": to_running_bench,
+    "past chats": to_past_chats,
+    "loading": to_loading,
+    "plan": to_plan,
+    "confirm": to_confirm,
+    "message": to_message,
+    "more": by("app.leader", MoreScreen),
+    "help": by("app.help", HelpScreen),
+    "settings": by("app.settings", SettingsScreen),
+    "downloads": by("app.downloads", DownloadsScreen),
+    "search": by("menu.search", SearchScreen),
+    "library": by("menu.library", LibraryScreen),
+    "files": by("menu.files", OpenFilesScreen),
+}
+
+
+@pytest.fixture
+def desk(models: Path) -> ScriptedDesk:
+    desk = ScriptedDesk()
+    desk.offer(entry("qwen3-4b"))
+    desk.moving = [on_its_way(entry("qwen3-4b"))]
+    desk._installs = Halting()  # type: ignore[assignment]
+    desk.plans["qwen3-4b"] = HubError("The Hub is not there.")
+    desk.on_disk = [
+        Model(file.name, Kind.BROKEN, Source.FOLDER, file, (file,), 1)
+        for file in (models / "target.gguf", models / "draft.gguf", models / "other.gguf")
+    ]
+    return desk
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_key_that_is_shown_does_something_or_says_why_not(
+    drive: Drive, desk: ScriptedDesk, place: str
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        exits: list[str] = []
+        user.app.exit = lambda *_: exits.append("exit")  # type: ignore[assignment]
+        user.app.deliver_screenshot = lambda *_: exits.append("saved")  # type: ignore[assignment]
+        await PLACES[place](user)
+        advertised = advertised_keys(user)
+        assert advertised
+        start, chat = look(user), chat_of(user)
+        for command, keys in advertised.items():
+            for key in keys:
+                if not back(user, start) and not await tidied(user, chat):
+                    user.engine.budget, user.engine.hold_load = None, False
+                    await PLACES[place](user)
+                    chat = chat_of(user)
+                start = look(user)
+                before = look(user), len(exits)
+                await user.press(*pressed(key))
+                await user.until(
+                    lambda before=before: (look(user), len(exits)) != before,
+                    f"anything, in {place}, on {name_of(key)} of {command}",
+                )
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_key_that_is_named_on_a_dialog_is_one_of_its_keys(
+    drive: Drive, desk: ScriptedDesk, place: str
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await PLACES[place](user)
+        keys = itertools.chain(*advertised_keys(user).values())
+        names = {"Enter", "Tab", *map(name_of, keys)}
+        said = " ".join(str(box.border_subtitle) for box in user.app.screen.query(".dialog"))
+        assert set(NAMED.findall(said)) <= names
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_the_help_opens_everywhere_and_lists_each_command_once(
+    drive: Drive, desk: ScriptedDesk, place: str
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await PLACES[place](user)
+        meant = [one.command.help for one in active_commands(user.app.screen)]
+        on_help = place == "help"
+        await user.press("f1")
+        if on_help:
+            await user.on(MenuScreen)
+            return
+        await user.on(HelpScreen)
+        listed = [str(line.content) for line in user.app.screen.query(".help-meaning")]
+        assert listed[: len(meant)] == meant
+        assert len(listed) == len(set(listed))
+        await user.press("escape")
+        await user.until(lambda: not isinstance(user.app.screen, HelpScreen), "the screen again")
+
+
+def advertised_keys(user: Driver) -> dict[str, list[str]]:
+    """By the commands that hold now, their keys that a keyboard has."""
+    return {
+        active.command.id: [key for key in active.keys if "\\" not in key]
+        for active in active_commands(user.app.screen)
+        if active.enabled
+    }
+
+
+def back(user: Driver, start: tuple[object, ...]) -> bool:
+    """Close what was opened; whether all is as it was."""
+    shown = user.app.screen_stack
+    for screen in reversed(shown[1:]):
+        if id(screen) == start[0] or not any(id(one) == start[0] for one in shown):
+            break
+        user.app.pop_screen()
+    user.app.clear_notifications()
+    return look(user) == start
+
+
+def chat_of(user: Driver) -> object:
+    """What a chat is but for its views and controls; None on another screen."""
+    screen = user.app.screen
+    if not isinstance(screen, ChatScreen):
+        return None
+    kinds = [type(entry) for entry in screen.query(Entry)]
+    return id(screen), kinds, screen.session.running is None, type(screen.focused)
+
+
+async def tidied(user: Driver, chat: object) -> bool:
+    """Whether the chat is as it was but for its views and controls, which may stay turned."""
+    if chat is None or chat_of(user) != chat:
+        return False
+    user.prompt.load_text("one\ntwo")
+    await read_up(user)
+    return True
+
+
+def look(user: Driver) -> tuple[object, ...]:
+    """All that a user could notice."""
+    app, screen = user.app, user.app.screen
+    for field in screen.query("Input, TextArea"):
+        field.cursor_blink = False
+    width, height = app.size
+    strips = [list(strip.crop(0, width)) for strip in screen._compositor.render_strips()[:height]]
+    return (
+        id(screen),
+        strips,
+        screen.focused,
+        [options.highlighted for options in screen.query(OptionList)],
+        [field.text for field in screen.query(TextArea)],
+        [(one.reading, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
+        [(one.title, one.message) for one in app._notifications],
+        app.clipboard,
+        len(user.engine.sent),
+    )
