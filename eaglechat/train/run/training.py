@@ -39,7 +39,7 @@ from eaglechat.train.run.foresee import Foreseen, foresee
 from eaglechat.train.run.report import Measured
 from eaglechat.train.run.trainer import Figures, RecentFigures, State, Trainer
 from eaglechat.train.settings import RunSettings
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ class Run:
         settings = self._settings
         total = len(prompts) * (len(report.LENGTHS) + 1)
         options = LoadOptions(
-            n_ctx=settings.longest + settings.report_tokens,
+            n_ctx=max(N_CTX_LEAST, settings.longest + settings.report_tokens),
             n_threads=self._n_threads,
             n_gpu_layers=settings.n_gpu_layers,
         )
