@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import msgspec
 
+from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.turns import Turns
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import FinishReason, Token
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eaglechat.chat import wording
 from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls
-from eaglechat.chat.session import ChatSession
+from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.unreported import not_reported
 from eaglechat.wire.protocol import AUTO, Reasoning
 from eaglechat.wire.records import AutoDraft, Round, summed

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.entries import Entry, entries
+from eaglechat.chat.conversation.entries import Entry, entries
+from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.history.reading import SavedChat
-from eaglechat.chat.parties import Severity
-from eaglechat.chat.session import ChatSession
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol

@@ -7,11 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eaglechat.chat.conversation.turns import (
+    Comparison,
+    Question,
+    Reply,
+    Turn,
+    TurnError,
+    TurnId,
+    Turns,
+)
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.packing import unpack
 from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
-from eaglechat.chat.turns import Comparison, Question, Reply, Turn, TurnError, TurnId, Turns
 from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
 

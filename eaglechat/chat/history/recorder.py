@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.recording import Terms, text_in
-from eaglechat.chat.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.wire.records import Part
 
 _SHORT = 2000

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.turns import Reply
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, message, partial, resumed, write_first_version
 from tests.chat.records import round_of, thinking

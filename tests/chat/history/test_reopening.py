@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.history.listing import summarise
 from eaglechat.chat.history.reading import SavedChat, read_chat
-from eaglechat.chat.turns import Question, Reply, Turns
 from tests.chat.headless import Headless
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.pilot import Pilot
 
-from eaglechat.chat.entries import Entry
+from eaglechat.chat.conversation.entries import Entry
 from eaglechat.tui.widgets.transcript.transcript import MADE_AT_ONCE
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 

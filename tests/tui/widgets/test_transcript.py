@@ -14,7 +14,7 @@ from textual.filter import Monochrome
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from eaglechat.chat.entries import Entry
+from eaglechat.chat.conversation.entries import Entry
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.transcript.reply import Reply
 from eaglechat.tui.widgets.transcript.token_styles import Legend

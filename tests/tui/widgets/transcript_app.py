@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from eaglechat.chat.entries import Entry, Kind
+from eaglechat.chat.conversation.entries import Entry, Kind
 from eaglechat.chat.recording import Recording, Terms, TextOnly
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.tui.themes import load_themes, token_variable_defaults

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer
 
 from eaglechat.chat import wording
-from eaglechat.chat.controls import ENABLED, N_DRAFT_MAX, Controls, control_named, turned
-from eaglechat.chat.entries import entries, entries_of
+from eaglechat.chat.conversation.entries import entries, entries_of
+from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import Question
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.numbers import numbers_of
-from eaglechat.chat.parties import Severity
-from eaglechat.chat.session import ChatSession
-from eaglechat.chat.turns import Question
-from eaglechat.chat.unreported import no_bench, not_reported
+from eaglechat.chat.unreported import not_reported
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.navigation import LoadAgain, OpenBench, OpenMenu, OpenPastChats, Resume
-from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
+from eaglechat.tui.navigation import LoadAgain, OpenMenu, OpenPastChats, Resume
+from eaglechat.tui.screens.base import TitleBar, TooSmall
+from eaglechat.tui.screens.chat.asking import Asking
+from eaglechat.tui.screens.chat.controlling import Controlling
+from eaglechat.tui.screens.chat.viewing import Viewing
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
@@ -42,7 +42,7 @@ TABLE_FROM = 48
 """Height from which the panel has room for the table of the automatic draft length."""
 
 
-class ChatScreen(PromptScreen[None]):
+class ChatScreen(Asking, Controlling, Viewing):
     """A chat with a loaded pair, new or resumed; without `info` nothing is loaded, and a chat can
     be read only."""
 
@@ -51,9 +51,6 @@ class ChatScreen(PromptScreen[None]):
     COMMANDS = {ChatControls}
 
     key_of = staticmethod(key_of)
-
-    session: ChatSession
-    """From the moment the screen is mounted."""
 
     def __init__(
         self,
@@ -120,28 +117,16 @@ class ChatScreen(PromptScreen[None]):
         self.set_class(folded, "-folded")
         self.set_class(not folded and height >= TABLE_FROM, "-tall")
 
-    @property
-    def controls(self) -> Controls:
-        return self.session.controls
-
-    @property
-    def _transcript(self) -> Transcript:
-        return self.query_one("#transcript", Transcript)
-
-    @property
-    def _prompt(self) -> Prompt:
-        return self.query_one("#prompt", Prompt)
-
     # What the session says
 
     def changed(self) -> None:
         self.call_later(self._draw)
 
     def give_back(self, text: str) -> None:
-        if self._prompt.text:
-            self._prompt.remember(text)
+        if self.prompt.text:
+            self.prompt.remember(text)
         else:
-            self._prompt.replace_all(text)
+            self.prompt.replace_all(text)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         self.notify(sentence, severity=severity, markup=False)
@@ -156,12 +141,12 @@ class ChatScreen(PromptScreen[None]):
         session.look()
         if session.version != self._drawn_version:
             self._drawn_version = session.version
-            self._transcript.show([*entries(session)])
+            self.transcript.show([*entries(session)])
             self.refresh_bindings()
             self._show_numbers()
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
-                self._transcript.follow(entry)
+                self.transcript.follow(entry)
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None and self._numbers_pace.is_due():
@@ -180,23 +165,27 @@ class ChatScreen(PromptScreen[None]):
             state = "stopping…" if session.is_stopping else session.running.progress
         self.query_one(TitleBar).show(state=state)
 
+    def action_toggle_panel(self) -> None:
+        self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
+        self._show_numbers()
+
     # Opening and leaving
 
     def _show_opened(self) -> None:
-        self._transcript.clear()
+        self.transcript.clear()
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
-                self._prompt.remember(turn.text)
+                self.prompt.remember(turn.text)
         if self.session.unsent:
-            self._prompt.replace_all(self.session.unsent)
+            self.prompt.replace_all(self.session.unsent)
         self._draw()
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
-            self.session.leave("" if keep_prompt else self._prompt.text)
+            self.session.leave("" if keep_prompt else self.prompt.text)
 
     def _save(self) -> None:
-        self.session.save(self._prompt.text)
+        self.session.save(self.prompt.text)
 
     def action_new_chat(self) -> None:
         self.leave(keep_prompt=True)
@@ -212,7 +201,7 @@ class ChatScreen(PromptScreen[None]):
     def _resume(self, chat: SavedChat) -> None:
         if _is_of(chat, self._pair) and not self.session.is_engine_gone:
             self.leave()
-            self._prompt.clear()
+            self.prompt.clear()
             self.session.open(chat)
             self._show_opened()
         else:
@@ -230,102 +219,20 @@ class ChatScreen(PromptScreen[None]):
         self.session.loaded(info)
         self._take_typed()
 
-    # Asking
-
     def _take_typed(self) -> None:
         """What was typed while the models were loading."""
         typed = self._services.typeahead.take()
-        self._prompt.type_in(typed.text)
-        if typed.is_sent and self._prompt.text == typed.text:
-            self._prompt.action_send()
-
-    @on(Prompt.Sent)
-    def _prompt_sent(self, event: Prompt.Sent) -> None:
-        text = event.text.strip()
-        if not text:
-            self.notify(wording.write_first(key_of))
-        elif self.session.ask(text):
-            self._prompt.take()
-
-    def action_compare(self) -> None:
-        self.session.compare()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        allowed = super().check_action(action, parameters)
-        # Dim where there is nothing to stop.
-        if allowed and action == "stop" and self.session.running is None:
-            return None
-        return allowed
-
-    def action_stop(self) -> None:
-        self.session.stop()
-
-    # Controls
-
-    @on(SpeculationPanel.Turned)
-    def _turned(self, event: SpeculationPanel.Turned) -> None:
-        self.session.turn(turned(self.controls, event.turned, event.value))
-
-    def action_control(self, name: str, value: Any) -> None:
-        self.session.turn(turned(self.session.controls, control_named(name), value))
-
-    def action_draft_length(self, step: int) -> None:
-        self.session.draft(step)
-
-    def action_auto_length(self) -> None:
-        self.session.switch_auto()
-
-    def action_toggle_speculation(self) -> None:
-        self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))
-
-    def _keep_length(self, n_draft_max: int | protocol.Auto) -> None:
-        self.session.turn(turned(self.controls, N_DRAFT_MAX, n_draft_max))
-
-    def action_bench(self) -> None:
-        session = self.session
-        reason = wording.cannot_bench(
-            session.info,
-            key_of,
-            is_writing=session.running is not None,
-            is_engine_gone=session.is_engine_gone,
-        )
-        reason = reason or no_bench(session.hello)
-        if reason is not None or session.info is None:
-            self.notify(reason or "", markup=False)
-        else:
-            self.go(OpenBench(self._pair, session.info, self._keep_length))
+        self.prompt.type_in(typed.text)
+        if typed.is_sent and self.prompt.text == typed.text:
+            self.prompt.action_send()
 
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
         interface = change.after.interface
         if interface != change.before.interface:
-            self._transcript.show_rejected = interface.show_rejected
-            self._transcript.token_colours = interface.token_colours
+            self.transcript.show_rejected = interface.show_rejected
+            self.transcript.token_colours = interface.token_colours
             self.set_class(not interface.show_panel, "-panel-hidden")
-
-    # Views
-
-    def action_toggle_panel(self) -> None:
-        self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
-        self._show_numbers()
-
-    def action_page(self, direction: int) -> None:
-        if direction < 0:
-            self._transcript.scroll_page_up()
-        else:
-            self._transcript.scroll_page_down()
-
-    def action_copy(self) -> None:
-        self._transcript.copy_reply()
-
-    def action_fold_thought(self) -> None:
-        self._transcript.fold_thought()
-
-    def action_answer_now(self) -> None:
-        self.session.answer_now()
-
-    def action_toggle_view(self, name: str) -> None:
-        setattr(self._transcript, name, not getattr(self._transcript, name))
 
 
 def _is_of(chat: SavedChat, pair: Pair) -> bool:

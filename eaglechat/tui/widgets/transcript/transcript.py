@@ -9,7 +9,7 @@ from textual.geometry import Region, Size
 from textual.reactive import Reactive, reactive
 from textual.strip import Strip
 
-from eaglechat.chat import entries
+from eaglechat.chat.conversation import entries
 from eaglechat.tui.widgets.transcript.entry import TEXT, Entry, Run, filtered
 from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
 from eaglechat.tui.widgets.transcript.thought import Thought

@@ -8,10 +8,10 @@ from typing import Literal
 
 from eaglechat.chat import wording
 from eaglechat.chat.comparing import compare
-from eaglechat.chat.notices import NoticeKind
+from eaglechat.chat.conversation.notices import NoticeKind
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import Comparison, Question, Reply
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.session import ChatSession
-from eaglechat.chat.turns import Comparison, Question, Reply
 from eaglechat.wire.records import Part
 
 Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]

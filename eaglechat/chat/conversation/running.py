@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eaglechat.chat import wording
-from eaglechat.chat.turns import Comparison, Reply, TurnId
+from eaglechat.chat.conversation.turns import Comparison, Reply, TurnId
 from eaglechat.wire.records import Prefill, Window
 
 

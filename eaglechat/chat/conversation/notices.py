@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from eaglechat.chat.parties import Severity
-from eaglechat.chat.turns import TurnId, Turns
+from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.turns import TurnId, Turns
 
 NoticeKind = Severity | Literal["question"]
 

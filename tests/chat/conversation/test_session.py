@@ -9,9 +9,9 @@ import pytest
 
 from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
+from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.numbers import numbers_of
-from eaglechat.chat.turns import Reply
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
@@ -336,7 +336,7 @@ def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:
     again.session.info = None
     again.session.is_engine_gone = True
     again.session.open(None)
-    assert "can only be read" in again.shown[0]
+    assert "read-only" in again.shown[0]
     assert not again.session.ask("more")
 
 

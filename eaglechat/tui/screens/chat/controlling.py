@@ -1,0 +1,57 @@
+"""The chat screen's controls of speculation and sampling, and the bench that measures them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import on
+
+from eaglechat.chat import wording
+from eaglechat.chat.controls import ENABLED, N_DRAFT_MAX, Controls, control_named, turned
+from eaglechat.chat.unreported import no_bench
+from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.navigation import OpenBench
+from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.widgets.panel.panel import SpeculationPanel
+from eaglechat.wire import protocol
+
+
+class Controlling(ChatBase):
+    """Turns controls, by key, palette and panel."""
+
+    @property
+    def controls(self) -> Controls:
+        return self.session.controls
+
+    @on(SpeculationPanel.Turned)
+    def _turned(self, event: SpeculationPanel.Turned) -> None:
+        self.session.turn(turned(self.controls, event.turned, event.value))
+
+    def action_control(self, name: str, value: Any) -> None:
+        self.session.turn(turned(self.session.controls, control_named(name), value))
+
+    def action_draft_length(self, step: int) -> None:
+        self.session.draft(step)
+
+    def action_auto_length(self) -> None:
+        self.session.switch_auto()
+
+    def action_toggle_speculation(self) -> None:
+        self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))
+
+    def _keep_length(self, n_draft_max: int | protocol.Auto) -> None:
+        self.session.turn(turned(self.controls, N_DRAFT_MAX, n_draft_max))
+
+    def action_bench(self) -> None:
+        session = self.session
+        reason = wording.cannot_bench(
+            session.info,
+            key_of,
+            is_writing=session.running is not None,
+            is_engine_gone=session.is_engine_gone,
+        )
+        reason = reason or no_bench(session.hello)
+        if reason is not None or session.info is None:
+            self.notify(reason or "", markup=False)
+        else:
+            self.go(OpenBench(session.pair, session.info, self._keep_length))
