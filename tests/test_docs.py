@@ -18,7 +18,7 @@ import pytest
 from eaglechat import cli
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
-from eaglechat.wire import bench_records, errors, protocol, records, stats
+from eaglechat.wire import bench_records, capabilities, errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
 
@@ -35,7 +35,7 @@ RECORDS = {
         bench_records.BenchPrompt, bench_records.BenchRun, bench_records.RoundProfile,
         protocol.PairInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
-        protocol.Capabilities, protocol.Thinking, protocol.Reasoning,
+        capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,
     )
 }  # fmt: skip
 

@@ -31,6 +31,8 @@ from eaglechat.wire.protocol import (
     Hello,
     Load,
     Loaded,
+    Render,
+    Rendered,
     Set,
     Unload,
     Unloaded,
@@ -72,9 +74,9 @@ class Died:
 Lifecycle = Starting | Ready | Died
 Listener = Callable[[Answer], None]
 Watcher = Callable[[Lifecycle], None]
-AnsweredRequest = Load | Chat | Bench | Unload
+AnsweredRequest = Load | Chat | Bench | Render | Unload
 _News = AnyEvent | Starting | Died
-FINAL = (Loaded, Done, BenchDone, Unloaded, Error)
+FINAL = (Loaded, Done, BenchDone, Rendered, Unloaded, Error)
 """The events that end a request."""
 
 

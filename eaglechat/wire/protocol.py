@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.capabilities import Capabilities, Memory
 from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
@@ -24,7 +25,7 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import SpeculationStats
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """Chosen by the client; of a size that every JSON parser keeps."""
@@ -151,6 +152,16 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     """Of the first prompt, where the time of a round goes: answered by bench_profile."""
 
 
+class Render(Request, frozen=True, kw_only=True, tag="render"):
+    """Show the prompt that a `chat` of these fields would read. Answered by rendered, or by
+    error."""
+
+    id: RequestId = 0
+    messages: tuple[Message, ...]
+    thinking: Thinking = AS_IT_IS
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+
+
 class Set(Request, frozen=True, kw_only=True, tag="set"):
     """Change a running reply from its next round on; fields left out stay as they are."""
 
@@ -179,7 +190,7 @@ class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
     """Free everything and exit."""
 
 
-AnyRequest = Load | Chat | Bench | Set | Cancel | Unload | Shutdown
+AnyRequest = Load | Chat | Bench | Render | Set | Cancel | Unload | Shutdown
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,48 +243,6 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """What the engine answers."""
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine's machine, in bytes: RAM, and its GPUs together; 0 where there is none.
-
-    `unified` is a GPU that shares the RAM.
-    """
-
-    ram: int
-    ram_available: int
-    gpu: int = 0
-    unified: bool = False
-
-
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine reports and what it can be asked, beyond a reply and its origins."""
-
-    draft_text: bool = False
-    """It says what was drafted and rejected; else it counts those tokens only."""
-    probabilities: bool = False
-    """It says how sure the draft was of each token."""
-    times: bool = False
-    """It says what drafting and verifying took in each round."""
-    live_draft_length: bool = False
-    """`set` turns the draft length of a running reply."""
-    auto: bool = False
-    """It chooses draft lengths by measurement."""
-    plain: bool = False
-    """It decodes without a draft when asked to, to compare."""
-    bench: bool = False
-    """It answers `bench`."""
-
-
-EVERYTHING = Capabilities(
-    draft_text=True,
-    probabilities=True,
-    times=True,
-    live_draft_length=True,
-    auto=True,
-    plain=True,
-    bench=True,
-)
 
 
 class Hello(Event, frozen=True, kw_only=True, tag="hello"):
@@ -360,6 +329,23 @@ class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
     cancelled: bool
 
 
+class PromptRun(msgspec.Struct, frozen=True):
+    """Some of a prompt: text, or a control token spelled out."""
+
+    text: str
+    is_control: bool = False
+
+
+class Rendered(Event, frozen=True, kw_only=True, tag="rendered"):
+    """A prompt as the target would read it: its `runs` joined, so many `tokens`, without the turns
+    before `first_turn`, which are not in the context."""
+
+    id: int
+    runs: tuple[PromptRun, ...]
+    tokens: int
+    first_turn: int = 0
+
+
 class Error(Event, frozen=True, kw_only=True, tag="error"):
     """A request failed. `code` is for programs, `message` is one sentence for people."""
 
@@ -381,6 +367,7 @@ Answer = (
     | BenchRunDone
     | BenchProfiled
     | BenchDone
+    | Rendered
     | Error
 )
 """What comes of a request."""

@@ -10,7 +10,8 @@ import pytest
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.unreported import no_bench, not_reported
-from eaglechat.wire.protocol import AUTO, EVERYTHING, Capabilities, Set
+from eaglechat.wire.capabilities import EVERYTHING, Capabilities
+from eaglechat.wire.protocol import AUTO, Set
 from tests.chat.headless import Headless
 from tests.tui.scripted import REPLY, ScriptedEngine
 

@@ -18,6 +18,7 @@ from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
 from eaglechat.links.process import EngineProcess
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt
+from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests.links.engines import ENGINE, ROOT, Client, chat
@@ -69,7 +70,7 @@ def test_an_engine_starts_once_and_says_what_it_is_and_can_do(client: Client) ->
     client.link.pump()
 
     assert client.heard == [Starting(), Ready(hello)]
-    assert (hello.protocol, hello.can) == (p.PROTOCOL_VERSION, p.EVERYTHING)
+    assert (hello.protocol, hello.can) == (p.PROTOCOL_VERSION, EVERYTHING)
 
 
 def test_a_request_may_be_sent_before_the_engine_is_ready(client: Client) -> None:
@@ -237,6 +238,37 @@ def test_a_listener_may_ask_on(loaded: Client) -> None:
 
     loaded.link.request(chat(max_tokens=2), go_on)
     loaded.until(lambda: heard and isinstance(heard[-1], p.Unloaded), "the second request's end")
+
+
+# --- prompts ---
+
+
+def test_a_prompt_is_shown_as_the_reply_reads_it(loaded: Client) -> None:
+    render = p.Render(messages=chat().messages)
+    (shown,) = loaded.answer(render).events
+
+    assert isinstance(shown, p.Rendered)
+    assert "the cat sat on the mat" in "".join(run.text for run in shown.runs)
+    assert any(run.is_control for run in shown.runs)
+    (prefill, *_) = loaded.answer(chat()).of(p.PrefillProgress)
+    # All but the last token, which the first round decodes.
+    assert prefill.prefill.total in (shown.tokens, shown.tokens - 1)
+
+
+def test_a_prompt_that_is_only_shown_changes_nothing(loaded: Client) -> None:
+    first = loaded.answer(chat(max_tokens=2))
+    other = (p.Message(role="user", content="something else altogether"),)
+    for _ in range(12):
+        loaded.answer(p.Render(messages=other))
+    again = loaded.answer(chat(max_tokens=2)).of(p.PrefillProgress)[0].prefill
+    assert again.reused >= again.total - 1 > 0
+    assert first.events
+
+
+def test_without_a_pair_there_is_no_prompt(client: Client) -> None:
+    client.ready()
+    (error,) = client.answer(p.Render(messages=chat().messages)).events
+    assert error.code == "no_pair"
 
 
 # --- benches ---

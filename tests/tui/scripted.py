@@ -9,8 +9,9 @@ import msgspec
 
 from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.templates.dialect import PLAIN
-from eaglechat.links.base import Died, EngineStartError, RoutedLink
+from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, RoutedLink
 from eaglechat.wire import protocol
+from eaglechat.wire.capabilities import EVERYTHING, Capabilities, Memory
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
@@ -47,7 +48,7 @@ AUTO_CHOICES = (
 AUTO_SPEEDS = tuple(83.3 + 11.0 * n - 1.45 * n * n + 0.04 * n**3 for n in range(17))
 WRONG_GUESS = " umbrella"
 SEED = 1234
-MACHINE = protocol.Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
+MACHINE = Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
 TOKENS_PER_MESSAGE = 20
 
 Steps = Iterator[list[protocol.AnyEvent]]
@@ -84,7 +85,7 @@ def pair_info(target: str, draft: str | None, speculation_off: str | None) -> pr
 class _Job:
     """A request that is not answered to the end."""
 
-    request: protocol.Load | protocol.Chat | protocol.Bench | protocol.Unload
+    request: AnsweredRequest
     is_cancelled: bool = False
     answers_now: bool = False
     steps: Steps | None = None
@@ -111,7 +112,7 @@ class ScriptedEngine(RoutedLink):
         self.turns_in_context: int | None = None
         self.protocol = protocol.PROTOCOL_VERSION
         self.engine_name = "scripted"
-        self.can = protocol.EVERYTHING
+        self.can = EVERYTHING
         self.dialect = PLAIN
         self.reasoning = protocol.NO_REASONING
         self.starts = 0
@@ -210,6 +211,8 @@ class ScriptedEngine(RoutedLink):
             yield [_error(request.id, "no_pair", "no pair is loaded; load one first")]
         elif isinstance(request, protocol.Chat):
             yield from self._chat(request, job)
+        elif isinstance(request, protocol.Render):
+            yield [self._rendered(request)]
         elif off := self._pair.speculation_off:
             yield [_error(request.id, "bench", f"there is nothing to compare: {off}")]
         else:
@@ -260,6 +263,21 @@ class ScriptedEngine(RoutedLink):
         if reply.end is None:
             yield [reply.done(FinishReason.CANCELLED)]
 
+    def _rendered(self, render: protocol.Render) -> protocol.AnyEvent:
+        if self.chat_error is not None:
+            return _error(render.id, *self.chat_error)
+        runs = []
+        for message in render.messages:
+            runs.append(protocol.PromptRun(f"<|{message.role}|>", is_control=True))
+            runs.append(protocol.PromptRun(f"\n{message.content}\n"))
+        runs.append(protocol.PromptRun("<|assistant|>", is_control=True))
+        turns = sum(message.role == "user" for message in render.messages)
+        first_turn = max(0, turns - (self.turns_in_context or turns))
+        tokens = TOKENS_PER_MESSAGE * len(render.messages)
+        return protocol.Rendered(
+            id=render.id, runs=tuple(runs), tokens=tokens, first_turn=first_turn
+        )
+
     def _bench(self, request: protocol.Bench, job: _Job) -> Steps:
         bench = ScriptedBench(request)
         while not job.is_cancelled and not bench.is_done:
@@ -290,7 +308,7 @@ def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
     return msgspec.structs.replace(chat, speculation=speculation)
 
 
-def _as_reported(round_: Round, can: protocol.Capabilities) -> Round:
+def _as_reported(round_: Round, can: Capabilities) -> Round:
     """A round as an engine tells it that can do no more than this."""
     drafted = tuple(
         DraftToken(

@@ -18,6 +18,7 @@ from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.transcript.entry import Entry
 from eaglechat.tui.widgets.transcript.transcript import Transcript, UserEntry, WindowMark
 from eaglechat.wire import protocol
+from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
@@ -424,7 +425,7 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
     drive: Drive,
 ) -> None:
     user = drive(size=(120, 50))
-    user.engine.engine_name, user.engine.can = "llama-server", protocol.Capabilities()
+    user.engine.engine_name, user.engine.can = "llama-server", Capabilities()
     async with user:
         await user.open_chat()
         await user.ask("hello")

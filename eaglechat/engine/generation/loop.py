@@ -21,7 +21,7 @@ from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prefill import Reader
 from eaglechat.engine.generation.reply import ReplyState
-from eaglechat.engine.generation.room import make_room, open_window
+from eaglechat.engine.generation.room import fit, make_room, open_window
 from eaglechat.engine.generation.window import ContextWindow, Turns
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.templates.parts import ReplyParts
@@ -57,6 +57,17 @@ class Generator:
     def cached(self) -> Sequence[int]:
         """The tokens whose KV the target holds."""
         return tuple(self._cache.tokens)
+
+    def would_read(
+        self, prompt: Sequence[int], turns: Turns, max_tokens: int | None
+    ) -> tuple[int, Sequence[int]]:
+        """What a reply to `prompt` would begin with: the first turn in the context, and the tokens
+        from there. Nothing changes. Raises PromptError."""
+        cache, n_ctx = self._cache, self._target.n_ctx
+        window = ContextWindow(prompt, turns, n_ctx, can_shift=cache.can_shift)
+        fit(window, cache, max_tokens or n_ctx)
+        _check_fits(window.tokens, n_ctx)
+        return window.first_turn, window.tokens
 
     def reply(
         self,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from eaglechat.engine.generation.window import cut_starts
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.wire.protocol import AS_IT_IS, Message, Reasoning, Thinking
+from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
 
 _REMEMBERED = 8
 
@@ -53,9 +53,33 @@ class Prompter:
     ) -> tuple[int, ...]:
         """The tokens of the prompt for the next reply. Raises PromptError, PromptCancelledError."""
         text = self.text(messages, thinking, cancelled)
-        tokens = self._continued(text) or self._tokenize(text, bos=True)
+        tokens = self._tokens_of(text)
         self._remember(text, tokens)
         return tokens
+
+    def as_tokens(
+        self,
+        messages: Sequence[Message],
+        thinking: Thinking = AS_IT_IS,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> tuple[int, ...]:
+        """The same for a prompt that is only looked at."""
+        return self._tokens_of(self.text(messages, thinking, cancelled))
+
+    def runs(self, tokens: Sequence[int]) -> tuple[PromptRun, ...]:
+        """The text of tokens, the control tokens and markers of the template apart."""
+        return tuple(
+            PromptRun(b"".join(map(self._model.spelled, run)).decode(errors="replace"), is_control)
+            for is_control, group in groupby(tokens, self._is_marker)
+            for run in ([[token] for token in group] if is_control else [group])
+        )
+
+    def _is_marker(self, token: int) -> bool:
+        piece, spelled = self._model.piece(token), self._model.spelled(token)
+        return bool(spelled) and (not piece or spelled in self._markers)
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
+        return self._continued(text) or self._tokenize(text, bos=True)
 
     def _continued(self, text: str) -> tuple[int, ...] | None:
         """The tokens of a text that goes on from the longest known one, if it can."""
@@ -177,7 +201,7 @@ class ConversationTurns:
 
     @cached_property
     def _tokens(self) -> tuple[int, ...]:
-        return self._prompter.prompt(self._messages, self._thinking, self._cancelled)
+        return self._prompter.as_tokens(self._messages, self._thinking, self._cancelled)
 
     @cached_property
     def _boundaries(self) -> dict[int, int]:

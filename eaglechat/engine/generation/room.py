@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.prefill import Reader
@@ -14,16 +14,23 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Prefill, Window
 
 def open_window(window: ContextWindow, cache: CacheState, tokens_left: int) -> Iterator[Window]:
     """Let turns leave until there is room behind the prompt for a reply of `tokens_left`."""
-    kv_kept = True
-    if not window.has_room(tokens_left):
-        # The turns that have left this conversation before stay away.
-        window.begin_where_held(cache.first_turn, cache.tokens)
-        before = window.tokens
-        if not window.has_room(tokens_left) and window.move():
-            kv_kept = cache.shift(before, window.tokens)
+    before = fit(window, cache, tokens_left)
+    kv_kept = before is window.tokens or cache.shift(before, window.tokens)
     cache.first_turn = window.first_turn
     if window.first_turn > 0:
         yield Window(window.first_turn, window.tokens_left, kv_kept)
+
+
+def fit(window: ContextWindow, cache: CacheState, tokens_left: int) -> Sequence[int]:
+    """Bring a window to where such a reply begins. Returns its tokens before turns left that the
+    KV cache may hold; it is not touched."""
+    if not window.has_room(tokens_left):
+        # The turns that have left this conversation before stay away.
+        window.begin_where_held(cache.first_turn, cache.tokens)
+    before = window.tokens
+    if not window.has_room(tokens_left):
+        window.move()
+    return before
 
 
 def make_room(

@@ -9,8 +9,8 @@ import psutil
 
 from eaglechat.engine.loading.control_groups import memory_limit
 from eaglechat.engine.loading.placement import offload_devices
+from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Memory
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device

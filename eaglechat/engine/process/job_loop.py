@@ -23,10 +23,12 @@ from eaglechat.engine.loading.machine import memory
 from eaglechat.engine.loading.pair import LoadedPair, Progress
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import ChatJob
+from eaglechat.engine.process.rendering import rendered
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.links.base import AnsweredRequest
+from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.errors import EngineError, LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
-    EVERYTHING,
     PROTOCOL_VERSION,
     AnyEvent,
     Bench,
@@ -37,8 +39,8 @@ from eaglechat.wire.protocol import (
     Load,
     Loaded,
     Loading,
+    Render,
     Set,
-    Unload,
     Unloaded,
 )
 
@@ -47,7 +49,7 @@ from eaglechat.wire.protocol import (
 class _Job:
     """Work for the worker thread, and what may still reach it from outside."""
 
-    request: Load | Chat | Bench | Unload
+    request: AnsweredRequest
     cancelled: threading.Event
     live: Live | None
 
@@ -81,7 +83,7 @@ class JobLoop:
         )
         self._worker.start()
 
-    def take(self, request: Load | Chat | Bench | Unload | Set | Cancel) -> None:
+    def take(self, request: AnsweredRequest | Set | Cancel) -> None:
         """Act on a request, or have it wait for those before it."""
         if isinstance(request, Cancel):
             self.cancel(request.id)
@@ -137,6 +139,8 @@ class JobLoop:
             chat.run(self._loaded())
         elif isinstance(job.request, Bench):
             self._bench(job.request, job.cancelled)
+        elif isinstance(job.request, Render):
+            self.say(rendered(job.request, self._loaded(), job.cancelled.is_set))
         else:
             self._unload()
             self.say(Unloaded(id=job.request.id))

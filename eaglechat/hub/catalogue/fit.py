@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed, default_context
 from eaglechat.hub.units import format_bytes
-from eaglechat.wire.protocol import Memory
+from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.records import KvType
 
 

@@ -22,6 +22,7 @@ from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
+from eaglechat.wire.capabilities import Memory
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import MB, Halting, ScriptedDesk, entry, facts, on_its_way
 
@@ -200,7 +201,7 @@ async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
 ) -> None:
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("of 8.0 GB GPU")
-        small = protocol.Memory(ram=1, ram_available=1)
+        small = Memory(ram=1, ram_available=1)
         assert user.engine.hello is not None
         user.engine.hello = protocol.Hello(
             protocol=protocol.PROTOCOL_VERSION,

@@ -1,0 +1,50 @@
+"""What an engine says of itself: what it can do, and what its machine has."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's machine, in bytes: RAM, and its GPUs together; 0 where there is none.
+
+    `unified` is a GPU that shares the RAM.
+    """
+
+    ram: int
+    ram_available: int
+    gpu: int = 0
+    unified: bool = False
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine reports and what it can be asked, beyond a reply and its origins."""
+
+    draft_text: bool = False
+    """It says what was drafted and rejected; else it counts those tokens only."""
+    probabilities: bool = False
+    """It says how sure the draft was of each token."""
+    times: bool = False
+    """It says what drafting and verifying took in each round."""
+    live_draft_length: bool = False
+    """`set` turns the draft length of a running reply."""
+    auto: bool = False
+    """It chooses draft lengths by measurement."""
+    plain: bool = False
+    """It decodes without a draft when asked to, to compare."""
+    bench: bool = False
+    """It answers `bench`."""
+    prompt: bool = False
+    """It shows prompts: it answers `render`."""
+
+
+EVERYTHING = Capabilities(
+    draft_text=True,
+    probabilities=True,
+    times=True,
+    live_draft_length=True,
+    auto=True,
+    plain=True,
+    bench=True,
+    prompt=True,
+)
