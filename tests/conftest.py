@@ -3,9 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair
 from tests import tiny
+
+# How long an example takes says how busy the machine is, and nothing else.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

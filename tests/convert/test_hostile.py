@@ -67,7 +67,7 @@ def header(changes: dict[str, tuple[str, list[int]]], taken: set[str]) -> tuple[
     return struct.pack("<Q", len(text)) + text, end + 8 + len(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     config=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4),
     changes=st.dictionaries(st.sampled_from(NAMES), st.tuples(DTYPES, SHAPES), max_size=3),
@@ -89,7 +89,7 @@ def test_any_checkpoint_is_judged(
         assert len(judged.target_layers) == 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=200), size=st.integers(0, 1 << 40))
 def test_any_bytes_are_a_header_or_refused(data: bytes, size: int) -> None:
     for beginning in (data, struct.pack("<Q", len(data)) + data):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed
@@ -113,13 +114,27 @@ def _answer(given: Facts | Plan | HubError) -> Facts | Plan:
 
 
 class Halting:
-    """Stands where `Installs` does; keeps what was asked of it."""
+    """Stands where `Installs` does; keeps what was asked of it, and pauses and resumes the rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, desk: ScriptedDesk) -> None:
         self.asked: list[tuple[str, str]] = []
+        self._desk = desk
 
-    def __getattr__(self, action: str) -> Callable[[str], None]:
-        return lambda name: self.asked.append((action, name))
+    def pause(self, name: str) -> None:
+        self._ask("pause", name, Stage.PAUSED)
+
+    def resume(self, name: str) -> None:
+        self._ask("resume", name, Stage.DOWNLOADING)
+
+    def cancel(self, name: str) -> None:
+        self.asked.append(("cancel", name))
+
+    def _ask(self, action: str, name: str, stage: Stage) -> None:
+        self.asked.append((action, name))
+        self._desk.moving = [
+            replace(install, stage=stage) if install.entry.name == name else install
+            for install in self._desk.moving
+        ]
 
 
 def on_its_way(pair: Entry) -> InstallSnapshot:

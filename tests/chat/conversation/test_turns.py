@@ -211,4 +211,4 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTree.settings = settings(max_examples=60, stateful_step_count=30)

@@ -186,7 +186,7 @@ def long_chat(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return file.read_bytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**9), how=st.sampled_from(["drop", "cut", "swap", "noise"]))
 def test_no_damage_stops_a_chat_from_being_read(
     long_chat: bytes, tmp_path_factory: pytest.TempPathFactory, seed: int, how: str

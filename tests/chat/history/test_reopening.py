@@ -130,4 +130,4 @@ class ChatMachine(RuleBasedStateMachine):
 
 
 TestChat = ChatMachine.TestCase
-TestChat.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+TestChat.settings = settings(max_examples=20, stateful_step_count=12)

@@ -82,7 +82,7 @@ def test_a_drafter_out_of_step_says_so() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_proposal_follows_an_earlier_place_of_the_longest_end(text: list[int]) -> None:
     """Held against the definition, looked up the slow way."""
     best = max(
@@ -132,6 +132,4 @@ class Told(RuleBasedStateMachine):
 
 
 def test_what_it_was_told_before_leaves_no_trace() -> None:
-    run_state_machine_as_test(
-        Told, settings=settings(max_examples=40, stateful_step_count=12, deadline=None)
-    )
+    run_state_machine_as_test(Told, settings=settings(max_examples=40, stateful_step_count=12))

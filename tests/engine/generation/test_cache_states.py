@@ -31,7 +31,6 @@ SMALL = 192
 STEPS = settings(
     max_examples=6,
     stateful_step_count=9,
-    deadline=None,
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

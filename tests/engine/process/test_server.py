@@ -92,7 +92,7 @@ LINES = st.binary(max_size=80).map(lambda line: line.replace(b"\n", b"")) | JSON
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(LINES, max_size=6))
 def test_any_bytes_are_answered_line_by_line(lines: list[bytes]) -> None:
     understood, refused = [], []

@@ -205,7 +205,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_nothing_but_an_error_of_the_prompt_comes_of_any_template(source: str) -> None:
     try:

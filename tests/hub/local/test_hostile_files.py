@@ -313,9 +313,7 @@ BYTES = st.sampled_from([0, 1, 2, 4, 8, 9, 10, 31, 127, 128, 255]) | st.integers
 MUTATION = st.tuples(st.integers(0, 1 << 14), BYTES)
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.integers(0, 3),
     mutations=st.lists(MUTATION, min_size=1, max_size=8),
@@ -377,7 +375,7 @@ NAMES = st.sampled_from(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     architecture=st.sampled_from(["llama", "eagle3", "gemma4", ""]),
     fields=st.dictionaries(st.sampled_from(KEYS), VALUE, max_size=10),
@@ -396,7 +394,7 @@ def test_headers_of_anything_go_through_everything(
         go_through(folder)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.binary(max_size=400))
 def test_bytes_that_call_themselves_a_gguf_go_through_everything(data: bytes) -> None:
     with folder_of({"x.gguf": b"GGUF\3\0\0\0" + data, "t.gguf": TARGET}) as folder:

@@ -85,7 +85,7 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
         await user.on(PlanScreen)
         await user.sees("small-Q4_K_M.gguf  2.5 GB")
         await user.sees("Download: 1.9 GB, 1.1 GB of 3.0 GB are already here")
-        await user.sees("converted to a GGUF")
+        await user.sees("is then converted to GGUF")
         # At this height the rest is a page further down.
         await user.pilot.resize_terminal(80, 40)
         await user.sees("org/small-GGUF is gated")
@@ -120,14 +120,13 @@ async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
     pair = entry("qwen3-4b", converts=True)
     desk.offer(pair)
     desk.moving = [on_its_way(pair)]
-    desk._installs = halting = Halting()  # type: ignore[assignment]
+    desk._installs = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("downloading 49% · Ctrl+G D shows it")
         await user.press("down", "enter")
         await user.sees("25.0 MB/s    1:00 left")
         await user.sees("45%     1.1 GB of 2.5 GB")
         await user.press("space")
-        desk.moving = [replace(desk.moving[0], stage=Stage.PAUSED, speed=None, eta=None)]
         await user.sees("paused · Space resumes")
         await user.click("#pause")
         await user.click("#cancel")
@@ -171,7 +170,7 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
     sentence = "The disk is full: free some space and try again."
     files = (replace(moving.files[0], state=JobState.FAILED, error=sentence), *moving.files[1:])
     desk.moving = [replace(moving, files=files, stage=Stage.FAILED, error=sentence)]
-    desk._installs = halting = Halting()  # type: ignore[assignment]
+    desk._installs = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees(sentence)
         await user.command("app.downloads")
