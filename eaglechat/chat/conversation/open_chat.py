@@ -82,9 +82,7 @@ class OpenChat:
             log = new_log(self._chats_dir, self.pair, self._complain)
         else:
             log = resumed_log(saved, self._complain)
-        self._recorder = ChatRecorder(
-            log, self.turns, first_question=self.first_question, unsent=self.unsent
-        )
+        self._recorder = ChatRecorder(log, self.turns, saved)
         if self.info is None:
             self._note(wording.only_read(self.pair, self._view.key_of), "warning")
         elif not self.turns:
@@ -96,6 +94,11 @@ class OpenChat:
     def look(self) -> None:
         """Whoever shows the session draws it now; `changed` is said again from here on."""
         self._is_told = False
+
+    @property
+    def record(self) -> ChatRecorder:
+        """What is kept of it: it has a file, can be named and pinned."""
+        return self._recorder
 
     # Controls
 

@@ -108,6 +108,19 @@ class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):
 
     title: str
     messages: int
+    pinned: bool = False
+
+
+class TitleLine(_Line, frozen=True, kw_only=True, tag="title"):
+    """The chat is called this from here on; the first question again where it is empty."""
+
+    title: str
+
+
+class PinnedLine(_Line, frozen=True, kw_only=True, tag="pinned"):
+    """The chat stands at the top of the list from here on, or does no more."""
+
+    pinned: bool
 
 
 class MessageLine(_Line, frozen=True, kw_only=True, tag="message"):
@@ -140,6 +153,8 @@ Line = (
     | WindowLine
     | UnsentLine
     | SummaryLine
+    | TitleLine
+    | PinnedLine
     | MessageLine
     | PartialLine
     | RetractedLine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -11,9 +12,12 @@ from eaglechat.chat.history import lines
 
 _HEAD, _TAIL = 4096, 8192
 _LONGEST_TITLE = 160
+_READ_AT_ONCE = 250
+"""Files whose ends are read before the list is shown with them."""
 _SUMMARY = b'\n{"type":"summary"'
 _MESSAGES = (b'\n{"type":"message"', b'\n{"type":"question"', b'\n{"type":"reply"')
 _TAKEN_BACK = b'\n{"type":"retracted"'
+_NO_STAMP = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -21,12 +25,23 @@ class ChatSummary:
     """A row of the list. `problem` says why a file cannot be read, if so."""
 
     file: Path
-    used: float
-    """When something was last written to it, in seconds since 1970."""
+    stamp: tuple[int, int] = _NO_STAMP
+    """Size in bytes, and when something was last written to it, in nanoseconds since 1970."""
     header: lines.ChatHeader | None = None
     title: str = ""
     messages: int = 0
+    pinned: bool = False
     problem: str | None = None
+
+    @property
+    def used(self) -> float:
+        """When something was last written to it, in seconds since 1970."""
+        return self.stamp[1] / 1e9
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether something was said or typed in it, or it cannot be read."""
+        return bool(self.problem or self.title or self.messages)
 
 
 def title_of(text: str) -> str:
@@ -34,40 +49,75 @@ def title_of(text: str) -> str:
     return " ".join(text[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
 
 
-def list_chats(directory: Path) -> list[ChatSummary]:
-    """Every chat in which something was said or typed, and every file that cannot be read;
-    what was used last comes first."""
-    files = [entry for entry in _entries(directory) if entry.name.endswith(".jsonl")]
-    summaries = [summarise(Path(entry.path)) for entry in files]
-    shown = [chat for chat in summaries if chat.problem or chat.title or chat.messages]
-    return sorted(shown, key=lambda chat: (chat.used, chat.file.name), reverse=True)
+def list_chats(
+    directory: Path, known: Mapping[str, ChatSummary] | None = None
+) -> Iterator[list[ChatSummary]]:
+    """Every chat in which something was said or typed, and every file that cannot be read: pinned
+    ones first, then what was used last. The last list is complete; ones before it come at once.
+
+    `known` has summaries by the name of their file, which hold as long as their stamp does.
+    """
+    rows: dict[str, ChatSummary] = {}
+    unknown: list[Path] = []
+    for name, stamp in stamps(directory).items():
+        row = known.get(name) if known else None
+        if row is not None and row.stamp == stamp:
+            rows[name] = row
+        else:
+            unknown.append(directory / name)
+    unknown.sort(reverse=True)
+    for read, file in enumerate(unknown):
+        if read % _READ_AT_ONCE == 0 and read:
+            yield in_order(rows.values())
+        rows[file.name] = summarise(file)
+    yield in_order(rows.values())
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
+    """Those that the list shows, in its order."""
+    shown = (chat for chat in summaries if chat.is_shown)
+    return sorted(shown, key=lambda chat: (chat.pinned, chat.used, chat.file.name), reverse=True)
+
+
+def stamps(directory: Path) -> dict[str, tuple[int, int]]:
+    """The files of chats, by name: size, and when they were last written to in nanoseconds."""
+    found: dict[str, tuple[int, int]] = {}
     try:
         with os.scandir(directory) as entries:
-            return [*entries]
+            for entry in entries:
+                if entry.name.endswith(".jsonl"):
+                    found[entry.name] = _stamp_of(entry)
     except OSError:
-        return []
+        return found
+    return found
+
+
+def _stamp_of(entry: os.DirEntry[str]) -> tuple[int, int]:
+    try:
+        stat = entry.stat()
+    except OSError:
+        return _NO_STAMP
+    return stat.st_size, stat.st_mtime_ns
 
 
 def summarise(file: Path) -> ChatSummary:
     """What the list shows of a chat's file."""
-    used = 0.0
+    stamp = _NO_STAMP
     try:
         with file.open("rb") as stream:
-            used = os.fstat(stream.fileno()).st_mtime
-            return _summarise(file, used, stream)
+            stat = os.fstat(stream.fileno())
+            stamp = stat.st_size, stat.st_mtime_ns
+            return _summarise(file, stamp, stream)
     except OSError as error:
-        return ChatSummary(file, used, problem=error.strerror or str(error))
+        return ChatSummary(file, stamp, problem=error.strerror or str(error))
 
 
-def _summarise(file: Path, used: float, stream: BinaryIO) -> ChatSummary:
+def _summarise(file: Path, stamp: tuple[int, int], stream: BinaryIO) -> ChatSummary:
     head = stream.read(_HEAD)
     header = lines.decode(head.partition(b"\n")[0])
     if not isinstance(header, lines.ChatHeader):
         problem = "it does not begin like a chat" if head else "it is empty"
-        return ChatSummary(file, used, problem=problem)
+        return ChatSummary(file, stamp, problem=problem)
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, size - _TAIL))
     summary = _last_summary(stream.read())
@@ -75,7 +125,7 @@ def _summarise(file: Path, used: float, stream: BinaryIO) -> ChatSummary:
         stream.seek(0)
         whole = stream.read()
         summary = _last_summary(whole) or _counted(whole)
-    return ChatSummary(file, used, header, summary.title, summary.messages)
+    return ChatSummary(file, stamp, header, summary.title, summary.messages, summary.pinned)
 
 
 def _last_summary(data: bytes) -> lines.SummaryLine | None:

@@ -33,6 +33,9 @@ class SavedChat:
     unsent: str = ""
     first_question: TurnId | None = None
     """The oldest question that was in the context, where older ones had left it."""
+    title: str = ""
+    """What the user called it; empty where its first question stands for it."""
+    pinned: bool = False
     size: int = 0
     """Bytes that were read."""
 
@@ -142,6 +145,10 @@ class _Reader:
                 self._window(line)
             case lines.UnsentLine():
                 self._chat.unsent = line.text
+            case lines.TitleLine():
+                self._chat.title = line.title
+            case lines.PinnedLine():
+                self._chat.pinned = line.pinned
             case _:
                 self._take_first_version(line)
 

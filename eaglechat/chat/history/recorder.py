@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.log import ChatLog
+from eaglechat.chat.history.naming import summary_of
 from eaglechat.chat.history.packing import pack
+from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.recording import Terms, text_in
 from eaglechat.wire.records import Part
 
@@ -17,16 +21,32 @@ _SHORT = 2000
 class ChatRecorder:
     """Writes what happens to the turns of a chat into its log."""
 
-    def __init__(
-        self, log: ChatLog, turns: Turns, *, first_question: TurnId | None, unsent: str
-    ) -> None:
-        """The last two are what the log says already."""
+    def __init__(self, log: ChatLog, turns: Turns, saved: SavedChat | None) -> None:
+        """`saved` is what the log says already."""
         self._log, self._turns = log, turns
-        self._first_question = first_question
-        self._unsent = self._typed = unsent
+        self._first_question = saved.first_question if saved else None
+        self._unsent = self._typed = saved.unsent if saved else ""
+        self._title, self._is_pinned = (saved.title, saved.pinned) if saved else ("", False)
         self._terms: Terms | None = None
         self._rounds = 0
         """How many of the running reply are written."""
+
+    @property
+    def file(self) -> Path:
+        """Where the chat is kept, or will be."""
+        return self._log.file
+
+    def rename(self, title: str) -> None:
+        """Call the chat something else; its first question again where the title is empty."""
+        self._title = title_of(title)
+        self._log.add(lines.TitleLine(title=self._title))
+        self._summarise()
+
+    def pin(self, pinned: bool) -> None:
+        """Put the chat at the top of the list, or back among the others."""
+        self._is_pinned = pinned
+        self._log.add(lines.PinnedLine(pinned=pinned))
+        self._summarise()
 
     def asked(self, question: Question) -> None:
         self._unsent = ""
@@ -119,6 +139,4 @@ class ChatRecorder:
                 self._summarise()
 
     def _summarise(self) -> None:
-        path = self._turns.path
-        title = title_of(path[0].text if path else self._unsent)
-        self._log.add(lines.SummaryLine(title=title, messages=len(path)))
+        self._log.add(summary_of(self._turns, self._unsent, self._title, self._is_pinned))
