@@ -143,14 +143,19 @@ class _Reader:
                 self._turns.delete(line.turn)
             case lines.WindowLine():
                 self._window(line)
+            case lines.MessageLine() | lines.RetractedLine():
+                self._take_first_version(line)
+            case _:
+                self._take_about_chat(line)
+
+    def _take_about_chat(self, line: lines.Line) -> None:
+        match line:
             case lines.UnsentLine():
                 self._chat.unsent = line.text
             case lines.TitleLine():
                 self._chat.title = line.title
             case lines.PinnedLine():
                 self._chat.pinned = line.pinned
-            case _:
-                self._take_first_version(line)
 
     def finished(self) -> SavedChat:
         """The chat, without what a crash left unanswered: such a question is unsent again."""
@@ -191,10 +196,10 @@ class _Reader:
             first = questions[line.first_turn] if 0 < line.first_turn < len(questions) else None
         self._chat.first_question = first
 
-    def _take_first_version(self, line: lines.Line) -> None:
+    def _take_first_version(self, line: lines.MessageLine | lines.RetractedLine) -> None:
         if isinstance(line, lines.MessageLine):
             self._message(line)
-        elif isinstance(line, lines.RetractedLine):
+        else:
             self._retract()
 
     def _message(self, line: lines.MessageLine) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from eaglechat.chat.history import listing
-from eaglechat.chat.history.listing import ChatSummary, list_chats, summarise, title_of
+from eaglechat.chat.history.listing import ChatSummary, summarise, title_of
 from tests.chat.headless import Headless
 from tests.chat.history.files import message, write_first_version
+
+
+def list_chats(
+    directory: Path, known: Mapping[str, ChatSummary] | None = None
+) -> list[ChatSummary]:
+    """The last list, which is complete."""
+    return [*listing.list_chats(directory, known)][-1]
 
 
 def left_chat(folder: Path, *questions: str, typed: str = "") -> Path:
@@ -98,3 +106,30 @@ def test_a_chat_that_was_only_typed_has_a_row(tmp_path: Path) -> None:
 def test_a_title_is_one_line_and_not_too_long() -> None:
     assert title_of("  one\n\ttwo  ") == "one two"
     assert len(title_of("word " * 10_000)) <= 160
+
+
+def test_what_is_known_is_not_read_until_its_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+    known = {chat.file.name: chat for chat in list_chats(tmp_path)}
+    read: list[str] = []
+    monkeypatch.setattr(
+        listing, "summarise", lambda file: read.append(file.name) or summarise(file)
+    )
+    assert list_chats(tmp_path, known) == list_chats(tmp_path)
+    assert read == ["b.jsonl", "a.jsonl"]
+    read.clear()
+    write_first_version(tmp_path / "b.jsonl", message("user", "something else"))
+    assert {chat.title for chat in list_chats(tmp_path, known)} == {"a", "something else"}
+    assert read == ["b.jsonl"]
+
+
+def test_a_long_list_is_shown_as_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_READ_AT_ONCE", 2)
+    for name in "abcde":
+        write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+    assert [len(rows) for rows in listing.list_chats(tmp_path)] == [2, 4, 5]

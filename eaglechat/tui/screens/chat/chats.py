@@ -61,7 +61,8 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
     @work(thread=True)
     def _list(self, directory: Path) -> None:
-        self.post_message(self.Listed(list_chats(directory)))
+        for chats in list_chats(directory):
+            self.post_message(self.Listed(chats))
 
     @work(thread=True, exclusive=True)
     def _read(self, file: Path) -> None:
