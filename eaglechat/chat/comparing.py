@@ -109,7 +109,7 @@ def first_fork(reply: Recording, plain: Recording) -> Fork | None:
     """
     ours, theirs = _tokens(reply), _tokens(plain)
     for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if one.id != other.id:
+        if not _is_same(one, other):
             return Fork(index, _shown(one), _shown(other))
     if len(ours) == len(theirs):
         return None
@@ -130,6 +130,13 @@ def _undrafted(speculation: Speculation) -> str:
     if speculation.enabled and speculation.n_draft_max == AUTO:
         return "no draft was expected to be faster; set n_draft_max by hand to draft anyway"
     return "ask again to have it drafted"
+
+
+def _is_same(one: Token, other: Token) -> bool:
+    """By what is written, where an engine does not report ids."""
+    if one.id is None or other.id is None:
+        return one.text == other.text
+    return one.id == other.id
 
 
 def _shown(token: Token) -> str:

@@ -120,6 +120,8 @@ TEMPERATURE = Range(
 CONTROLS: tuple[Control, ...] = (ENABLED, N_DRAFT_MAX, P_MIN, TEMPERATURE)
 """Those that a running reply follows."""
 
+DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")
+
 THINKING = Choice(
     "thinking",
     "generation",
@@ -160,6 +162,11 @@ def turned(controls: Controls, control: Control, value: Any) -> Controls:
     if isinstance(control, Range) and value != AUTO:
         value = control.fitting(value)
     return replace(controls, **{control.name: value})
+
+
+def with_drafting_of(before: Controls, after: Controls) -> Controls:
+    """The controls after a change, less what was changed of the drafting."""
+    return replace(after, **{name: getattr(before, name) for name in DRAFTING})
 
 
 def length_in_force(controls: Controls, latest: Round | None) -> int:

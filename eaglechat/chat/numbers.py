@@ -35,8 +35,21 @@ class Numbers:
     controls: Controls
     reasoning: Reasoning
     """What the target can be told of thinking."""
+    unreported: str | None
+    """That the engine does not say where tokens come from, or None."""
+    is_provisional: bool
+    """Origins are derived, and made sure of when the reply has ended."""
+    drafts_as_asked: bool
+    """The controls of drafting reach the engine."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while it is not in force."""
+
+    @property
+    def room(self) -> str:
+        """Tokens in the context, and its size where that is known."""
+        if self.n_ctx:
+            return f"{self.n_past:,} of {self.n_ctx:,}"
+        return f"{self.n_past:,}" if self.n_past else "not known"
 
 
 def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
@@ -62,6 +75,9 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         compared=latest_compared(session.turns),
         controls=controls,
         reasoning=session.reasoning,
+        unreported=not_reported(session.hello, "origins"),
+        is_provisional=bool(rounds) and rounds[-1].provisional,
+        drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
     )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.controls import Controls
+from collections.abc import Mapping
+from typing import Any
+
+from eaglechat.chat.controls import DRAFTING, Controls
 from eaglechat.wire.protocol import AUTO, Hello
 
 
@@ -25,9 +28,18 @@ def no_bench(hello: Hello | None) -> str | None:
     return None if hello is None or hello.can.bench else f"{hello.engine} has no bench."
 
 
+def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
+    """Why a change of these controls does not reach the drafting."""
+    if hello is None or hello.can.draft_length or not DRAFTING & change.keys():
+        return None
+    return f"{hello.engine} drafts as it was started to: that is not set from here."
+
+
 def no_auto(hello: Hello | None, controls: Controls) -> str | None:
     """Why the draft length cannot be chosen by measurement."""
-    if controls.n_draft_max != AUTO or hello is None or hello.can.auto:
+    if hello is None or not hello.can.draft_length:
+        return None
+    if controls.n_draft_max != AUTO or hello.can.auto:
         return None
     return f"{hello.engine} cannot choose the draft length itself: set one by hand."
 

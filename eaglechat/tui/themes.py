@@ -28,7 +28,8 @@ else:
 
 FALLBACK_THEME = "eagle-dark"
 REJECTED = "rejected"
-TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in Origin), REJECTED)
+_KNOWN = (origin for origin in Origin if origin is not Origin.UNKNOWN)
+TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in _KNOWN), REJECTED)
 """What a transcript tells apart: the origins of emitted tokens, and rejected draft tokens."""
 
 StyleFlag = Literal["bold", "dim", "italic", "overline", "reverse", "strike", "underline"]

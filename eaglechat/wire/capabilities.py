@@ -18,14 +18,18 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine reports and what it can be asked, beyond a reply and its origins."""
+    """What an engine reports and what it can be asked, beyond the text of a reply."""
 
+    origins: bool = False
+    """It says where each token came from, and so what was drafted and accepted."""
     draft_text: bool = False
     """It says what was drafted and rejected; else it counts those tokens only."""
     probabilities: bool = False
     """It says how sure the draft was of each token."""
     times: bool = False
     """It says what drafting and verifying took in each round."""
+    draft_length: bool = False
+    """It drafts as a request asks it to; else as it was started to."""
     live_draft_length: bool = False
     """`set` turns the draft length of a running reply."""
     auto: bool = False
@@ -39,9 +43,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVERYTHING = Capabilities(
+    origins=True,
     draft_text=True,
     probabilities=True,
     times=True,
+    draft_length=True,
     live_draft_length=True,
     auto=True,
     plain=True,

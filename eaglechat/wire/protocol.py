@@ -292,6 +292,13 @@ class RoundDone(Event, frozen=True, kw_only=True, tag="round"):
     round: Round
 
 
+class Settled(Event, frozen=True, kw_only=True, tag="settled"):
+    """What was in all the rounds of a reply, in place of those that were provisional."""
+
+    id: int
+    rounds: tuple[Round, ...]
+
+
 class SpeculationStopped(Event, frozen=True, kw_only=True, tag="speculation_off"):
     id: int
     off: SpeculationOff
@@ -361,6 +368,7 @@ Answer = (
     | WindowMoved
     | PrefillProgress
     | RoundDone
+    | Settled
     | SpeculationStopped
     | Done
     | BenchProgress

@@ -30,6 +30,8 @@ class Origin(str, enum.Enum):
     """The target's extra token after it accepted the whole draft."""
     PLAIN = "plain"
     """No draft in this round: ordinary decoding."""
+    UNKNOWN = "unknown"
+    """The engine does not say."""
 
 
 class Part(str, enum.Enum):
@@ -70,10 +72,11 @@ class Token:
     """An emitted token.
 
     `text` is what became certain with this token: empty while a character or a possible stop
-    string is incomplete, and for tokens that are not written (end of generation).
+    string is incomplete, and for tokens that are not written (end of generation). `id` is None
+    where the engine does not report it.
     """
 
-    id: int
+    id: int | None
     text: str
     origin: Origin
     drafter: str | None = None
@@ -161,6 +164,8 @@ class Round:
     """How the length was chosen, where n_draft_max is auto."""
     given: tuple[int, ...] = ()
     """Tokens that were put before this round's without being sampled: they ended the reasoning."""
+    provisional: bool = False
+    """Derived from how the text came; the engine reports the truth when the reply has ended."""
 
     @property
     def rejected(self) -> DraftToken | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from eaglechat.chat.history.reading import saved_chats
@@ -21,7 +23,10 @@ def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Headless:
     start = ScriptedEngine.open_engine
 
     def open_server(engine: ScriptedEngine, say: object) -> None:
-        engine.engine_name, engine.can = "llama-server", Capabilities()
+        engine.engine_name, engine.can = (
+            "llama-server",
+            Capabilities(origins=True, draft_length=True),
+        )
         start(engine, say)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ScriptedEngine, "open_engine", open_server)
@@ -57,7 +62,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     assert no_bench(chat.session.hello) == "llama-server has no bench."
 
     chat.session.turn(replace(chat.session.controls, n_draft_max=AUTO))
-    assert chat.said[1:] == ["llama-server chooses no draft length by itself: set one by hand."]
+    assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]
     assert chat.session.controls.n_draft_max == 3
 
 
@@ -67,7 +72,7 @@ def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) ->
     chat.session.draft(1)
 
     assert chat.engine.requests(Set)
-    assert chat.said == ["llama-server drafts differently from the next reply on, not in this one."]
+    assert chat.said == ["llama-server applies this from the next reply on."]
 
 
 def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> None:
@@ -78,3 +83,28 @@ def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> 
     assert chat.session.compare()
     chat.finish()
     assert chat.said == []
+
+
+def reports(chat: Headless, can: Capabilities) -> None:
+    """Make its engine one of these capabilities."""
+    assert chat.engine.hello is not None
+    chat.engine.hello = msgspec.structs.replace(chat.engine.hello, can=can)
+
+
+@pytest.mark.parametrize("change", [{"n_draft_max": 5}, {"enabled": False}, {"p_min": 0.5}])
+def test_drafting_that_was_settled_when_it_was_started_stays(
+    chat: Headless, change: dict[str, Any]
+) -> None:
+    reports(chat, Capabilities(origins=True))
+    before = chat.session.controls
+    chat.session.turn(replace(before, temperature=0.3, **change))
+
+    assert chat.session.controls == replace(before, temperature=0.3)
+    assert chat.said == ["llama-server drafts as it was started to: that is not set from here."]
+    assert not numbers_of(chat.session).drafts_as_asked
+
+
+def test_an_engine_that_does_not_say_where_tokens_come_from_is_named(chat: Headless) -> None:
+    assert numbers_of(chat.session).unreported is None
+    reports(chat, Capabilities())
+    assert numbers_of(chat.session).unreported == "not reported by llama-server"

@@ -425,7 +425,10 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
     drive: Drive,
 ) -> None:
     user = drive(size=(120, 50))
-    user.engine.engine_name, user.engine.can = "llama-server", Capabilities()
+    user.engine.engine_name, user.engine.can = (
+        "llama-server",
+        Capabilities(origins=True, draft_length=True),
+    )
     async with user:
         await user.open_chat()
         await user.ask("hello")

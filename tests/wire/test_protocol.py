@@ -71,6 +71,7 @@ EVENTS = [
     p.Unloaded(id=6),
     p.PrefillProgress(id=2, prefill=Prefill(1, 2, 0)),
     p.RoundDone(id=2, round=ROUND),
+    p.Settled(id=2, rounds=(ROUND,)),
     p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),
     p.SpeculationStopped(id=2, off=SpeculationOff("why")),
     p.Done(id=2, end=END, stats=stats_of([ROUND])),

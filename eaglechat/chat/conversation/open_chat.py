@@ -17,6 +17,7 @@ from eaglechat.chat.controls import (
     follow_settings,
     length_in_force,
     turned,
+    with_drafting_of,
 )
 from eaglechat.chat.conversation.notices import NoticeKind, Notices
 from eaglechat.chat.conversation.parties import Engine, View
@@ -26,7 +27,7 @@ from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.unreported import no_auto, not_yet
+from eaglechat.chat.unreported import no_auto, no_drafting, not_yet
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.settings import Settings
@@ -104,16 +105,20 @@ class OpenChat:
 
     def turn(self, controls: Controls) -> None:
         """Put controls in force, in the running reply from its next round on."""
+        if reason := no_drafting(self.hello, differences(self.controls, controls)):
+            self._view.say(reason)
+            controls = with_drafting_of(self.controls, controls)
         if reason := no_auto(self.hello, controls):
             self._view.say(reason)
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
         change = differences(self.controls, controls)
         self.controls = controls
         if change and self.running is not None and isinstance(self.running.turn, Reply):
-            self.running.turn.recording.changed.update(change)
-            self._engine.send(protocol.Set(**change))
-            if {N_DRAFT_MAX.name, "enabled"} & change.keys() and (when := not_yet(self.hello)):
+            if when := not_yet(self.hello):
                 self._view.say(when)
+            else:
+                self.running.turn.recording.changed.update(change)
+            self._engine.send(protocol.Set(**change))
         self._touch()
 
     def draft(self, by: int) -> None:

@@ -109,7 +109,7 @@ def pack(rounds: Sequence[Round]) -> str:
             round(r.timings.total_ms * _TIME_STEPS) - _known(row)
             for r, row in zip(rounds, times, strict=True)
         ],
-        ids=[token.id for token in tokens],
+        ids=[_UNREPORTED if token.id is None else token.id for token in tokens],
         lengths=[len(token.text) for token in tokens],
         origins=[_ORIGINS.index(token.origin) for token in tokens],
         draft_ids=[
@@ -190,7 +190,7 @@ def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
 def _token(columns: _Columns, index: int, written: Sequence[Iterator[str]]) -> Token:
     part = columns.parts[index]
     return Token(
-        id=columns.ids[index],
+        id=None if columns.ids[index] == _UNREPORTED else columns.ids[index],
         text=next(written[part]),
         origin=_ORIGINS[columns.origins[index]],
         drafter=columns.drafters[columns.emitted_by[index]] or None,

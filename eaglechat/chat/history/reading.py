@@ -92,7 +92,7 @@ class _KeptRounds:
 def _unknown(index: int, piece: lines.RoundsLine) -> Round:
     """A round of which only the texts are known."""
     texts = ((piece.reasoning, Part.REASONING), (piece.text, Part.ANSWER))
-    tokens = tuple(Token(-1, text, Origin.PLAIN, part=part) for text, part in texts if text)
+    tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts if text)
     return Round(index, 0, (), 0, 0, tokens, 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
 
 

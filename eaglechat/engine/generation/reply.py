@@ -87,6 +87,7 @@ class ReplyState:
             text, part = self._write(id)
             origin = _origin(proposal, children, child)
             tokens.append(Token(id, text, origin, drafter, part))
+            self.id_last = id
             if child is not None:
                 path.append(child)
                 at = child
@@ -94,7 +95,6 @@ class ReplyState:
                 self.finish = FinishReason.CONTEXT
             if self.finish is not None or child is None:
                 break
-        self.id_last = tokens[-1].id
         return Verdict(tuple(tokens), tuple(path), n_tested)
 
     def end_reasoning(self) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ class ChatJob:
                 cancelled=self._cancelled,
             ):
                 if isinstance(record, Round):
-                    reply += [*record.given, *(token.id for token in record.tokens)]
+                    reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
                 elif isinstance(record, ReplyEnd):
                     pair.prompter.note_reply(prompt, reply)
                 self._tell(record)

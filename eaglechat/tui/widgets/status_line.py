@@ -55,7 +55,9 @@ class StatusLine(Widget):
     def _parts(self, numbers: Numbers) -> list[Content]:
         value = self.get_visual_style("status--value")
         rate = numbers.rolling.acceptance_rate
-        if numbers.off:
+        if numbers.unreported:
+            first = Content.assemble("speculation ", (numbers.unreported, value))
+        elif numbers.off:
             first = Content.assemble(("speculation off", value), f": {numbers.off}")
             if first.cell_length > self.content_size.width:
                 first = Content.styled("speculation off", value)
@@ -63,10 +65,13 @@ class StatusLine(Widget):
             gauge = (bar(rate or 0.0, _GAUGE_WIDTH), self.get_visual_style("status--gauge"))
             first = Content.assemble("accepted ", gauge, (f" {wording.percent(rate)}", value))
         length = wording.two_decimals(numbers.rolling.mean_accepted_length)
-        return [
+        used = f"{numbers.n_past:,}/{numbers.n_ctx:,}" if numbers.n_ctx else numbers.room
+        parts = [
             first,
             Content.assemble((wording.one_decimal(numbers.tokens_per_second), value), " tok/s"),
-            Content.assemble("length ", (length, value)),
-            self._draft_length(numbers, value),
-            Content.assemble("context ", (f"{numbers.n_past:,}/{numbers.n_ctx:,}", value)),
         ]
+        if not numbers.unreported:
+            parts.append(Content.assemble("length ", (length, value)))
+        if numbers.drafts_as_asked:
+            parts.append(self._draft_length(numbers, value))
+        return [*parts, Content.assemble("context ", (used, value))]

@@ -159,6 +159,8 @@ class ChatScreen(Asking, Controlling, Viewing):
         self.query_one("#status", StatusLine).show(numbers)
         is_told = not_reported(session.hello, "draft_text") is None
         self.query_one(Legend).are_rejected_known = is_told
+        unreported = numbers.unreported
+        self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
         gone = with_keys("engine stopped: {chat.load_again}")
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:

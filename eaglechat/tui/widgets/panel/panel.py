@@ -96,7 +96,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 tooltip="Acceptance of the first drafted token of a round, the second, and so on.",
             )
         with Vertical(id="rounds-and-controls", classes="group"):
-            yield Static("Rounds (height: share accepted)", classes="label above")
+            yield Static("Rounds (height: share accepted)", classes="label above", id="strip-name")
             yield RoundStrip(id="strip")
             yield Reading(
                 "Draft / verify",
@@ -158,10 +158,14 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
         rolling, reply = numbers.rolling, numbers.reply
-        self.query_one("#panel-heading", Line).show(f"Speculation {'off' if numbers.off else 'on'}")
-        self.query_one("#off-reason", Line).show(f"Off: {numbers.off}." if numbers.off else "")
-        self.query_one("#off-reason").display = numbers.off is not None
-        self.set_class(numbers.controls.n_draft_max == AUTO and not numbers.off, "-auto")
+        heading, why = _heading(numbers)
+        self.query_one("#panel-heading", Line).show(heading)
+        self.query_one("#off-reason", Line).show(why)
+        self.query_one("#off-reason").display = bool(why)
+        self.set_class(numbers.unreported is not None, "-unreported")
+        self.set_class(not numbers.drafts_as_asked, "-drafts-as-started")
+        is_auto = numbers.controls.n_draft_max == AUTO and numbers.drafts_as_asked
+        self.set_class(is_auto and not numbers.off, "-auto")
         self.query_one("#auto", AutoView).show(numbers.auto)
         self._reading("acceptance", wording.percent(rolling.acceptance_rate))
         self.query_one("#acceptance-bar", Bar).show(rolling.acceptance_rate)
@@ -181,8 +185,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         self._reading("times", numbers.times)
         self._reading("prefill", numbers.prefill)
-        room = f"{numbers.n_past:,} of {numbers.n_ctx:,}"
-        self._reading("context", room if numbers.n_ctx else "nothing is loaded")
+        self._reading("context", numbers.room)
         self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))
 
     def _show_controls(self, controls: Controls) -> None:
@@ -217,6 +220,17 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _reading(self, id: str, value: str) -> None:
         self.query_one(f"#{id}", Reading).show(value)
+
+
+def _heading(numbers: Numbers) -> tuple[str, str]:
+    """Whether there is speculation, and what there is to say of that."""
+    if numbers.off:
+        return "Speculation off", f"Off: {numbers.off}."
+    if numbers.unreported:
+        return "Speculation", wording.sentence(numbers.unreported)
+    if numbers.is_provisional:
+        return "Speculation on", "Provisional until the reply has ended"
+    return "Speculation on", ""
 
 
 def _word(choice: Choice, position: float) -> str:

@@ -211,7 +211,7 @@ def _round_runs(round: Round, part: Part) -> Iterator[Run]:
         if token.origin is Origin.CORRECTION and rejected is not None:
             yield from _rejected_run(rejected)
             rejected = None
-        yield Run(token.text, token.origin.value)
+        yield Run(token.text, TEXT if token.origin is Origin.UNKNOWN else token.origin.value)
     if rejected is not None and round.part is part:
         yield from _rejected_run(rejected)
 

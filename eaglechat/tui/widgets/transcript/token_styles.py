@@ -33,8 +33,12 @@ class Legend(TokenStyled):
 
     are_rejected_known: reactive[bool] = reactive(True, layout=True)
     """Whether the engine says which tokens were rejected."""
+    no_origins: reactive[str] = reactive("", layout=True)
+    """Why the origins of tokens are not known, if they are not."""
 
     def render(self) -> Text:
+        if self.no_origins:
+            return Text(self.no_origins)
         return Text(" · ").join(self._named(kind) for kind in TOKEN_KINDS)
 
     def _named(self, kind: str) -> Text:
