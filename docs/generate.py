@@ -29,6 +29,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Chat": ("chat",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
+    "What the model sees": ("seen",),
     "Bench": ("bench",),
 }
 

@@ -23,6 +23,11 @@ def no_comparison(hello: Hello | None) -> str | None:
     return f"{hello.engine} cannot decode plainly, so there is nothing to compare with."
 
 
+def no_prompt(hello: Hello | None) -> str | None:
+    """Why nobody can see what the model would read."""
+    return None if hello is None or hello.can.prompt else f"{hello.engine} does not show prompts."
+
+
 def no_bench(hello: Hello | None) -> str | None:
     """Why an engine measures nothing."""
     return None if hello is None or hello.can.bench else f"{hello.engine} has no bench."

@@ -9,7 +9,7 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
-from eaglechat.wire.protocol import PairInfo, Reasoning
+from eaglechat.wire.protocol import PairInfo, Reasoning, Rendered
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
 from eaglechat.wire.stats import PartStats
 
@@ -118,6 +118,22 @@ def thought(stats: PartStats | None) -> str:
     if stats.stats.acceptance_rate is not None:
         parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
     return ", ".join(parts)
+
+
+STAND_IN = "hi"
+"""What is asked in place of a question that nobody has typed yet."""
+
+
+def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
+    """What is said above a prompt that is shown."""
+    said = [f"{prompt.tokens:,} of {plural(n_ctx, 'token')}"]
+    if prompt.first_turn:
+        n = prompt.first_turn
+        left = "the first turn is" if n == 1 else f"the first {n:,} turns are"
+        said.append(f"{left} not in the context")
+    if not typed:
+        said.append(f"“{STAND_IN}” stands for the question that you have not typed yet")
+    return "; ".join(said) + "."
 
 
 def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.local.pair import Pair
-from eaglechat.wire.protocol import Auto, PairInfo
+from eaglechat.wire.protocol import Auto, PairInfo, Rendered
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
@@ -69,6 +69,14 @@ class OpenBench(Message):
     def __init__(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
         super().__init__()
         self.pair, self.info, self.keep = pair, info, keep
+
+
+class ShowPrompt(Message):
+    """Show what the model would read; `summary` is said above it."""
+
+    def __init__(self, prompt: Rendered, summary: str) -> None:
+        super().__init__()
+        self.prompt, self.summary = prompt, summary
 
 
 class OpenPlan(Message):

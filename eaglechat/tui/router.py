@@ -26,6 +26,7 @@ from eaglechat.tui.navigation import (
     OpenSearch,
     Resume,
     Say,
+    ShowPrompt,
 )
 from eaglechat.tui.screens.base import EagleModal, EagleScreen
 from eaglechat.tui.services.services import Services
@@ -144,6 +145,11 @@ class Router(App[None]):
         from eaglechat.tui.screens.bench.screen import BenchScreen
 
         self._show(BenchScreen(self.services, message.pair, message.info, message.keep))
+
+    def on_show_prompt(self, message: ShowPrompt) -> None:
+        from eaglechat.tui.screens.chat.seen import SeenScreen
+
+        self._show(SeenScreen(message.prompt, message.summary))
 
     def on_open_plan(self, message: OpenPlan) -> None:
         from eaglechat.tui.screens.hub.plan import PlanScreen

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from eaglechat.chat import wording
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import seeded_anew, terms_of
 from eaglechat.chat.conversation.open_chat import OpenChat
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId
-from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.unreported import no_comparison
+from eaglechat.chat.recording import Recording, Terms, TurnPart
+from eaglechat.chat.unreported import no_comparison, no_prompt
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Round
@@ -97,6 +99,31 @@ class ChatSession(OpenChat):
         else:
             self._engine.send(protocol.Set(answer_now=True))
 
+    def show_prompt(self, typed: str, then: Callable[[protocol.Rendered], None]) -> None:
+        """Have the engine say what the model would read if this were sent; `then` gets it."""
+        if self._refuses():
+            return
+        if (reason := no_prompt(self.hello)) is not None:
+            self._view.say(reason)
+            return
+        last = self.turns.last
+        before = self.turns.messages_to(last.id) if last else ()
+        question = protocol.Message(role="user", content=typed or wording.STAND_IN)
+        asked = self._terms.to_chat((*before, question))
+
+        def heard(event: protocol.Answer) -> None:
+            if isinstance(event, protocol.Rendered):
+                then(event)
+            elif isinstance(event, protocol.Error):
+                self._complain(wording.sentence(event.message))
+
+        self._engine.request(
+            protocol.Render(
+                messages=asked.messages, thinking=asked.thinking, max_tokens=asked.max_tokens
+            ),
+            heard,
+        )
+
     # Branches
 
     def step(self, id: TurnId, by: int) -> bool:
@@ -117,12 +144,15 @@ class ChatSession(OpenChat):
         return True
 
     def _answer(self, question: Question, *, is_again: bool = False) -> None:
-        terms = terms_of(
+        terms = seeded_anew(self._terms) if is_again else self._terms
+        self._request(self.turns.answer(question.id, Recording(terms)), question.id)
+
+    @property
+    def _terms(self) -> Terms:
+        """What the next reply is asked with."""
+        return terms_of(
             self._settings(), self.controls, self.pair, self._recommended, self.reasoning
         )
-        if is_again:
-            terms = seeded_anew(terms)
-        self._request(self.turns.answer(question.id, Recording(terms)), question.id)
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
         self._recorder.began(turn)

@@ -81,6 +81,21 @@ CHAT = (
         priority=True,
     ),
     Command(
+        id="chat.prompt",
+        title="What the model sees",
+        help="Show what the model would read if you sent what you have typed",
+        scopes=("chat",),
+        keys=("leader m",),
+        priority=True,
+    ),
+    Command(
+        id="seen.copy",
+        title="Copy the prompt",
+        help="Copy what the model would read, control tokens included",
+        scopes=("seen",),
+        keys=("leader y",),
+    ),
+    Command(
         id="chat.pane",
         title="Speculation panel",
         help="Show or hide the speculation panel",

@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "prompt", "slider", "bench",
+    "chat", "prompt", "slider", "bench", "seen",
 ]  # fmt: skip
 """Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
 
@@ -20,6 +20,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "prompt"}),
     frozenset({"app", "chat", "prompt", "slider"}),
     frozenset({"app", "bench"}),
+    frozenset({"app", "dialog", "seen"}),
 )
 """What holds at the same time: a key has one meaning within each."""
 

@@ -19,6 +19,7 @@ from eaglechat.tui.navigation import Confirm, OpenMenu, OpenPlan, Say
 from eaglechat.tui.screens.bench.screen import BenchScreen
 from eaglechat.tui.screens.chat.chats import ChatsScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.confirm import ConfirmDialog
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
@@ -114,6 +115,13 @@ async def to_running_bench(user: Driver) -> None:
     await user.sees("Reply 1 of")
 
 
+async def to_seen(user: Driver) -> None:
+    await to_chat(user)
+    user.prompt.load_text("A question of many lines.\n" * 40)
+    await user.command("chat.prompt")
+    await user.on(SeenScreen)
+
+
 async def to_past_chats(user: Driver) -> None:
     await to_chat(user)
     await user.command("chats.open")
@@ -173,6 +181,7 @@ PLACES: dict[str, Way] = {
     "slider": to_slider,
     "bench": to_bench,
     "running bench": to_running_bench,
+    "seen": to_seen,
     "past chats": to_past_chats,
     "loading": to_loading,
     "plan": to_plan,

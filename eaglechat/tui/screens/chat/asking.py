@@ -6,8 +6,10 @@ from textual import on
 
 from eaglechat.chat import wording
 from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.navigation import ShowPrompt
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.wire.protocol import Rendered
 
 
 class Asking(ChatBase):
@@ -33,6 +35,15 @@ class Asking(ChatBase):
 
     def action_stop(self) -> None:
         self.session.stop()
+
+    def action_prompt(self) -> None:
+        typed = self.prompt.text.strip()
+
+        def show(prompt: Rendered) -> None:
+            if self.is_on_top:
+                self.go(ShowPrompt(prompt, wording.prompt_seen(prompt, self.session.n_ctx, typed)))
+
+        self.session.show_prompt(typed, show)
 
     def action_answer_now(self) -> None:
         self.session.answer_now()

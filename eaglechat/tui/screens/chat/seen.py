@@ -1,0 +1,54 @@
+"""What the model would read: the prompt of the next reply, its control tokens apart."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.protocol import Rendered
+
+_CONTROL = "bold $text-accent on $accent-muted"
+
+
+class SeenScreen(EagleModal[None]):
+    """A prompt, with a sentence about it above."""
+
+    CSS_PATH = "seen.tcss"
+    BINDINGS = bindings_of("seen")
+
+    def __init__(self, prompt: Rendered, summary: str) -> None:
+        super().__init__()
+        self._prompt, self._summary = prompt, summary
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="seen") as dialog:
+            dialog.border_title = "What the model sees"
+            dialog.border_subtitle = with_keys("{seen.copy} copies, {dialog.back} back")
+            yield Static(self._summary, classes="muted", markup=False)
+            with VerticalScroll(id="seen-text"):
+                yield Static(self._drawn())
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        text = self.query_one("#seen-text", VerticalScroll)
+        text.focus()
+        # What is asked now stands at the end.
+        self.call_after_refresh(text.scroll_end, animate=False)
+
+    def action_copy(self) -> None:
+        self.app.copy_to_clipboard("".join(run.text for run in self._prompt.runs))
+        self.notify("Copied what the model sees.")
+
+    def _drawn(self) -> Content:
+        return Content.assemble(
+            *(
+                (neutralise(run.text), _CONTROL) if run.is_control else neutralise(run.text)
+                for run in self._prompt.runs
+            )
+        )

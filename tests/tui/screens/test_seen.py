@@ -1,0 +1,103 @@
+"""What the model would read, in a dialog: the engine renders it, the chat goes on as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from textual.containers import VerticalScroll
+
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.chat.seen import SeenScreen
+from eaglechat.wire import protocol
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_the_prompt_is_shown_with_what_is_typed(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        await user.ask("Which colour?")
+        await user.type("And another?")
+        await user.command("chat.prompt")
+        await user.on(SeenScreen)
+        await user.sees("60 of 8,192 tokens.")
+        await user.sees("And another?")
+        await user.sees("<|assistant|>")
+
+        await user.command("seen.copy")
+        copied = user.app.clipboard
+        assert copied.startswith("<|user|>\nWhich colour?\n<|assistant|>\nThe Pythagorean")
+        assert copied.endswith("<|user|>\nAnd another?\n<|assistant|>")
+
+        await user.press("escape")
+        await user.on(ChatScreen)
+        assert user.prompt.text == "And another?"
+        assert len(user.messages) == 2
+
+
+async def test_a_question_not_typed_has_another_in_its_place(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.command("chat.prompt")
+        await user.sees("“hi” stands for the question")
+        await user.sees("<|user|>")
+
+
+async def test_it_is_asked_for_as_the_next_reply_would_be(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.chat.action_control("thinking", "off")
+        await user.command("chat.prompt")
+        await user.on(SeenScreen)
+        (render,) = user.engine.requests(protocol.Render)
+        assert isinstance(render, protocol.Render)
+        assert render.thinking.enabled is False
+
+
+async def test_a_long_prompt_scrolls_and_begins_with_its_end(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        user.prompt.load_text("\n".join(f"line {i}" for i in range(200)))
+        await user.command("chat.prompt")
+        await user.sees("line 199")
+        text = user.app.screen.query_one("#seen-text", VerticalScroll)
+        await user.press("home")
+        await user.sees("line 0")
+        await user.press("pagedown")
+        await user.until(lambda: text.scroll_y > 0, "a page down")
+
+
+async def test_what_left_the_context_is_said(drive: Drive) -> None:
+    async with drive() as user:
+        user.engine.turns_in_context = 1
+        await user.open_chat()
+        await user.ask("Which colour?")
+        await user.command("chat.prompt")
+        await user.sees("the first turn is not in the context")
+
+
+async def test_why_it_cannot_be_shown(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.engine.chat_error = ("prompt", "the template refuses this")
+        await user.command("chat.prompt")
+        await user.sees("The template refuses this.")
+        user.engine.chat_error = None
+        await user.ask("go", rounds=2)
+        await user.command("chat.prompt")
+        await user.sees("A reply is being written")
+        assert not isinstance(user.app.screen, SeenScreen)
+
+
+async def test_an_engine_that_shows_none_says_so(drive: Drive) -> None:
+    async with drive() as user:
+        user.engine.engine_name = "llama-server"
+        user.engine.can = msgspec.structs.replace(user.engine.can, prompt=False)
+        await user.open_chat()
+        await user.command("chat.prompt")
+        await user.sees("llama-server does not show prompts.")
+        assert not user.engine.requests(protocol.Render)
