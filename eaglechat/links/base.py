@@ -60,10 +60,14 @@ class Died:
 
     exit_status: int | None
     log_tail: tuple[str, ...]
+    why: str = ""
+    """What is known of it beside; of an engine that is no process, all there is."""
 
     @property
     def reason(self) -> str:
         """How it ended, in words, to begin a sentence with."""
+        if self.why:
+            return self.why
         status = self.exit_status
         if status is None:
             return "the engine stopped by itself"

@@ -1,0 +1,62 @@
+"""The pieces of a streamed reply, with what each kind of server adds; what is not known is passed
+over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class Choice(msgspec.Struct):
+    delta: Delta | None = None
+    finish_reason: str | None = None
+
+
+class PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class Timings(msgspec.Struct):
+    """llama-server's counts and milliseconds since the request began."""
+
+    cache_n: int = 0
+    prompt_n: int = 0
+    prompt_ms: float = 0.0
+    predicted_n: int = 0
+    predicted_ms: float = 0.0
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+
+
+class PromptProgress(msgspec.Struct):
+    total: int
+    cache: int
+    processed: int
+
+
+class Chunk(msgspec.Struct):
+    choices: list[Choice] = []
+    usage: Usage | None = None
+    timings: Timings | None = None
+    prompt_progress: PromptProgress | None = None
+    error: Any = None
+
+    @property
+    def choice(self) -> Choice | None:
+        return self.choices[0] if self.choices else None
+
+
+chunk_decoder = msgspec.json.Decoder(Chunk)

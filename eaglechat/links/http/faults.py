@@ -1,0 +1,158 @@
+"""What can go wrong between here and a server, each as one sentence that says what to do."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpx2
+import msgspec
+
+from eaglechat.wire.errors import EngineError
+
+_MOST_SAID = 300
+_LOADING = "Loading model"
+
+
+class ServerError(EngineError):
+    """A request to a server failed. `is_passing`: asking again may help; `wait_s` is how long the
+    server wants to be left alone."""
+
+    code = "server"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "server",
+        is_passing: bool = False,
+        is_loading: bool = False,
+        wait_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.is_passing, self.is_loading, self.wait_s = is_passing, is_loading, wait_s
+
+
+class _Said(msgspec.Struct):
+    message: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    """The body of an error, as OpenAI's, vLLM's older ones and FastAPI's are."""
+
+    error: _Said | str | None = None
+    message: str = ""
+    detail: msgspec.Raw = msgspec.Raw(b"")
+
+
+def of_transport(error: Exception, where: str, connect_s: float, silence_s: float) -> ServerError:
+    """What the connection to a server ended with."""
+    if isinstance(error, httpx2.ConnectTimeout):
+        return _unreachable(f"{where} did not answer within {connect_s:g} s")
+    if isinstance(error, httpx2.ConnectError):
+        return _no_connection(error, where)
+    if isinstance(error, httpx2.TimeoutException):
+        return ServerError(
+            f"{where} has sent nothing for {silence_s:g} s (timeout of its entry)", code="silent"
+        )
+    if isinstance(error, httpx2.ProxyError):
+        return _unreachable(f"the proxy on the way to {where} refuses: {error}")
+    if isinstance(error, httpx2.TransportError):
+        return ServerError(f"the connection to {where} broke", code="cut", is_passing=True)
+    return not_understood(where, str(error))
+
+
+def _no_connection(error: httpx2.ConnectError, where: str) -> ServerError:
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return _unreachable(
+                f"the certificate of {where} is not trusted ({cause.verify_message}): name the "
+                "file of the CA that signed it in ca_file"
+            )
+        if isinstance(cause, ssl.SSLError):
+            return _unreachable(f"{where} does not speak TLS ({cause.reason}): is it http://?")
+        if isinstance(cause, socket.gaierror):
+            return _unreachable(f"the host of {where} is not known")
+        if isinstance(cause, ConnectionRefusedError):
+            return _unreachable(f"nothing answers at {where}: is the server running there?")
+    return _unreachable(f"{where} cannot be reached: {error}")
+
+
+def _unreachable(message: str) -> ServerError:
+    return ServerError(message, code="unreachable", is_passing=True)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it, one for each address that was tried."""
+    while error is not None:
+        yield error
+        for one in getattr(error, "exceptions", ()):
+            yield from _causes(one)
+        error = error.__cause__ or error.__context__
+
+
+def not_understood(where: str, why: str = "") -> ServerError:
+    """It answers, but not as an OpenAI-compatible server does."""
+    detail = f" ({_shortened(why)})" if why else ""
+    return ServerError(f"what {where} answers is not understood{detail}", code="protocol")
+
+
+def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: str) -> ServerError:
+    """What a server answered in place of a reply; its body has been read."""
+    status, said = response.status_code, message_in(response.content)
+    because = f": {said}" if said else ""
+    if 300 <= status < 400:
+        to = response.headers.get("Location", "somewhere else")
+        return ServerError(
+            f"{where} sends on to {to}, and neither the chat nor a key is sent there: if that is "
+            "the server, put it in url",
+            code="redirect",
+        )
+    if status in (401, 403):
+        why = "does not accept the key" if has_key else "asks for a key: name its variable, key_env"
+        return ServerError(f"{where} {why} (HTTP {status})", code="key")
+    if status == 404:
+        has = f"has no model named “{model}”" if model else "has no such page"
+        return ServerError(f"{where} {has} (HTTP 404{because})", code="missing")
+    if status == 429:
+        wait_s = _wait(response)
+        asks = f"asks to wait {_duration(wait_s)}" if wait_s else "asks for fewer requests"
+        return ServerError(
+            f"{where} {asks} (HTTP 429{because})", code="busy", is_passing=True, wait_s=wait_s
+        )
+    if status >= 500:
+        is_loading = status == 503 and _LOADING in said
+        return ServerError(
+            f"{where} failed (HTTP {status}){because}",
+            is_passing=status in (502, 503, 504),
+            is_loading=is_loading,
+            wait_s=_wait(response),
+        )
+    return ServerError(f"{where} refuses this request (HTTP {status}){because}", code="refused")
+
+
+def message_in(body: bytes) -> str:
+    """What a server says of an error, in at most a few lines."""
+    try:
+        refusal = msgspec.json.decode(body, type=_Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    error = refusal.error
+    said = error.message if isinstance(error, _Said) else error or refusal.message
+    return _shortened(said or bytes(refusal.detail).decode("utf-8", "replace").strip('"'))
+
+
+def _wait(response: httpx2.Response) -> float | None:
+    given = response.headers.get("Retry-After", "")
+    return float(given) if given.isdigit() else None
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"

@@ -1,0 +1,183 @@
+"""What the link needs to know of a kind of server: what it is asked, how its replies are read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from eaglechat.links.http.chunks import Chunk, Usage
+from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.protocol import Chat, Message
+from eaglechat.wire.records import (
+    FinishReason,
+    Part,
+    Prefill,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+)
+
+Written = tuple[str, Part]
+"""A text and the part of the reply it is in."""
+
+
+class ReplyReader(Protocol):
+    """Makes records of one streamed reply."""
+
+    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        """What the next chunk tells."""
+
+    def rest(self) -> Iterator[Round]:
+        """What is left when nothing more comes, whyever."""
+
+    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        """How the reply ended."""
+
+
+class Kind(Protocol):
+    """A kind of server."""
+
+    name: str
+    """As in “not reported by vLLM”."""
+    can: Capabilities
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        """The request for a reply."""
+
+    def reader(self, chat: Chat) -> ReplyReader:
+        """For the answer to it."""
+
+
+def common_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
+    """What every OpenAI-compatible server understands."""
+    body: dict[str, Any] = {
+        "messages": [message_of(message) for message in chat.messages],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": chat.sampling.temperature,
+        "top_p": chat.sampling.top_p,
+        "seed": seed,
+    }
+    if model:
+        body["model"] = model
+    if chat.max_tokens is not None:
+        body["max_tokens"] = chat.max_tokens
+    if chat.stop:
+        body["stop"] = list(chat.stop)
+    return body
+
+
+def message_of(message: Message) -> dict[str, str]:
+    """A turn as the API has it."""
+    turn = {"role": message.role, "content": message.content}
+    if message.reasoning:
+        turn["reasoning_content"] = message.reasoning
+    return turn
+
+
+def template_variables(chat: Chat) -> dict[str, Any]:
+    """What is said to the chat template of thinking, in the words that templates know."""
+    variables: dict[str, Any] = {}
+    if chat.thinking.enabled is not None:
+        variables["enable_thinking"] = chat.thinking.enabled
+    if chat.thinking.effort is not None:
+        variables["reasoning_effort"] = chat.thinking.effort
+    return variables
+
+
+def written_in(chunk: Chunk) -> list[Written]:
+    """The texts of a chunk."""
+    delta = chunk.choice.delta if chunk.choice else None
+    if delta is None:
+        return []
+    thought = delta.reasoning_content or delta.reasoning
+    texts = [(thought, Part.REASONING), (delta.content, Part.ANSWER)]
+    return [(text, part) for text, part in texts if text]
+
+
+def without_times(total_ms: float) -> RoundTimings:
+    """Times of a round of which the whole alone is known."""
+    return RoundTimings(None, None, None, None, total_ms)
+
+
+class Clock:
+    """Wall time of a reply as it comes, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._asked = self._first = self._last = time.monotonic()
+        self._has_begun = False
+
+    def lap(self) -> float:
+        """Since the text before; 0 for the first."""
+        now = time.monotonic()
+        if not self._has_begun:
+            self._has_begun, self._first, self._last = True, now, now
+            return 0.0
+        took, self._last = now - self._last, now
+        return took * 1000.0
+
+    @property
+    def to_first_ms(self) -> float:
+        return ((self._first if self._has_begun else time.monotonic()) - self._asked) * 1000.0
+
+    @property
+    def writing_ms(self) -> float:
+        return (self._last - self._first) * 1000.0
+
+
+class Ending:
+    """How a reply ends, from the chunks: why, and what was counted."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._limit = chat.max_tokens
+        self.finish_reason = ""
+        self.usage = Usage()
+
+    def take(self, chunk: Chunk) -> None:
+        self.usage = chunk.usage or self.usage
+        if chunk.choice is not None:
+            self.finish_reason = chunk.choice.finish_reason or self.finish_reason
+
+    def why(self, tokens: int, *, is_cancelled: bool) -> FinishReason:
+        if is_cancelled:
+            return FinishReason.CANCELLED
+        if self.finish_reason != "length":
+            return FinishReason.STOP
+        is_limit = self._limit is not None and tokens >= self._limit
+        return FinishReason.LENGTH if is_limit else FinishReason.CONTEXT
+
+    @property
+    def cached(self) -> int:
+        details = self.usage.prompt_tokens_details
+        return details.cached_tokens or 0 if details else 0
+
+
+def reply_end(
+    reason: FinishReason,
+    seed: int,
+    tokens: int,
+    *,
+    prefill_ms: float,
+    prefill_tokens: int,
+    reused_tokens: int,
+    generation_ms: float,
+) -> ReplyEnd:
+    """The end of a reply of which no more is known."""
+    return ReplyEnd(
+        finish_reason=reason,
+        seed=seed,
+        tokens=tokens,
+        tail="",
+        timings=ReplyTimings(
+            prefill_ms=prefill_ms,
+            prefill_tokens=prefill_tokens,
+            reused_tokens=reused_tokens,
+            generation_ms=generation_ms,
+            draft_ms=None,
+            verify_ms=None,
+            process_ms=None,
+            sample_ms=None,
+        ),
+    )

@@ -1,0 +1,197 @@
+"""llama.cpp's own server. With `timings_per_token` each chunk counts what was drafted and accepted
+so far, from which the origin of every token follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eaglechat.links.http.chunks import Chunk, Timings
+from eaglechat.links.http.servers.base import (
+    Ending,
+    Written,
+    common_body,
+    reply_end,
+    template_variables,
+    without_times,
+    written_in,
+)
+from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.protocol import Chat
+from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
+
+
+class LlamaServer:
+    """The kind. `n_draft_max` is the longest draft it was seen to make."""
+
+    name = "llama-server"
+    can = Capabilities(origins=True)
+
+    def __init__(self) -> None:
+        self.n_draft_max = 0
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        sampling = chat.sampling
+        body = common_body(chat, model, seed) | {
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "repeat_penalty": sampling.repeat_penalty,
+            "timings_per_token": True,
+            "return_progress": True,
+        }
+        if variables := template_variables(chat):
+            body["chat_template_kwargs"] = variables
+        return body
+
+    def reader(self, chat: Chat) -> LlamaServerReader:
+        return LlamaServerReader(self, chat)
+
+
+class _Step:
+    """A round as the server counts it: chunks with the same counts and times belong to one.
+
+    It holds the accepted tokens and one of the target's own, so many as `n_tokens`. Where more
+    tokens passed than a round can have, whole rounds came without a chunk, and of these tokens
+    nothing is known (`is_known`).
+    """
+
+    def __init__(self, before: Timings, now: Timings, first: int, n_draft_max: int) -> None:
+        self.key = _key(now)
+        self.first = first
+        self.ms = max(now.predicted_ms - before.predicted_ms, 0.0)
+        self.n_drafted = max(now.draft_n - before.draft_n, 0)
+        self.n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
+        self.n_tokens = self.n_accepted + 1
+        came = now.predicted_n - first + 1
+        is_one_round = came <= self.n_tokens and self.n_drafted <= (n_draft_max or self.n_drafted)
+        self.is_known = came <= 1 or self.n_drafted == 0 or is_one_round
+        self.n_tokens = max(came, self.n_tokens)
+
+    @property
+    def last(self) -> int:
+        return self.first + self.n_tokens - 1
+
+    def origin(self, place: int) -> Origin:
+        """Of the token in this place of the round."""
+        if not self.is_known:
+            return Origin.UNKNOWN
+        if self.n_drafted == 0:
+            return Origin.PLAIN
+        if place < self.n_accepted:
+            return Origin.ACCEPTED
+        return Origin.BONUS if self.n_accepted == self.n_drafted else Origin.CORRECTION
+
+
+class LlamaServerReader:
+    """Rounds from chunks. A round is told once its last token has come, or what follows it."""
+
+    def __init__(self, kind: LlamaServer, chat: Chat) -> None:
+        self._kind = kind
+        self._ending = Ending(chat)
+        self._told = 0
+        """Tokens in the rounds that were told."""
+        self._rounds = 0
+        self._before = self._now = Timings()
+        self._step: _Step | None = None
+        self._pieces: list[Written] = []
+        """What came without a count: it belongs to the next token."""
+        self._texts: dict[int, list[tuple[str, Part | None]]] = {}
+
+    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        self._ending.take(chunk)
+        if progress := chunk.prompt_progress:
+            yield Prefill(progress.processed, progress.total, progress.cache)
+        self._pieces += written_in(chunk)
+        timings = chunk.timings
+        if timings is None or timings.predicted_n == 0:
+            return
+        is_over = bool(self._ending.finish_reason)
+        if self._step is not None and _key(timings) != self._step.key:
+            yield from self._close(self._step.last)
+        if self._step is None and timings.predicted_n > self._told:
+            self._begin(timings)
+        self._now = timings
+        if self._pieces:
+            self._texts.setdefault(max(timings.predicted_n, 1), []).extend(self._pieces)
+            self._pieces = []
+        if is_over:
+            yield from self.rest()
+        elif self._step is not None and timings.predicted_n >= self._step.last:
+            yield from self._close(self._step.last)
+
+    def rest(self) -> Iterator[Round]:
+        """What the last round still has; a stop or a limit may have cut it short."""
+        if self._step is not None:
+            last = max(self._now.predicted_n, self._told)
+            yield from self._close(min(self._step.last, last))
+        if left := [*(p for n in sorted(self._texts) for p in self._texts[n]), *self._pieces]:
+            self._texts, self._pieces = {}, []
+            tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
+            yield self._round(tokens, (), 0, 0, 0.0)
+
+    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        now = self._now
+        return reply_end(
+            self._ending.why(now.predicted_n, is_cancelled=is_cancelled),
+            seed,
+            now.predicted_n,
+            prefill_ms=now.prompt_ms,
+            prefill_tokens=now.prompt_n,
+            reused_tokens=now.cache_n,
+            generation_ms=now.predicted_ms,
+        )
+
+    def _begin(self, now: Timings) -> None:
+        step = _Step(self._before, now, self._told + 1, self._kind.n_draft_max)
+        if step.is_known:
+            self._kind.n_draft_max = max(self._kind.n_draft_max, step.n_drafted)
+        self._step, self._before = step, now
+
+    def _close(self, last: int) -> Iterator[Round]:
+        """Tell the round up to token number `last`. What the server writes beyond it with the same
+        counts, as it does after it replays a checkpoint, is the target's own."""
+        step, self._step = self._step, None
+        assert step is not None
+        if last < step.first:
+            return
+        self._told = last
+        places = range(last - step.first + 1)
+        written = [self._texts.pop(step.first + place, [("", None)]) for place in places]
+        tokens = tuple(
+            Token(None, text, step.origin(place), part=part)
+            for place, pieces in enumerate(written)
+            for text, part in pieces
+        )
+        n_drafted = step.n_drafted if step.is_known else 0
+        n_accepted = min(step.n_accepted, len(written), n_drafted)
+        texts = ["".join(text for text, _ in pieces) for pieces in written[:n_accepted]]
+        drafted = tuple(
+            DraftToken(None, text, None, parent=place - 1)
+            for place, text in enumerate([*texts, *[None] * (n_drafted - n_accepted)])
+        )
+        yield self._round(tokens, drafted, min(len(written), n_drafted), n_accepted, step.ms)
+
+    def _round(
+        self,
+        tokens: tuple[Token, ...],
+        drafted: tuple[DraftToken, ...],
+        n_tested: int,
+        n_accepted: int,
+        ms: float,
+    ) -> Round:
+        now = self._now
+        index, self._rounds = self._rounds, self._rounds + 1
+        return Round(
+            index=index,
+            n_draft_max=self._kind.n_draft_max,
+            drafted=drafted,
+            n_tested=n_tested,
+            n_accepted=n_accepted,
+            tokens=tokens,
+            n_past=now.cache_n + now.prompt_n + self._told,
+            timings=without_times(ms),
+        )
+
+
+def _key(timings: Timings) -> tuple[float, int, int]:
+    return timings.predicted_ms, timings.draft_n, timings.draft_n_accepted

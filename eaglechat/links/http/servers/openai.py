@@ -1,0 +1,68 @@
+"""Any OpenAI-compatible server: text, and what it counts at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eaglechat.links.http.chunks import Chunk
+from eaglechat.links.http.servers.base import (
+    Clock,
+    Ending,
+    common_body,
+    reply_end,
+    without_times,
+    written_in,
+)
+from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.protocol import Chat
+from eaglechat.wire.records import Origin, Prefill, ReplyEnd, Round, Token
+
+
+class OpenAIServer:
+    """The kind of a server that says nothing of itself."""
+
+    name = "this server"
+    can = Capabilities()
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        return common_body(chat, model, seed)
+
+    def reader(self, chat: Chat) -> TextReader:
+        return TextReader(chat)
+
+
+class TextReader:
+    """Each chunk as a round of one token, whose origin nobody knows; most servers send a chunk for
+    each token."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._clock, self._ending = Clock(), Ending(chat)
+        self._count = 0
+
+    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        self._ending.take(chunk)
+        if texts := written_in(chunk):
+            ms = self._clock.lap()
+            tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)
+            yield Round(self._count, 0, (), 0, 0, tokens, self._n_past(), without_times(ms))
+            self._count += 1
+
+    def rest(self) -> Iterator[Round]:
+        return iter(())
+
+    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        usage, cached = self._ending.usage, self._ending.cached
+        tokens = usage.completion_tokens or self._count
+        return reply_end(
+            self._ending.why(tokens, is_cancelled=is_cancelled),
+            seed,
+            tokens,
+            prefill_ms=self._clock.to_first_ms,
+            prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
+            reused_tokens=cached,
+            generation_ms=self._clock.writing_ms,
+        )
+
+    def _n_past(self) -> int:
+        return (self._ending.usage.prompt_tokens or 0) + self._count + 1

@@ -1,0 +1,43 @@
+"""A server of somebody else's: how it is reached."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Seconds = Annotated[float, Meta(gt=0.0, le=86_400.0)]
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry `[[server]]` of config.toml."""
+
+    name: Annotated[Text, Meta(description="What the menu calls it.")]
+    url: Annotated[
+        Text, Meta(description="Its address, such as http://gpu-box:8080; /v1 may be left out.")
+    ]
+    model: Annotated[
+        str, Meta(description="The model to chat with; empty lets you choose where it has several.")
+    ] = ""
+    plain_model: Annotated[
+        str,
+        Meta(description="The same model without a draft, on the same server, for comparisons."),
+    ] = ""
+    key_env: Annotated[str, Meta(description="Environment variable that holds its key.")] = ""
+    key_command: Annotated[
+        tuple[str, ...],
+        Meta(description="Command that prints its key, run when the server is first asked."),
+    ] = ()
+    headers: Annotated[dict[str, str], Meta(description="Further headers of every request.")] = {}
+    ca_file: Annotated[
+        str, Meta(description="Certificates (PEM) to trust in place of the system's.")
+    ] = ""
+    connect_timeout: Annotated[
+        Seconds, Meta(description="Longest wait for a connection, in seconds.")
+    ] = 10.0
+    timeout: Annotated[
+        Seconds,
+        Meta(description="Longest silence in a reply, in seconds; the prompt is read in it."),
+    ] = 300.0
