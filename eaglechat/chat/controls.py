@@ -157,6 +157,19 @@ def first_controls(
     return replace(controls, n_draft_max=pair.n_draft_max)
 
 
+def own_sampling(controls: Controls, recommended: RecommendedSampling | None) -> Controls | None:
+    """The controls as the model's file recommends; None where it recommends nothing of them."""
+    values = {c.name: recommended_for(c, recommended) for c in CONTROLS}
+    own: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    return replace(controls, **own) if own else None
+
+
+def recommended_for(control: Control, recommended: RecommendedSampling | None) -> float | None:
+    """What the model's file recommends of a control, if anything."""
+    value: float | None = getattr(recommended, control.name, None)
+    return value
+
+
 def turned(controls: Controls, control: Control, value: Any) -> Controls:
     """The controls with one of them turned, as far as it goes."""
     if isinstance(control, Range) and value != AUTO:

@@ -10,7 +10,7 @@ from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.unreported import not_reported
-from eaglechat.wire.protocol import AUTO, Reasoning
+from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import AutoDraft, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
@@ -41,6 +41,8 @@ class Numbers:
     """Origins are derived, and made sure of when the reply has ended."""
     drafts_as_asked: bool
     """The controls of drafting reach the engine."""
+    recommended: RecommendedSampling | None
+    """How the target's file would have it sampled."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while it is not in force."""
 
@@ -78,6 +80,7 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         unreported=not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
+        recommended=session.recommended,
         auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
     )
 

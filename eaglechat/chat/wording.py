@@ -120,6 +120,7 @@ def thought(stats: PartStats | None) -> str:
     return ", ".join(parts)
 
 
+NOTHING_RECOMMENDED = "This model's file recommends no temperature."
 STAND_IN = "hi"
 """What is asked in place of a question that nobody has typed yet."""
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from eaglechat.settings.hints import extra_of, hints_of, kind_of, members_of, metas_of, words_of
 from eaglechat.settings.model import Settings
+from eaglechat.wire.protocol import RecommendedSampling
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class SettingDoc:
     example: tuple[Any, ...] | None = None
     """Of a list."""
     most_items: int | None = None
+    is_models: bool = False
+    """Where nobody has set it, it is what the file of the model recommends."""
 
     @property
     def name(self) -> str:
@@ -122,6 +125,7 @@ def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
         shorthand=tuple(extra.get("shorthand", {}).items()),
         example=next((tuple(m.examples[0]) for m in metas if m.examples), None),
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
+        is_models=table == "generation" and key in RecommendedSampling.__struct_fields__,
     )
 
 

@@ -269,6 +269,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             self, **{table: changed}, given=self.given | {f"{table}.{key}"}
         )
 
+    def without_value(self, table: str, key: str) -> Settings:
+        """The same settings with one of them as if nobody had set it."""
+        name = f"{table}.{key}"
+        default = getattr(getattr(Settings(), table), key)
+        changed = self.with_value(table, key, default)
+        return msgspec.structs.replace(changed, given=self.given - {name})
+
     def with_n_draft_max(self, n_draft_max: int | Auto) -> Settings:
         """The same settings with another draft length."""
         return self.with_value("speculation", "n_draft_max", n_draft_max)

@@ -16,12 +16,18 @@ class SettingsFileError(RuntimeError):
 
 
 def save_setting(path: Path, table: str, key: str, value: Any) -> None:
-    """Set `table.key` in the file, which is made if it is missing. Raises SettingsFileError."""
+    """Set `table.key` in the file, which is made if it is missing; None takes it out.
+
+    Raises SettingsFileError.
+    """
     try:
         document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else None
         document = document if document is not None else tomlkit.document()
         section = document.setdefault(table, tomlkit.table())
-        section[key] = list(value) if isinstance(value, tuple) else value
+        if value is None:
+            section.pop(key, None)
+        else:
+            section[key] = list(value) if isinstance(value, tuple) else value
         write_atomically(path, tomlkit.dumps(document).encode())
     except (OSError, UnicodeDecodeError, TOMLKitError, TypeError) as error:
         raise SettingsFileError(f"{path} was not changed: {error}") from error

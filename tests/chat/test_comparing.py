@@ -63,7 +63,7 @@ def test_what_cannot_be_compared(recording: Recording | None, reason: str | None
     [
         (Speculation(enabled=False), "you switched it off", "you switched it off"),
         (Speculation(enabled=False), None, "ask again"),
-        (Speculation(n_draft_max="auto"), None, "Set n_draft_max by hand"),
+        (Speculation(n_draft_max="auto"), None, "set n_draft_max by hand"),
         (Speculation(n_draft_max="auto"), "the pair has no draft", "the pair has no draft"),
         (Speculation(n_draft_max=0), None, "ask again"),
     ],

@@ -25,7 +25,7 @@ def test_how_a_reply_ended(reason: FinishReason, note: str) -> None:
 
 def test_a_comparison_is_only_as_long_as_the_reply() -> None:
     recording = recorded(round_of(1), reason=FinishReason.LENGTH)
-    assert "as long as the reply was" in wording.end_note(recording, 4096, is_comparison=True)
+    assert "same length as the reply" in wording.end_note(recording, 4096, is_comparison=True)
 
 
 def test_a_reply_that_was_cut_off_says_so_where_that_is_known() -> None:

@@ -25,6 +25,15 @@ def test_comments_and_other_values_survive(tmp_path: Path) -> None:
     assert loaded.engine.command == ("ssh", "box")
 
 
+def test_a_setting_is_taken_out_again(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[generation]\ntop_k = 20 # few\n")
+    save_setting(file, "generation", "temperature", 0.25)
+    save_setting(file, "generation", "temperature", None)
+    save_setting(file, "generation", "top_p", None)
+    assert file.read_text() == "[generation]\ntop_k = 20 # few\n"
+
+
 def test_a_missing_file_is_made_with_its_directory(tmp_path: Path) -> None:
     save_setting(tmp_path / "new" / "config.toml", "interface", "theme", "eagle-light")
     loaded, problems = settings.load(tmp_path / "new" / "config.toml")

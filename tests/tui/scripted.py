@@ -115,6 +115,7 @@ class ScriptedEngine(RoutedLink):
         self.can = EVERYTHING
         self.dialect = PLAIN
         self.reasoning = protocol.NO_REASONING
+        self.sampling = protocol.RecommendedSampling()
         self.starts = 0
         self.closed = False
         self._is_alive = False
@@ -233,7 +234,9 @@ class ScriptedEngine(RoutedLink):
             yield [_error(load.id, *self.load_error)]
         else:
             info = pair_info(load.target, load.draft, self.speculation_off)
-            self._pair = msgspec.structs.replace(info, reasoning=self.reasoning)
+            self._pair = msgspec.structs.replace(
+                info, reasoning=self.reasoning, sampling=self.sampling
+            )
             yield [
                 protocol.Loading(id=load.id, stage="context", fraction=0.9),
                 protocol.Loaded(id=load.id, pair=self._pair),

@@ -16,6 +16,7 @@ from eaglechat.chat.controls import (
     first_controls,
     follow_settings,
     length_in_force,
+    own_sampling,
     turned,
     with_drafting_of,
 )
@@ -53,7 +54,7 @@ class OpenChat:
         self._engine, self._view = engine, view
         self._settings, self._chats_dir = settings, chats_dir
         self.pair, self.info = pair, info
-        self.controls = first_controls(settings(), pair, self._recommended)
+        self.controls = first_controls(settings(), pair, self.recommended)
         self.is_engine_gone = info is None
         self.version = 0
         """Grows with everything but what a running reply writes."""
@@ -125,6 +126,14 @@ class OpenChat:
         """Draft so many tokens more or less than in the latest round."""
         self.turn(turned(self.controls, N_DRAFT_MAX, self._length_in_force() + by))
 
+    def take_own_sampling(self) -> None:
+        """Turn the controls of sampling to what the model's file recommends."""
+        own = own_sampling(self.controls, self.recommended)
+        if own is None:
+            self._view.say(wording.NOTHING_RECOMMENDED)
+        else:
+            self.turn(own)
+
     def switch_auto(self) -> None:
         """Leave the draft length to measurement, or take it over as it was chosen last."""
         is_auto = self.controls.n_draft_max == protocol.AUTO
@@ -133,10 +142,11 @@ class OpenChat:
 
     def follow_settings(self, before: Settings, after: Settings) -> None:
         """Take over what changed in the settings."""
-        self.turn(follow_settings(self.controls, before, after, self._recommended))
+        self.turn(follow_settings(self.controls, before, after, self.recommended))
 
     @property
-    def _recommended(self) -> protocol.RecommendedSampling | None:
+    def recommended(self) -> protocol.RecommendedSampling | None:
+        """What the target's file recommends, while it is loaded."""
         return self.info.sampling if self.info else None
 
     def _length_in_force(self) -> int:

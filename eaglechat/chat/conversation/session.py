@@ -151,7 +151,7 @@ class ChatSession(OpenChat):
     def _terms(self) -> Terms:
         """What the next reply is asked with."""
         return terms_of(
-            self._settings(), self.controls, self.pair, self._recommended, self.reasoning
+            self._settings(), self.controls, self.pair, self.recommended, self.reasoning
         )
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:

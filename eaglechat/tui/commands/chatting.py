@@ -212,6 +212,14 @@ CONTROLS = (
         action="draft_length(1)",
         priority=True,
     ),
+    Command(
+        id="chat.own_sampling",
+        title="The model's own temperature",
+        help="Turn the temperature back to what the model's file recommends",
+        scopes=("chat",),
+        keys=("leader equals_sign",),
+        priority=True,
+    ),
     *(
         Command(
             id=f"chat.{control.name}",

@@ -32,7 +32,7 @@ class SettingsScreen(EagleModal[None]):
 
     def __init__(self, services: Services) -> None:
         super().__init__()
-        self._settings = services.settings
+        self._settings, self._loaded = services.settings, services.engine.loaded
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="settings") as dialog:
@@ -47,12 +47,21 @@ class SettingsScreen(EagleModal[None]):
                         table = doc.table
                         heading = table.capitalize() + _NOTES.get(table, "")
                         yield Static(heading, classes="heading", markup=False)
-                    value = getattr(getattr(self._settings.current, table), doc.key)
-                    yield SettingField(doc, value, self._settings.change)
+                    yield SettingField(doc, self._value(doc), self._settings.change, self._of(doc))
             yield Static(
                 f"Saved in {self._settings.file}", classes="muted", id="where", markup=False
             )
         yield TooSmall()
+
+    def _value(self, doc: SettingDoc) -> Any:
+        """None where it is left to the model."""
+        if doc.is_models and doc.name not in self._settings.current.given:
+            return None
+        return getattr(getattr(self._settings.current, doc.table), doc.key)
+
+    def _of(self, doc: SettingDoc) -> Any:
+        """What the model that is loaded recommends, if it does."""
+        return getattr(self._loaded.sampling, doc.key, None) if self._loaded else None
 
     def action_back(self) -> None:
         for field in self.query(SettingField):
@@ -63,11 +72,19 @@ class SettingsScreen(EagleModal[None]):
 class SettingField(Vertical):
     """A setting: name, control, what it means, and why a value was not taken."""
 
-    def __init__(self, doc: SettingDoc, value: Any, take: Callable[[str, str, Any], None]) -> None:
-        """`take` gets table, key and each new value that fits."""
+    def __init__(
+        self,
+        doc: SettingDoc,
+        value: Any,
+        take: Callable[[str, str, Any], None],
+        recommended: Any = None,
+    ) -> None:
+        """`take` gets table, key and each new value that fits; None leaves it to the model, whose
+        file may have `recommended` one."""
         super().__init__()
         self._doc, self._value = doc, value
         self._take_over = take
+        self._recommended = recommended
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="setting"):
@@ -89,13 +106,26 @@ class SettingField(Vertical):
         if doc.choices:
             choices = [(choice, choice) for choice in doc.choices]
             return Select(choices, value=self._value, allow_blank=False, compact=True)
-        return Input(written(self._value), compact=True, name=doc.name)
+        value = "" if self._value is None else written(self._value)
+        return Input(value, self._unset(), compact=True, name=doc.name)
+
+    def _unset(self) -> str:
+        """What holds where the field is empty."""
+        if not self._doc.is_models:
+            return ""
+        if self._recommended is None:
+            return f"{written(self._doc.default)} (default)"
+        return f"{written(self._recommended)} (model's)"
 
     def _meaning(self) -> str:
         doc = self._doc
         fits = wanted(doc)
         fits = f" {fits[0].upper()}{fits[1:]}." if doc.range or doc.example else ""
-        return f"{doc.description}{fits} Default: {written(doc.default) or 'empty'}."
+        if doc.is_models:
+            unset = f"Empty: as the model's file recommends, else {written(doc.default)}."
+        else:
+            unset = f"Default: {written(doc.default) or 'empty'}."
+        return f"{doc.description}{fits} {unset}"
 
     @on(Checkbox.Changed)
     def _switched(self, event: Checkbox.Changed) -> None:
@@ -113,7 +143,8 @@ class SettingField(Vertical):
         """Take over what is typed, if it fits."""
         for field in self.query(Input):
             try:
-                self._take(parse(self._doc, field.value))
+                is_unset = self._doc.is_models and not field.value.strip()
+                self._take(None if is_unset else parse(self._doc, field.value))
             except WrongValueError as error:
                 self._complain(str(error))
 

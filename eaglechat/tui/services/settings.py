@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from textual.dom import DOMNode
 from textual.signal import Signal
 
@@ -36,10 +35,12 @@ class SettingsService:
         self._complain = complain
 
     def change(self, table: str, key: str, value: Any) -> None:
-        """Put a valid value in force and in the configuration file."""
+        """Put a valid value in force and in the configuration file; None leaves it unset."""
         before = self.current
-        section = msgspec.structs.replace(getattr(before, table), **{key: value})
-        self.current = msgspec.structs.replace(before, **{table: section})
+        if value is None:
+            self.current = before.without_value(table, key)
+        else:
+            self.current = before.with_value(table, key, value)
         try:
             save_setting(self.file, table, key, value)
         except SettingsFileError as error:

@@ -36,6 +36,9 @@ class Controlling(ChatBase):
     def action_auto_length(self) -> None:
         self.session.switch_auto()
 
+    def action_own_sampling(self) -> None:
+        self.session.take_own_sampling()
+
     def action_toggle_speculation(self) -> None:
         self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))
 

@@ -22,6 +22,7 @@ from eaglechat.chat.controls import (
     Controls,
     Range,
     control_named,
+    recommended_for,
 )
 from eaglechat.chat.numbers import Numbers
 from eaglechat.tui.commands.registry import key_of, with_keys
@@ -153,6 +154,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
         self._show_controls(numbers.controls)
+        for control in CONTROLS:
+            if isinstance(control, Range):
+                own = recommended_for(control, numbers.recommended)
+                self.query_one(f"#{control.name}", Slider).own = own
         self.query_one("#thinking").display = numbers.reasoning.on_off
         self.query_one("#effort").display = bool(numbers.reasoning.efforts)
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off

@@ -14,6 +14,7 @@ from textual.widget import Widget
 from eaglechat.tui.commands.bindings import bindings_of
 
 _STOP_CELLS = 2
+_OWN = " model's"
 _NARROWEST_TRACK = 3
 
 
@@ -27,11 +28,15 @@ class Slider(Widget, can_focus=True):
 
     # The keyboard reaches it; a click leaves the focus to whoever is typing.
     FOCUS_ON_CLICK = False
-    COMPONENT_CLASSES = {"slider--label", "slider--filled", "slider--track", "slider--value"}
+    COMPONENT_CLASSES = {
+        "slider--label", "slider--filled", "slider--track", "slider--value", "slider--own",
+    }  # fmt: skip
 
     BINDINGS = bindings_of("slider")
 
     value: reactive[float | None] = reactive(0.0, init=False)
+    own: reactive[float | None] = reactive(None, init=False)
+    """The value that the model's maker recommends, said where it is the one in force."""
 
     @dataclass
     class Changed(Message):
@@ -89,7 +94,15 @@ class Slider(Widget, can_focus=True):
             knob,
             ("─" * (width - len(knob[0])), track),
             (shown.rjust(self._value_width), self.get_visual_style("slider--value")),
+            (self._said_of_own, self.get_visual_style("slider--own")),
         )
+
+    @property
+    def _said_of_own(self) -> str:
+        """As long whether it is said or not, so that the track stays under the pointer."""
+        if self.own is None:
+            return ""
+        return _OWN if self.value == self.own else " " * len(_OWN)
 
     def _without_track(self) -> Content:
         shown = "auto" if self.value is None else self._show(self.value)
@@ -137,7 +150,8 @@ class Slider(Widget, can_focus=True):
 
     @property
     def _track_width(self) -> int:
-        return self.content_size.width - self._track_start - self._value_width
+        said = len(self._said_of_own)
+        return self.content_size.width - self._track_start - self._value_width - said
 
     def _set_from_column(self, x: int) -> None:
         if self._track_width < _NARROWEST_TRACK:
