@@ -195,6 +195,25 @@ def busy(key_of: KeyOf) -> str:
     return f"A reply is being written: {key_of('chat.stop')} stops it."
 
 
+def no_more_siblings(count: int, by: int) -> str:
+    """That there is nothing to step to."""
+    if count == 1:
+        return "There is no other version of this turn yet."
+    return f"This is the {'newest' if by > 0 else 'oldest'} of {count}."
+
+
+NO_TURNS = "Nothing was asked in this chat yet."
+NO_EARLIER = "There is no earlier question."
+EDITING = "Another wording: {prompt.send} asks it, {chat.stop} gives it up"
+NOTHING_DELETED = "Nothing was deleted since the chat was opened."
+
+
+def deleted(count: int, key_of: KeyOf) -> str:
+    """What is gone, and how to have it back."""
+    what = plural(count, "turn") if count else "The comparison"
+    return f"{what} deleted. {key_of('chat.undo_delete')} brings it back."
+
+
 def cannot_bench(
     info: PairInfo | None, key_of: KeyOf, *, is_writing: bool, is_engine_gone: bool
 ) -> str | None:

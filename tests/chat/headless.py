@@ -10,6 +10,7 @@ import msgspec
 from eaglechat.chat.conversation.entries import Entry, entries
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
@@ -61,7 +62,7 @@ class Headless:
     def changed(self) -> None:
         self.changes += 1
 
-    def give_back(self, text: str) -> None:
+    def give_back(self, text: str, wording_of: TurnId | None) -> None:
         self.given_back.append(text)
 
     def key_of(self, command: str) -> str:

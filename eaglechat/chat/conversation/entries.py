@@ -10,11 +10,19 @@ from eaglechat.chat import wording
 from eaglechat.chat.comparing import compare
 from eaglechat.chat.conversation.notices import NoticeKind
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply
+from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.wire.records import Part
 
 Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of how many siblings a turn is, from 1."""
+
+    number: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,10 @@ class Entry:
     """Of a reply or comparison."""
     note: str | None = None
     """What is said below a recording; None while it is being written."""
+    turn: TurnId | None = None
+    """The turn that it is, or is a part of."""
+    place: Place | None = None
+    """Of a turn with siblings, in its first entry."""
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:
@@ -37,7 +49,8 @@ def entries(session: ChatSession) -> Iterator[Entry]:
         if turn.id == session.first_question and turn.parent is not None:
             yield Entry(f"window {turn.id}", "window")
         if isinstance(turn, Question):
-            yield Entry(f"turn {turn.id}", "question", turn.text)
+            place = _place(session, turn)
+            yield Entry(f"turn {turn.id}", "question", turn.text, turn=turn.id, place=place)
         else:
             yield from entries_of(session, turn)
             yield from _beside(session, turn)
@@ -61,14 +74,24 @@ def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
 def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry]:
     """The entries of a reply or comparison: what was thought, and the answer once it begins."""
     recording, is_over = turn.recording, not session.is_writing(turn)
+    id = turn.id if isinstance(turn, Reply) else None
+    place = _place(session, turn) if isinstance(turn, Reply) else None
     if recording.has_reasoning:
         is_thought = is_over or recording.is_answering
         note = wording.thought(recording.by_part.get(Part.REASONING)) if is_thought else None
-        yield Entry(f"thought {turn.id}", "thought", recording=recording, note=note)
+        yield Entry(
+            f"thought {turn.id}", "thought", recording=recording, note=note, turn=id, place=place
+        )
+        place = None
     if recording.is_answering or is_over or not recording.has_reasoning:
         kind: Kind = "comparison" if isinstance(turn, Comparison) else "reply"
         note = _note(session, turn) if is_over else None
-        yield Entry(f"turn {turn.id}", kind, recording=recording, note=note)
+        yield Entry(f"turn {turn.id}", kind, recording=recording, note=note, turn=id, place=place)
+
+
+def _place(session: ChatSession, turn: Turn) -> Place | None:
+    siblings = session.turns.siblings(turn.id)
+    return Place(siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
 
 
 def _note(session: ChatSession, turn: Reply | Comparison) -> str:

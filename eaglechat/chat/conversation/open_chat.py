@@ -74,6 +74,8 @@ class OpenChat:
         """What stood in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
+        self._deleted: list[TurnId] = []
+        """What was deleted since, oldest first."""
         self.notices.clear()
         self.rolling, self.n_past = RollingStats(), 0
         """Over the latest rounds of replies; comparisons are not among them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Protocol
 
+from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.links.base import AnsweredRequest, Listener, Watcher
 from eaglechat.wire.protocol import Cancel, Hello, Set
 
@@ -27,8 +28,9 @@ class View(Protocol):
     def changed(self) -> None:
         """Something is different. Not said again before the session was looked at."""
 
-    def give_back(self, text: str) -> None:
-        """A question to which nothing was answered; it is no part of the chat any more."""
+    def give_back(self, text: str, wording_of: TurnId | None) -> None:
+        """A question to which nothing was answered; it is no part of the chat any more. If it was
+        another wording of a question, that one is named."""
 
     def key_of(self, command: str) -> str:
         """The name of a command's key."""

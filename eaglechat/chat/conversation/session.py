@@ -26,7 +26,7 @@ class ChatSession(OpenChat):
         """Stop, and put on disk what is not there yet, with what stands in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
-            self._end()
+            typed = typed or self._end()
         self._recorder.left(typed)
 
     def close(self) -> None:
@@ -126,22 +126,46 @@ class ChatSession(OpenChat):
 
     # Branches
 
-    def step(self, id: TurnId, by: int) -> bool:
-        """Show another sibling of a turn, so many places on."""
+    def step(self, id: TurnId, by: int) -> TurnId | None:
+        """Show another sibling of a turn, so many places on: that sibling, or None."""
         if self._is_busy():
-            return False
+            return None
+        siblings = self.turns.siblings(id)
+        place = siblings.index(id) + by
+        if not 0 <= place < len(siblings):
+            self._view.say(wording.no_more_siblings(len(siblings), by))
+            return None
         self._recorder.chose(self.turns.step(id, by))
         self._touch()
-        return True
+        return siblings[place]
 
     def delete(self, id: TurnId) -> bool:
         """Delete a turn and all that follows it."""
         if self._is_busy():
             return False
-        self._recorder.deleted(self.turns.delete(id).id)
+        before = len(self.turns)
+        gone = self.turns.delete(id)
+        self._deleted.append(gone.id)
+        self._recorder.deleted(gone.id)
         self.notices.forget_gone(self.turns)
+        self._view.say(wording.deleted(before - len(self.turns), self._view.key_of))
         self._touch()
         return True
+
+    def undo_delete(self) -> TurnId | None:
+        """Put back what was deleted last since the chat was opened: what it began with."""
+        if self._is_busy():
+            return None
+        if not self._deleted:
+            self._view.say(wording.NOTHING_DELETED)
+            return None
+        id = self._deleted.pop()
+        self.turns.restore(id)
+        self._recorder.restored(id)
+        self._touch()
+        return id
+
+    # Requests
 
     def _answer(self, question: Question, *, is_again: bool = False) -> None:
         terms = seeded_anew(self._terms) if is_again else self._terms
@@ -210,8 +234,9 @@ class ChatSession(OpenChat):
 
     # The end of a reply
 
-    def _end(self) -> None:
-        """Nothing more will come of what is running: keep it, or take it back if it is nothing."""
+    def _end(self) -> str:
+        """Nothing more will come of what is running: keep it, or take it back if it is nothing.
+        A question that is given back."""
         assert self.running is not None
         turn, self.running, self.is_stopping = self.running.turn, None, False
         self.version += 1
@@ -219,10 +244,10 @@ class ChatSession(OpenChat):
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self._recorder.ended(turn)
-        else:
-            self._take_back(turn)
+            return ""
+        return self._take_back(turn)
 
-    def _take_back(self, turn: Reply | Comparison) -> None:
+    def _take_back(self, turn: Reply | Comparison) -> str:
         """Two questions in a row break most chat templates: one without an answer goes."""
         gone = self.turns.delete(turn.id)
         self._recorder.deleted(gone.id)
@@ -232,9 +257,12 @@ class ChatSession(OpenChat):
         if turn.recording.end is not None:
             self._note(wording.STOPPED_EMPTY)
         self.notices.put(moved, self._last_id)
-        if isinstance(gone, Question):
-            self._recorder.gave_back(gone.text)
-            self._view.give_back(gone.text)
+        if not isinstance(gone, Question):
+            return ""
+        others = self.turns.beside(gone)
+        self._recorder.gave_back(gone.text)
+        self._view.give_back(gone.text, others[-1] if others else None)
+        return gone.text
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:

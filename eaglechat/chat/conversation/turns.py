@@ -72,6 +72,21 @@ Kind = TypeVar("Kind", Question, Reply, Comparison)
 NewTurn = TypeVar("NewTurn", Question, Reply)
 
 
+@dataclass(frozen=True)
+class Branch:
+    """What was deleted at once: a turn or comparison with all that followed it, to be put back."""
+
+    root: AnyTurn
+    place: int
+    """Among its siblings."""
+    was_chosen: bool
+    turns: dict[TurnId, Turn]
+    comparisons: dict[TurnId, Comparison]
+    beside: dict[TurnId, list[TurnId]]
+    children: dict[TurnId | None, list[TurnId]]
+    chosen: dict[TurnId | None, TurnId]
+
+
 class TurnError(ValueError):
     """An operation that the tree does not allow; the text is a sentence for people."""
 
@@ -86,6 +101,8 @@ class Turns:
         """The comparisons beside each reply that has some."""
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
+        self._deleted: dict[TurnId, Branch] = {}
+        """By what each began with."""
         self._next_id: TurnId = 1
         self._path: list[Turn] | None = []
         self.version = 0
@@ -143,6 +160,10 @@ class Turns:
     def siblings(self, id: TurnId) -> tuple[TurnId, ...]:
         """The turns with the same parent, this one among them, oldest first."""
         return tuple(self._children[self._turn(id).parent])
+
+    def beside(self, turn: Turn) -> tuple[TurnId, ...]:
+        """The turns with the same parent as one that may be deleted, oldest first."""
+        return tuple(id for id in self._children.get(turn.parent, ()) if id != turn.id)
 
     def comparisons(self, reply: TurnId) -> tuple[Comparison, ...]:
         """The comparisons of a reply, oldest first."""
@@ -225,30 +246,68 @@ class Turns:
             turn = self._turns[turn.parent]
         siblings = self._children[turn.parent]
         place = siblings.index(turn.id)
-        self._remove(turn)
+        was_chosen = self._chosen.get(turn.parent) == turn.id
+        self._deleted[turn.id] = self._taken_out(turn, place, was_chosen)
         siblings.remove(turn.id)
-        if self._chosen.get(turn.parent) == turn.id:
+        if was_chosen:
             del self._chosen[turn.parent]
             if siblings:
                 self._chosen[turn.parent] = siblings[max(place - 1, 0)]
         self._changed()
         return turn
 
+    def restore(self, id: TurnId) -> AnyTurn:
+        """Put back what was deleted, as it was: the branch that began with this turn.
+
+        Raises TurnError where there is none, or what it was under is deleted too.
+        """
+        branch = self._deleted.get(id)
+        if branch is None:
+            raise TurnError(f"Turn {id} was not deleted.")
+        root = branch.root
+        under = root.of if isinstance(root, Comparison) else root.parent
+        if under is not None:
+            self._turn(under)
+        del self._deleted[id]
+        self._turns |= branch.turns
+        self._comparisons |= branch.comparisons
+        self._beside |= branch.beside
+        self._children |= branch.children
+        self._chosen |= branch.chosen
+        if isinstance(root, Comparison):
+            self._beside.setdefault(root.of, []).insert(branch.place, id)
+        else:
+            self._children.setdefault(root.parent, []).insert(branch.place, id)
+            if branch.was_chosen:
+                self._chosen[root.parent] = id
+        self._changed()
+        return root
+
     def _delete_comparison(self, id: TurnId) -> Comparison:
         comparison = self._comparisons.pop(id)
-        self._beside[comparison.of].remove(id)
+        beside = self._beside[comparison.of]
+        place = beside.index(id)
+        self._deleted[id] = Branch(comparison, place, False, {}, {id: comparison}, {}, {}, {})
+        beside.remove(id)
         self._changed()
         return comparison
 
-    def _remove(self, branch: Turn) -> None:
-        waiting = [branch.id]
+    def _taken_out(self, root: Turn, place: int, was_chosen: bool) -> Branch:
+        branch = Branch(root, place, was_chosen, {}, {}, {}, {}, {})
+        waiting = [root.id]
         while waiting:
             id = waiting.pop()
-            waiting += self._children.pop(id, [])
-            self._chosen.pop(id, None)
-            del self._turns[id]
-            for comparison in self._beside.pop(id, ()):
-                del self._comparisons[comparison]
+            branch.turns[id] = self._turns.pop(id)
+            if id in self._children:
+                branch.children[id] = self._children.pop(id)
+                waiting += branch.children[id]
+            if id in self._chosen:
+                branch.chosen[id] = self._chosen.pop(id)
+            if id in self._beside:
+                branch.beside[id] = self._beside.pop(id)
+                for comparison in branch.beside[id]:
+                    branch.comparisons[comparison] = self._comparisons.pop(comparison)
+        return branch
 
     def _add(self, turn: NewTurn) -> NewTurn:
         last, path = self.last, self._walked()

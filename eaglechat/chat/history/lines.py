@@ -90,6 +90,12 @@ class DeletedLine(_Line, frozen=True, kw_only=True, tag="deleted"):
     turn: int
 
 
+class RestoredLine(_Line, frozen=True, kw_only=True, tag="restored"):
+    """What was deleted with this turn is there again."""
+
+    turn: int
+
+
 class WindowLine(_Line, frozen=True, kw_only=True, tag="window"):
     """The context begins with this question; version 1 counted them from 0."""
 
@@ -150,6 +156,7 @@ Line = (
     | EndLine
     | ChosenLine
     | DeletedLine
+    | RestoredLine
     | WindowLine
     | UnsentLine
     | SummaryLine

@@ -137,10 +137,8 @@ class _Reader:
                 self._kept[line.of].pieces.append(line)
             case lines.EndLine():
                 self._end(line)
-            case lines.ChosenLine():
-                self._turns.choose(line.turn)
-            case lines.DeletedLine():
-                self._turns.delete(line.turn)
+            case lines.ChosenLine() | lines.DeletedLine() | lines.RestoredLine():
+                self._branch(line)
             case lines.WindowLine():
                 self._window(line)
             case lines.MessageLine() | lines.RetractedLine():
@@ -156,6 +154,15 @@ class _Reader:
                 self._chat.title = line.title
             case lines.PinnedLine():
                 self._chat.pinned = line.pinned
+
+    def _branch(self, line: lines.ChosenLine | lines.DeletedLine | lines.RestoredLine) -> None:
+        match line:
+            case lines.ChosenLine():
+                self._turns.choose(line.turn)
+            case lines.DeletedLine():
+                self._turns.delete(line.turn)
+            case lines.RestoredLine():
+                self._turns.restore(line.turn)
 
     def finished(self) -> SavedChat:
         """The chat, without what a crash left unanswered: such a question is unsent again."""

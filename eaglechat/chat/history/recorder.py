@@ -105,6 +105,11 @@ class ChatRecorder:
         self._log.add(lines.DeletedLine(turn=turn))
         self._summarise()
 
+    def restored(self, turn: TurnId) -> None:
+        """What was deleted with this turn is there again."""
+        self._log.add(lines.RestoredLine(turn=turn))
+        self._summarise()
+
     def gave_back(self, question: str) -> None:
         """A question to which nothing was answered is in the prompt again."""
         self._keep_unsent(question)

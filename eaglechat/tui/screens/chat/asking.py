@@ -1,4 +1,4 @@
-"""What the chat screen has the model do: answer, compare, stop."""
+"""What the chat screen has the model do: answer, compare, think no more."""
 
 from __future__ import annotations
 
@@ -7,34 +7,29 @@ from textual import on
 from eaglechat.chat import wording
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import ShowPrompt
-from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.screens.chat.branching import Branching
 from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.wire.protocol import Rendered
 
 
-class Asking(ChatBase):
-    """Sends what is written, and works on the turns."""
+class Asking(Branching):
+    """Sends what is written: a question, or an earlier one in other words."""
 
     @on(Prompt.Sent)
     def _prompt_sent(self, event: Prompt.Sent) -> None:
         text = event.text.strip()
         if not text:
             self.notify(wording.write_first(key_of))
+        elif self.editing is not None:
+            if self.session.edit(self.editing.question, text):
+                self.prompt.take()
+                self.end_edit()
         elif self.session.ask(text):
             self.prompt.take()
+            self.transcript.selected = None
 
     def action_compare(self) -> None:
         self.session.compare()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        allowed = super().check_action(action, parameters)
-        # Dim where there is nothing to stop.
-        if allowed and action == "stop" and self.session.running is None:
-            return None
-        return allowed
-
-    def action_stop(self) -> None:
-        self.session.stop()
 
     def action_prompt(self) -> None:
         typed = self.prompt.text.strip()

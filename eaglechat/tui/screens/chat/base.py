@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.screens.base import PromptScreen
 from eaglechat.tui.widgets.transcript.transcript import Transcript
@@ -16,3 +18,7 @@ class ChatBase(PromptScreen[None]):
     @property
     def transcript(self) -> Transcript:
         return self.query_one("#transcript", Transcript)
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Draw what changed since the last frame."""

@@ -11,7 +11,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.conversation.entries import entries, entries_of
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.conversation.turns import Question
+from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.unreported import not_reported
@@ -120,11 +120,13 @@ class ChatScreen(Asking, Controlling, Viewing):
     # What the session says
 
     def changed(self) -> None:
-        self.call_later(self._draw)
+        self.call_later(self.draw)
 
-    def give_back(self, text: str) -> None:
-        if self.prompt.text:
+    def give_back(self, text: str, wording_of: TurnId | None) -> None:
+        if self.prompt.text and wording_of is None:
             self.prompt.remember(text)
+        elif wording_of is not None and self.editing is None:
+            self.edit(self.session.turns.question(wording_of), text, self.prompt.text)
         else:
             self.prompt.replace_all(text)
 
@@ -133,7 +135,7 @@ class ChatScreen(Asking, Controlling, Viewing):
 
     # Drawing
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         """Draw what changed since the last frame."""
         if not self.is_open:
             return
@@ -174,20 +176,21 @@ class ChatScreen(Asking, Controlling, Viewing):
     # Opening and leaving
 
     def _show_opened(self) -> None:
+        self.end_edit()
         self.transcript.clear()
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
                 self.prompt.remember(turn.text)
         if self.session.unsent:
             self.prompt.replace_all(self.session.unsent)
-        self._draw()
+        self.draw()
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
-            self.session.leave("" if keep_prompt else self.prompt.text)
+            self.session.leave("" if keep_prompt else self.typed)
 
     def _save(self) -> None:
-        self.session.save(self.prompt.text)
+        self.session.save(self.typed)
 
     def action_new_chat(self) -> None:
         self.leave(keep_prompt=True)

@@ -9,22 +9,29 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from eaglechat.chat.conversation.entries import Place
+from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping, neutralise
 
 TEXT = "text"
 """The kind of text that has no origin to show."""
 MARKER_CELLS = 2
+_STEP = "step"
+"""What a click on a cell steps by, among the siblings."""
 
 
 class Run(NamedTuple):
@@ -47,7 +54,7 @@ class Body(Protocol):
 class Entry(TokenStyled):
     """Base of everything in a transcript. A subclass says what is in it, by `runs()`."""
 
-    COMPONENT_CLASSES = {"entry--marker", "entry--note"}
+    COMPONENT_CLASSES = {"entry--marker", "entry--note", "entry--place"}
     DEFAULT_CSS = """
     Entry {
         width: 100%;
@@ -63,6 +70,15 @@ class Entry(TokenStyled):
         color: $text-muted;
         text-style: italic;
     }
+    Entry > .entry--place {
+        color: $accent;
+    }
+    Entry.-selected {
+        background: $primary 15%;
+    }
+    Entry.-selected > .entry--marker {
+        text-style: bold reverse;
+    }
     """
 
     marker = " "
@@ -76,6 +92,30 @@ class Entry(TokenStyled):
         self._wrapped = False
         self._strips: dict[int, Strip] = {}
         self._styles: dict[str, Style] = {}
+        self.turn: TurnId | None = None
+        self._place: Place | None = None
+
+    @dataclass
+    class Chosen(Message):
+        """The turn of an entry was clicked."""
+
+        turn: TurnId
+
+    @dataclass
+    class Stepped(Message):
+        """An arrow beside a turn's place among its siblings was clicked."""
+
+        turn: TurnId
+        by: int
+
+    def stand(self, turn: TurnId | None, place: Place | None) -> None:
+        """Say of which turn it is a part, and which of how many siblings that is: in a row of its
+        own, above the others."""
+        self.turn = turn
+        if place != self._place:
+            self._place = place
+            self._strips.clear()
+            self.refresh(layout=True)
 
     @abstractmethod
     def runs(self) -> Iterator[Run]:
@@ -107,9 +147,10 @@ class Entry(TokenStyled):
 
     def rows_changed(self, first: int, same_height: bool) -> None:
         """Redraw rows from `first` on, with a new layout unless the height is what it was."""
+        first += self._rows_above
         for y in [y for y in self._strips if y >= first]:
             del self._strips[y]
-        changed = Region(0, first, self.size.width, len(self.body.rows) - first)
+        changed = Region(0, first, self.size.width, self._rows_above + len(self.body.rows) - first)
         self.refresh(changed, layout=not same_height)
 
     def forget_drawn_rows(self) -> None:
@@ -124,7 +165,11 @@ class Entry(TokenStyled):
         if columns != self.body_width:
             self._wrap(columns)
             self._strips.clear()
-        return len(self.body.rows)
+        return self._rows_above + len(self.body.rows)
+
+    @property
+    def _rows_above(self) -> int:
+        return 0 if self._place is None else 1
 
     def render_line(self, y: int) -> Strip:
         if y not in self._strips:
@@ -159,7 +204,7 @@ class Entry(TokenStyled):
     def _find_style(self, kind: str) -> Style:
         if kind == TEXT:
             return self.rich_style
-        prefix = "entry" if kind in {"marker", "note"} else "token"
+        prefix = "entry" if kind in {"marker", "note", "place"} else "token"
         return self.get_component_rich_style(f"{prefix}--{kind}")
 
     def _wrap(self, width: int) -> None:
@@ -175,10 +220,13 @@ class Entry(TokenStyled):
         base = self.style_of(TEXT)
         width = self.size.width
         rows = self.body.rows
-        if y >= len(rows):
+        place = y - self._rows_above
+        if place >= len(rows):
             return Strip.blank(width, base)
-        row = rows[y]
-        segments = [*self._marker(row, y), *self._segments(row)]
+        if place < 0:
+            segments = [*self._marker(Row(0, 0), y), *self._place_segments()]
+        else:
+            segments = [*self._marker(rows[place], y), *self._segments(rows[place])]
         return Strip(segments).adjust_cell_length(width, base)
 
     def _marker(self, row: Row, y: int) -> Iterator[Segment]:
@@ -186,6 +234,30 @@ class Entry(TokenStyled):
         style = self.style_of("marker") + _offset(row.start, row.line)
         yield from (Segment(cell, style) for cell in f"{self.marker if y == 0 else ' '} ")
         yield Segment("", style)
+
+    def _place_segments(self) -> Iterator[Segment]:
+        assert self._place is not None
+        style, number, count = self.style_of("place"), self._place.number, self._place.count
+        older = Style.from_meta({_STEP: -1}) if number > 1 else Style(dim=True)
+        newer = Style.from_meta({_STEP: 1}) if number < count else Style(dim=True)
+        yield Segment("◂ ", style + older)
+        yield Segment(f"{number}/{count}", style)
+        yield Segment(" ▸", style + newer)
+
+    def on_click(self, event: events.Click) -> None:
+        if self.text_selection is not None:
+            return
+        event.stop()
+        by = event.style.meta.get(_STEP)
+        if by and self.turn is not None:
+            self.post_message(self.Stepped(self.turn, by))
+        else:
+            self.clicked()
+
+    def clicked(self) -> None:
+        """A click that selects no text."""
+        if self.turn is not None:
+            self.post_message(self.Chosen(self.turn))
 
     def _segments(self, row: Row) -> Iterator[Segment]:
         selected = self._selected_span(row.line)

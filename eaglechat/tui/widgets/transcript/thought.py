@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from textual import events
-
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.widgets.transcript.entry import Run
 from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
@@ -67,7 +65,5 @@ class Thought(Reply):
     def _ask_for_reading(self) -> None:
         """It is always shown as tokens."""
 
-    def on_click(self, event: events.Click) -> None:
-        if self.text_selection is None:
-            event.stop()
-            self.fold(not self._is_folded)
+    def clicked(self) -> None:
+        self.fold(not self._is_folded)

@@ -10,6 +10,7 @@ from textual.reactive import Reactive, reactive
 from textual.strip import Strip
 
 from eaglechat.chat.conversation import entries
+from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.tui.widgets.transcript.entry import TEXT, Entry, Run, filtered
 from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
 from eaglechat.tui.widgets.transcript.thought import Thought
@@ -113,6 +114,9 @@ class Transcript(VerticalScroll):
     reading: reactive[bool] = reactive(False)
     """Show finished replies as Markdown instead of tokens."""
 
+    selected: reactive[TurnId | None] = reactive(None)
+    """The turn that commands work on, if one is chosen."""
+
     # As in an entry; a scrollbar that comes or goes lays out by itself.
     virtual_size = Reactive(Size(0, 0), repaint=False)
 
@@ -157,7 +161,11 @@ class Transcript(VerticalScroll):
         self._wanted, self._first = wanted, min(next(places, latest), latest)
         self._mount_missing(wanted[self._first :])
         for entry in wanted[self._first :]:
+            self._shown[entry.key].stand(entry.turn, entry.place)
             self.follow(entry)
+        if self.selected not in {entry.turn for entry in wanted}:
+            self.selected = None
+        self._mark_selected()
         self._last_reply = next((e.key for e in reversed(wanted) if e.kind == "reply"), None)
         if self._first:
             self.call_after_refresh(self._fill)
@@ -230,6 +238,7 @@ class Transcript(VerticalScroll):
         else:
             shown = Notice(entry.text, entry.kind)
         self._shown[entry.key] = shown
+        shown.stand(entry.turn, entry.place)
         return shown
 
     def _make_way(self) -> None:
@@ -237,6 +246,28 @@ class Transcript(VerticalScroll):
         for entry in self._shown.values():
             entry.forget_drawn_rows()
         self.anchor()
+
+    def reveal(self, turn: TurnId, span: tuple[int, int] | None = None) -> None:
+        """Scroll to a turn of the path, whether its entry is made or not, and mark a passage of
+        its text: where it begins and ends. The mark goes with the next one, or with None."""
+        place = next((i for i, e in enumerate(self._wanted) if e.turn == turn), None)
+        if place is None:
+            return
+        if place < self._first:
+            made = [self._make(entry) for entry in self._wanted[place : self._first]]
+            self.mount(*made, before=self._shown[self._wanted[self._first].key])
+            self._first = place
+        entry = self._shown[self._wanted[place].key]
+        self.call_after_refresh(self.scroll_to_widget, entry, animate=False)
+
+    def watch_selected(self) -> None:
+        self._mark_selected()
+        if self.selected is not None:
+            self.reveal(self.selected)
+
+    def _mark_selected(self) -> None:
+        for entry in self._shown.values():
+            entry.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
 
     def fold_thought(self) -> None:
         """Fold or unfold the latest reasoning."""

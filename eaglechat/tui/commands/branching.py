@@ -1,0 +1,79 @@
+"""The commands that work on the turns of a chat: the one that is selected, or the last."""
+
+from __future__ import annotations
+
+from eaglechat.tui.commands.command import Command
+
+TURNS = (
+    Command(
+        id="chat.again",
+        title="Answer again",
+        help="Have the selected question, or the last, answered once more with a new seed",
+        scopes=("chat",),
+        keys=("leader g",),
+        action="answer_again",
+        priority=True,
+    ),
+    Command(
+        id="chat.edit",
+        title="Edit a question",
+        help="Ask the selected question, or the last, in other words; again for the one before",
+        scopes=("chat",),
+        keys=("leader u",),
+        priority=True,
+    ),
+    Command(
+        id="chat.older",
+        title="Older version",
+        help="Show the version before of the selected turn, or of the last that has several",
+        scopes=("chat",),
+        keys=("leader left_square_bracket",),
+        action="step(-1)",
+        priority=True,
+    ),
+    Command(
+        id="chat.newer",
+        title="Newer version",
+        help="Show the version after",
+        scopes=("chat",),
+        keys=("leader right_square_bracket",),
+        action="step(1)",
+        priority=True,
+    ),
+    Command(
+        id="chat.delete",
+        title="Delete a turn",
+        help="Delete the selected turn, or the last, with all that follows it",
+        scopes=("chat",),
+        keys=("leader x",),
+        priority=True,
+    ),
+    Command(
+        id="chat.undo_delete",
+        title="Undo a deletion",
+        help="Bring back what was deleted last",
+        scopes=("chat",),
+        keys=("leader backspace",),
+        priority=True,
+    ),
+    Command(
+        id="chat.turn_before",
+        title="Turn before",
+        help="Select the turn before",
+        scopes=("chat",),
+        keys=("leader up",),
+        aliases=("ctrl+up",),
+        action="select_turn(-1)",
+        priority=True,
+    ),
+    Command(
+        id="chat.turn_after",
+        title="Turn after",
+        help="Select the turn after; behind the last, none",
+        scopes=("chat",),
+        keys=("leader down",),
+        aliases=("ctrl+down",),
+        action="select_turn(1)",
+        priority=True,
+    ),
+)
