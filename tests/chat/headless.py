@@ -32,6 +32,7 @@ class Headless:
     ) -> None:
         self.said: list[str] = []
         self.given_back: list[str] = []
+        self.beside: list[TurnId | None] = []
         self.changes = 0
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
@@ -64,6 +65,7 @@ class Headless:
 
     def give_back(self, text: str, wording_of: TurnId | None) -> None:
         self.given_back.append(text)
+        self.beside.append(wording_of)
 
     def key_of(self, command: str) -> str:
         return f"<{command}>"

@@ -26,7 +26,8 @@ class ChatSession(OpenChat):
         """Stop, and put on disk what is not there yet, with what stands in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
-            typed = typed or self._end()
+            given_back = self._end()
+            typed = typed or given_back
         self._recorder.left(typed)
 
     def close(self) -> None:

@@ -100,6 +100,21 @@ class ChatMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         self.chat.session.delete(self.pick(data, Question, Reply))
 
+    @rule()
+    def undo_delete(self) -> None:
+        self.chat.session.undo_delete()
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
+    def delete_and_undo(self, data: st.DataObject) -> None:
+        def pictured() -> list[tuple[object, ...]]:
+            return sorted(story(self.turns), key=lambda turn: turn[0])
+
+        before = pictured()
+        self.chat.session.delete(self.pick(data, Question, Reply))
+        self.chat.session.undo_delete()
+        assert pictured() == before
+
     @precondition(lambda self: len(self.turns))
     @rule()
     def leave_and_reopen(self) -> None:

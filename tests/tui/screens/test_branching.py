@@ -1,0 +1,113 @@
+"""Turns of a chat, worked on in the app: selected, edited, answered again, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eaglechat.chat.conversation.turns import Question
+from eaglechat.tui.widgets.transcript.entry import Entry
+from eaglechat.tui.widgets.transcript.transcript import UserEntry
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+async def asked(user: Driver, *questions: str) -> None:
+    await user.open_chat()
+    user.engine.reply = "so it is"
+    for question in questions:
+        await user.ask(question)
+
+
+def questions(user: Driver) -> list[str]:
+    return [turn.text for turn in user.chat.session.turns.path if isinstance(turn, Question)]
+
+
+async def test_an_earlier_question_is_asked_in_other_words(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one", "two")
+        user.prompt.load_text("half a thought")
+        await user.command("chat.edit", "chat.edit")
+        assert user.prompt.text == "one"
+        await user.sees("Another wording")
+        await user.type("s")
+        await user.press("enter")
+        await user.idle()
+        assert questions(user) == ["ones"]
+        assert user.prompt.text == "half a thought"
+        await user.sees("◂ 2/2 ▸")
+        await user.command("chat.older")
+        await user.until(lambda: questions(user) == ["one", "two"], "the first wording")
+        await user.sees("◂ 1/2 ▸")
+
+
+async def test_an_edit_that_is_given_up_gives_back_what_was_typed(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one")
+        user.prompt.load_text("half a thought")
+        await user.command("chat.edit")
+        await user.type("x")
+        await user.command("chat.edit")
+        assert user.prompt.text == "onex"
+        await user.press("escape")
+        assert user.prompt.text == "half a thought"
+        assert questions(user) == ["one"]
+
+
+async def test_an_edit_stopped_before_its_answer_is_in_the_prompt_as_an_edit(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one")
+        await user.command("chat.edit")
+        await user.type("s")
+        user.engine.budget = 0
+        await user.press("enter")
+        await user.press("escape")
+        await user.idle()
+        await user.sees("Another wording")
+        assert (user.prompt.text, questions(user)) == ("ones", ["one"])
+        user.engine.budget = None
+        await user.press("enter")
+        await user.idle()
+        assert questions(user) == ["ones"]
+
+
+async def test_a_turn_is_selected_by_keys_and_answered_again(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one", "two")
+        await user.command("chat.turn_before", "chat.turn_before", "chat.turn_before")
+        first_reply = user.chat.session.turns.path[1].id
+        assert user.chat.transcript.selected == first_reply
+        selected = [entry.turn for entry in user.chat.query(Entry) if entry.has_class("-selected")]
+        assert selected == [first_reply]
+        await user.command("chat.again")
+        await user.idle()
+        assert questions(user) == ["one"]
+        assert user.chat.session.turns.siblings(first_reply)[0] == first_reply
+        await user.command("chat.turn_before", "chat.turn_after")
+        assert user.chat.transcript.selected is None
+
+
+async def test_a_click_selects_a_turn_and_an_arrow_steps(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one")
+        await user.command("chat.again")
+        await user.idle()
+        await user.sees("◂ 2/2 ▸")
+        reply = user.chat.query(Entry).last()
+        await user.pilot.click(reply, offset=(2, 0))
+        await user.sees("◂ 1/2 ▸")
+        question = user.chat.query_one(UserEntry)
+        await user.pilot.click(question, offset=(3, 0))
+        assert user.chat.transcript.selected == question.turn
+        await user.press("escape")
+        assert user.chat.transcript.selected is None
+
+
+async def test_a_turn_is_deleted_and_comes_back(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one", "two")
+        await user.command("chat.delete")
+        await user.until(lambda: questions(user) == ["one"], "one question")
+        await user.sees("brings it back")
+        await user.command("chat.undo_delete")
+        await user.until(lambda: questions(user) == ["one", "two"], "two questions")
