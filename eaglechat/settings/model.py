@@ -235,6 +235,13 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     show_panel: Annotated[
         bool, Meta(description="Show the speculation panel.", extra={"flag": ""})
     ] = True
+    inspect: Annotated[
+        bool,
+        Meta(
+            description="Record what the target held likely at each token, to look inside rounds.",
+            extra={"flag": ""},
+        ),
+    ] = False
 
 
 CommandKeys = Annotated[

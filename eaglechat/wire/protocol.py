@@ -33,6 +33,9 @@ RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 SEED_LIMIT = 2**32 - 2
 """The seed after this one means “random” to llama.cpp."""
 
+TOP_LIMIT = 20
+TOP_DEFAULT = 5
+
 DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
 N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
@@ -128,6 +131,8 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     thinking: Thinking = AS_IT_IS
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     stop: tuple[str, ...] = ()
+    top: Annotated[int, Meta(ge=0, le=TOP_LIMIT)] = 0
+    """Report as many of the target's likeliest tokens in each place of a round."""
 
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):

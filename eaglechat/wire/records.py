@@ -86,6 +86,18 @@ class Token:
 
 
 @dataclass(frozen=True)
+class Likely:
+    """A token as the target saw it when it chose the next one."""
+
+    id: int
+    text: str
+    probability: float
+    """As the target has it: softmax over its vocabulary."""
+    chance: float
+    """Of being sampled, after penalties, filters and temperature; 0 where they leave it out."""
+
+
+@dataclass(frozen=True)
 class RoundTimings:
     """Milliseconds of one round, by part; None is what the engine does not report.
 
@@ -166,6 +178,9 @@ class Round:
     """Tokens that were put before this round's without being sampled: they ended the reasoning."""
     provisional: bool = False
     """Derived from how the text came; the engine reports the truth when the reply has ended."""
+    likely: tuple[tuple[Likely, ...], ...] = ()
+    """For each of `tokens`, what the target held likeliest in its place, what it sampled and what
+    was drafted there, likeliest first; empty where nobody asked for it."""
 
     @property
     def rejected(self) -> DraftToken | None:

@@ -19,6 +19,7 @@ from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
     DraftToken,
+    Likely,
     Origin,
     Part,
     Round,
@@ -32,6 +33,7 @@ _PARTS = (Part.ANSWER, Part.REASONING, None)
 _TIMES = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
 _TIME_STEPS = 100
 _PROBABILITY_STEPS = 250
+_LIKELY_STEPS = 10_000
 _RAW_DEFLATE = -15
 _UNREPORTED = -1
 _UNREPORTED_PROBABILITY = 255
@@ -81,6 +83,9 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     """The text of tokens in no part, which is in neither text beside the columns."""
     given: list[tuple[int, tuple[int, ...]]]
     """Index of the round, and the tokens put before its own."""
+    likely: list[tuple[int, list[list[tuple[int, str, int, int]]]]] = []
+    """Index of the round, and for each of its tokens id, text, probability and chance of what was
+    likely in its place."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -132,6 +137,7 @@ def pack(rounds: Sequence[Round]) -> str:
         parts=[_PARTS.index(t.part) for t in tokens],
         markers="".join(t.text for t in tokens if t.part is None),
         given=[(index, r.given) for index, r in enumerate(rounds) if r.given],
+        likely=[(index, _likely_cells(r)) for index, r in enumerate(rounds) if r.likely],
     )
     deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
     packed = deflate.compress(_encoder.encode(columns)) + deflate.flush()
@@ -157,7 +163,7 @@ def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
         _cut(text, [n for n, p in zip(columns.lengths, columns.parts, strict=True) if p == part])
         for part, text in enumerate(texts)
     ]
-    given = dict(columns.given)
+    given, likely = dict(columns.given), dict(columns.likely)
     lengths = [length for length in columns.draft_lengths if length is not None and length >= 0]
     guesses = _cut(columns.draft_text, lengths)
     first_token = first_drafted = 0
@@ -182,6 +188,7 @@ def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
             timings=_timings(columns, index),
             auto=_auto(columns, index),
             given=given.get(index, ()),
+            likely=_likely(likely.get(index, ())),
         )
         first_token += n_tokens
         first_drafted += n_drafted
@@ -238,6 +245,29 @@ def _auto(columns: _Columns, index: int) -> AutoDraft | None:
         plain_error=columns.plain_error if is_last else 0.0,
         lost_ms=cells[1],
         allowed_ms=cells[2],
+    )
+
+
+def _likely_cells(round_: Round) -> list[list[tuple[int, str, int, int]]]:
+    return [
+        [
+            (one.id, one.text, round(one.probability * _LIKELY_STEPS),
+             round(one.chance * _LIKELY_STEPS))
+            for one in place
+        ]
+        for place in round_.likely
+    ]  # fmt: skip
+
+
+def _likely(
+    cells: Sequence[Sequence[tuple[int, str, int, int]]],
+) -> tuple[tuple[Likely, ...], ...]:
+    return tuple(
+        tuple(
+            Likely(id, text, probability / _LIKELY_STEPS, chance / _LIKELY_STEPS)
+            for id, text, probability, chance in place
+        )
+        for place in cells
     )
 
 

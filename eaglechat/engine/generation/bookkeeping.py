@@ -159,4 +159,5 @@ class RoundBooks:
             ),
             auto=self._plan.state if self._plan is not None else None,
             given=given,
+            likely=verdict.likely,
         )

@@ -80,6 +80,7 @@ class Generator:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         parts: ReplyParts | None = None,
+        top: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
         """Prefill `prompt`, then yield a Round for each pass and a ReplyEnd at the end.
@@ -97,7 +98,7 @@ class Generator:
         self._auto.new_reply()
         self._drafting.new_reply(live.speculation)
         reply = ReplyState(
-            target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop, parts=parts
+            target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop, parts=parts, top=top
         )
         with closing(reply):
             yield from open_window(window, cache, reply.tokens_left)

@@ -13,7 +13,15 @@ from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
-from eaglechat.wire.records import FinishReason, Origin, Part, ReplyEnd, ReplyTimings, Token
+from eaglechat.wire.records import (
+    FinishReason,
+    Likely,
+    Origin,
+    Part,
+    ReplyEnd,
+    ReplyTimings,
+    Token,
+)
 
 
 class Verdict(NamedTuple):
@@ -26,6 +34,8 @@ class Verdict(NamedTuple):
     n_tested: int
     """Times it was asked about proposed tokens: as often as it accepted one, and at most once
     more."""
+    likely: tuple[tuple[Likely, ...], ...] = ()
+    """What it held likely in the place of each sampled token, where that was asked for."""
 
 
 class ReplyState:
@@ -41,6 +51,7 @@ class ReplyState:
         max_tokens: int | None,
         stop: Sequence[str],
         parts: ReplyParts | None = None,
+        top: int = 0,
     ) -> None:
         self.id_last = prompt[-1]
         self.finish: FinishReason | None = None
@@ -48,6 +59,7 @@ class ReplyState:
         self._sampling = sampling
         self._seed = seed
         self._max_tokens = max_tokens
+        self._top = min(top, target.model.n_vocab)
         self._text = ReplyText(parts.stream if parts else None, stop)
         self._written = parts.written if parts else target.model.piece
         self._closing = parts.closing if parts else ()
@@ -75,10 +87,16 @@ class ReplyState:
         proposed token i."""
         tokens: list[Token] = []
         path: list[int] = []
+        likely: list[tuple[Likely, ...]] = []
         n_tested, at = 0, LAST_TOKEN
         while True:
-            id = self._sampler.sample(self._target, 1 + at)
             children = proposal.children(at)
+            if self._top:
+                drafted = [proposal[index].id for index in children]
+                id, seen = self._sampler.look(self._target, 1 + at, self._top, drafted)
+                likely.append(seen)
+            else:
+                id = self._sampler.sample(self._target, 1 + at)
             n_tested += bool(children)
             child = drafter = None
             for index in children:
@@ -95,7 +113,7 @@ class ReplyState:
                 self.finish = FinishReason.CONTEXT
             if self.finish is not None or child is None:
                 break
-        return Verdict(tuple(tokens), tuple(path), n_tested)
+        return Verdict(tuple(tokens), tuple(path), n_tested, tuple(likely))
 
     def end_reasoning(self) -> tuple[int, ...]:
         """The tokens that end the reasoning, the last of them being the reply's last token now;

@@ -323,6 +323,22 @@ def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
     return view
 
 
+def draw(sampler: int, logits: Floats) -> tuple[int, npt.NDArray[np.int32], Floats]:
+    """Sample from logits [n_vocab] as llama_sampler_sample does: the token, and what the filters
+    left to choose from, ids [n] and probabilities [n]; without a draw these are all 0."""
+    candidates = np.zeros(len(logits), dtype=[("id", "i4"), ("logit", "f4"), ("p", "f4")])
+    candidates["id"] = np.arange(len(logits))
+    candidates["logit"] = logits
+    data = ctypes.cast(candidates.ctypes.data, api.llama_token_data_p)
+    left = api.llama_token_data_array(data=data, size=len(logits), selected=-1, sorted=False)
+    api.llama_sampler_apply(sampler, ctypes.byref(left))
+    token = int(left.data[left.selected].id)
+    api.llama_sampler_accept(sampler, token)
+    cells: Any = ctypes.cast(left.data, ctypes.POINTER(api.llama_token_data * left.size)).contents
+    rows = np.frombuffer(cells, dtype=candidates.dtype)
+    return token, rows["id"].copy(), rows["p"].copy()
+
+
 def position_cell() -> tuple[Any, int]:
     """One llama_pos in native memory, set through `value`, and its address for `batch_set_pos`."""
     cell = _I32()

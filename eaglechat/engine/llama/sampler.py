@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from eaglechat.engine.llama.bindings import C, api
+from collections.abc import Sequence
+
+import numpy as np
+
+from eaglechat.engine.llama.bindings import C, api, draw
 from eaglechat.engine.llama.objects import Context, Model, Owned
+from eaglechat.wire.records import Likely
 
 REPEAT_LAST_N = 64
 """Tokens the repeat penalty looks back on."""
@@ -55,6 +60,34 @@ class Sampler(Owned):
         if self._is_argmax:
             return int(context.logits(row).argmax())
         return int(C.sample(self._pointer, context.pointer, row))
+
+    def look(
+        self, context: Context, row: int, top: int, drafted: Sequence[int]
+    ) -> tuple[int, tuple[Likely, ...]]:
+        """As `sample`; with it the `top` likeliest tokens, the sampled and the drafted ones, the
+        likeliest first."""
+        logits = context.logits(row).astype(np.float64)
+        if self._is_argmax:
+            sampled = int(logits.argmax())
+            chances = {sampled: 1.0}
+        else:
+            sampled, ids, left = draw(self.pointer, context.logits(row))
+            chances = dict(zip(ids.tolist(), left.tolist(), strict=True))
+            if not left.any():
+                chances = {sampled: 1.0}
+        weights = np.exp(logits - logits.max())
+        probabilities = weights / weights.sum()
+        likeliest = np.argpartition(logits, -top)[-top:].tolist()
+        seen = sorted({*likeliest, sampled, *drafted}, key=lambda id: (-probabilities[id], id))
+        return sampled, tuple(
+            Likely(
+                id=id,
+                text=context.model.piece(id).decode("utf-8", errors="replace"),
+                probability=float(probabilities[id]),
+                chance=chances.get(id, 0.0),
+            )
+            for id in seen
+        )
 
     def accept(self, token: int) -> None:
         """Take note of a token that was not drawn here (the prompt's)."""

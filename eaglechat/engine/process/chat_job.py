@@ -53,6 +53,7 @@ class ChatJob:
                 max_tokens=request.max_tokens,
                 stop=request.stop,
                 parts=pair.prompter.parts(request.thinking),
+                top=request.top,
                 cancelled=self._cancelled,
             ):
                 if isinstance(record, Round):
