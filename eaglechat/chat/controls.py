@@ -17,6 +17,7 @@ from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,
     NO_REASONING,
+    TOP_DEFAULT,
     Auto,
     Reasoning,
     RecommendedSampling,
@@ -207,6 +208,7 @@ def terms_of(
         speculation=msgspec.structs.replace(speculation, **_values(controls, "speculation")),
         thinking=_thinking(controls, reasoning),
         max_tokens=settings.generation.max_tokens or None,
+        top=TOP_DEFAULT if settings.interface.inspect else 0,
     )
 
 

@@ -31,6 +31,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speculation: Speculation = Speculation()
     thinking: Thinking = AS_IT_IS
     max_tokens: int | None = None
+    top: int = 0
 
     def to_chat(self, messages: Sequence[Message]) -> Chat:
         """The request for a reply to these messages."""
@@ -41,6 +42,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             speculation=self.speculation,
             thinking=self.thinking,
             max_tokens=self.max_tokens,
+            top=self.top,
         )
 
 

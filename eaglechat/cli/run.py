@@ -19,6 +19,7 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.settings import Settings
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.protocol import (
+    TOP_LIMIT,
     Answer,
     Auto,
     Chat,
@@ -38,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write one JSON line for each round"
+    )
+    parser.add_argument(
+        "--top",
+        type=_top,
+        default=0,
+        metavar="N",
+        help=f"with --trace: the target's N likeliest tokens in each place, {TOP_LIMIT} at most",
     )
     parser.add_argument(
         "--reasoning",
@@ -69,11 +77,19 @@ def run(args: argparse.Namespace) -> int:
         return FAILED
 
 
+def _top(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= TOP_LIMIT:
+        raise argparse.ArgumentTypeError(f"{text!r} must be 0 to {TOP_LIMIT}")
+    return int(text)
+
+
 def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:
     if not prompt.strip():
         return "the prompt is empty"
     if not _is_text(prompt):
         return "the prompt is not text in UTF-8"
+    if args.top and args.trace is None:
+        return "--top is written to the trace: give --trace FILE too"
     return options.wrong_pair_usage(args)
 
 
@@ -104,7 +120,7 @@ def _reply(
             written[Part.ANSWER] = _Written(sys.stdout)
         if args.reasoning:
             written[Part.REASONING] = _Written(sys.stderr)
-        answers = engine.ask(_request(settings, info, prompt), Waiting())
+        answers = engine.ask(_request(settings, info, prompt, args.top), Waiting())
         try:
             outcome = _write(answers, settings, info, trace=trace, written=written)
         finally:
@@ -119,13 +135,14 @@ def _reply(
     return INTERRUPTED if outcome.end.finish_reason is FinishReason.CANCELLED else OK
 
 
-def _request(settings: Settings, info: PairInfo, prompt: str) -> Chat:
+def _request(settings: Settings, info: PairInfo, prompt: str, top: int) -> Chat:
     return Chat(
         messages=_messages(settings, prompt),
         sampling=settings.to_sampling(info.sampling),
         speculation=settings.to_speculation(),
         thinking=settings.to_thinking(),
         max_tokens=settings.generation.max_tokens or None,
+        top=top,
     )
 
 

@@ -103,6 +103,7 @@ class Rig:
         max_tokens: int | None = 32,
         stop: Sequence[str] = (),
         parts: ReplyParts | None = None,
+        top: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
         live = live or Live(Speculation(n_draft_max=n_draft_max), sampling.temperature)
@@ -115,6 +116,7 @@ class Rig:
             max_tokens=max_tokens,
             stop=stop,
             parts=parts,
+            top=top,
             cancelled=cancelled,
         )
 

@@ -11,6 +11,7 @@ from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
+    Likely,
     Origin,
     Prefill,
     ReplyEnd,
@@ -32,6 +33,7 @@ ROUND = Round(
     tokens=(Token(5, "é", Origin.ACCEPTED, "eagle3"), Token(9, "", Origin.CORRECTION)),
     n_past=40,
     timings=RoundTimings(0.1, 0.2, 0.3, 0.4, 1.5),
+    likely=((Likely(5, "é", 0.5, 1.0), Likely(6, "\n", 0.25, 0.0)), (Likely(9, "", 1.0, 1.0),)),
 )
 MODEL = p.ModelInfo(
     path="/models/“x”.gguf", name="x", architecture="llama", quantization="Q4_1",
@@ -56,9 +58,11 @@ REQUESTS = [
         sampling=p.Sampling(temperature=0.0, seed=0),
         speculation=p.Speculation(enabled=False, n_draft_max=16, n_min=1, p_min=1.0),
         max_tokens=5,
+        top=5,
         stop=("\n\n",),
     ),
     p.Bench(id=3, prompts=(BenchPrompt("chat", "Hé?\n"),), n=(0, "auto"), repeats=2, max_tokens=9),
+    p.Render(id=4, messages=(p.Message(role="user", content="hi"),), max_tokens=3),
     p.Set(n_draft_max=0, temperature=5.0),
     p.Cancel(),
     p.Unload(),
@@ -79,6 +83,7 @@ EVENTS = [
     p.BenchRunDone(id=3, run=BENCH_RUN),
     p.BenchProfiled(id=3, profile=RoundProfile("2", 9, 8.0, 1.0, 2.0, 3.0, 0.5, 7.5, 0.5, 99.0)),
     p.BenchDone(id=3, cancelled=True),
+    p.Rendered(id=4, runs=(p.PromptRun("<s>", True), p.PromptRun("hi")), tokens=2, first_turn=1),
     p.Error(id=None, code="protocol", message="why"),
 ]
 

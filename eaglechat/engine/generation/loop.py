@@ -98,7 +98,14 @@ class Generator:
         self._auto.new_reply()
         self._drafting.new_reply(live.speculation)
         reply = ReplyState(
-            target, prompt, sampling, seed=seed, max_tokens=max_tokens, stop=stop, parts=parts, top=top
+            target,
+            prompt,
+            sampling,
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=stop,
+            parts=parts,
+            top=top,
         )
         with closing(reply):
             yield from open_window(window, cache, reply.tokens_left)

@@ -15,6 +15,7 @@ from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
     DraftToken,
+    Likely,
     Origin,
     Part,
     Round,
@@ -35,6 +36,12 @@ choices = st.builds(
     plain_error=st.floats(0, 100),
     lost_ms=st.floats(-1e6, 1e6),
     allowed_ms=st.floats(0, 1e6),
+)
+
+
+of_ten_thousand = st.integers(0, 10_000).map(lambda n: n / 10_000)
+places = st.lists(st.builds(Likely, ids, texts, of_ten_thousand, of_ten_thousand), max_size=3).map(
+    tuple
 )
 
 
@@ -79,6 +86,7 @@ def some_rounds(draw: st.DrawFn) -> list[Round]:
                 timings=RoundTimings(*(draw(ms | st.none()) for _ in range(4)), draw(ms)),
                 auto=auto and replace(auto, n=n_draft_max),
                 given=tuple(draw(st.lists(ids, max_size=2))),
+                likely=tuple(draw(st.lists(places, max_size=2))),
             )
         )
     return rounds
