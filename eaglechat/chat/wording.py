@@ -335,6 +335,7 @@ _WHAT_TO_DO = {
     "preflight": "Choose other files, or load the target without a draft.",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
+    "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
     "settings": "Change it in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings.",

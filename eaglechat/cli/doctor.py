@@ -13,7 +13,7 @@ import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.gguf.memory import default_context, memory_need
-from eaglechat.wire.errors import ModelLoadError, NativeLibraryError
+from eaglechat.wire.errors import ModelLoadError, NativeLibraryError, RpcError
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
@@ -100,7 +100,33 @@ def _devices(wrong: list[str]) -> Iterator[str]:
     for device in devices:
         size = f", {_gib(device.memory_free)} free of {_gib(device.memory_total)}"
         yield f"{device.name}: {device.description}{size if device.is_gpu else ''}"
-    yield from _offload(devices, backend.backends(), wrong)
+    lent: list[Device] = []
+    yield from _rpc_servers(lent, wrong)
+    yield from _offload((*lent, *devices), backend.backends(), wrong)
+
+
+def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:
+    """The servers of engine.rpc_servers; `lent` gets their devices."""
+    from eaglechat.engine.llama import rpc
+
+    endpoints = settings.load(paths.config_file())[0].engine.rpc_servers
+    if endpoints and not rpc.can_connect():
+        wrong.append(rpc.NOT_BUILT)
+    for endpoint in endpoints:
+        try:
+            server = rpc.ask(endpoint)
+        except RpcError as error:
+            wrong.append(str(error))
+            yield f"RPC server {endpoint}: cannot be used now"
+            continue
+        how = f"{server.latency_ms:.1f} ms away, RPC {server.protocol}"
+        yield f"RPC server {endpoint}: {how}"
+        for device in server.devices(first=len(lent)):
+            lent.append(device)
+            yield (
+                f"{device.name}: {_gib(device.memory_free)} free of {_gib(device.memory_total)} "
+                f"on {endpoint}"
+            )
 
 
 def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from eaglechat.wire.load_options import (
     GpuLayers,
     GpuShares,
     LoadOptions,
+    RpcServers,
     SplitMode,
 )
 from eaglechat.wire.protocol import (
@@ -174,6 +175,14 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="Each GPU's share of the target; empty shares by free memory.",
             examples=[[3, 1]],
+        ),
+    ] = ()
+    rpc_servers: Annotated[
+        RpcServers,
+        Meta(
+            description="RPC servers of llama.cpp that lend their devices; these count as GPUs, "
+            "before those of this machine.",
+            examples=[["gpu1:50052"]],
         ),
     ] = ()
     flash_attention: Annotated[

@@ -21,6 +21,12 @@ class ModelLoadError(EngineError):
     code = "load"
 
 
+class RpcError(ModelLoadError):
+    """An RPC server that cannot lend its devices; the text names it and says why."""
+
+    code = "rpc"
+
+
 class SettingsError(EngineError):
     """Settings that do not go together, or not with these models."""
 

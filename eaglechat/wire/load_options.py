@@ -26,6 +26,9 @@ TENSOR_SPLIT_REFUSED = (
 FlashAttention = Literal["auto", "on", "off"]
 GpuIndex = Annotated[int, Meta(ge=0, le=255)]
 GpuShares = Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1e6)], ...], Meta(max_length=16)]
+RpcServers = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[^\s:]+:[0-9]{1,5}$")], ...], Meta(max_length=16)
+]
 BatchSize = Annotated[int, Meta(ge=32, le=8192)]
 
 
@@ -45,6 +48,8 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU that split mode none takes."""
     tensor_split: GpuShares = ()
     """Each GPU's share of the target; empty shares by free memory."""
+    rpc_servers: RpcServers = ()
+    """Addresses, as host:port, of RPC servers whose devices come before the GPUs there are."""
     flash_attention: FlashAttention = "auto"
     kv_type: KvType = "f16"
     """Number format of the target's KV cache."""

@@ -64,6 +64,7 @@ class Reference:
             *("-ngl", layers, "-ngld", layers, "-fit", "off", "-sm", options.split_mode),
             *("-mg", str(options.main_gpu), "-fa", options.flash_attention),
             *(("-ts", shares) if shares else ()),
+            *(("--rpc", ",".join(options.rpc_servers)) if options.rpc_servers else ()),
         ]
 
     def _speculation(self, n: int) -> list[str]:

@@ -85,14 +85,17 @@ class Device:
     backend: str = ""
     hardware_id: str = ""
     splits_rows: bool = False
+    handle: int = 0
+    """To name it to llama.cpp by."""
 
 
 def devices() -> tuple[Device, ...]:
-    """The devices llama.cpp sees."""
-    return tuple(_device(G.device(index)) for index in range(G.devices()))
+    """The devices llama.cpp sees on this machine."""
+    return tuple(device_of(G.device(index)) for index in range(G.devices()))
 
 
-def _device(device: int) -> Device:
+def device_of(device: int) -> Device:
+    """What is known of a device."""
     found = device_properties(device)
     backend, name = G.device_backend(device), found.name.decode()
     return Device(
@@ -106,4 +109,5 @@ def _device(device: int) -> Device:
         backend=G.backend_name(backend).decode(),
         hardware_id=(found.device_id or b"").decode(),
         splits_rows=bool(G.backend_function(backend, b"ggml_backend_split_buffer_type")),
+        handle=device,
     )

@@ -161,6 +161,8 @@ _GGML_SYMBOLS: _Symbols = {
     "backend": (("ggml_backend_reg_get",), False, _PTR, (_SIZE,)),
     "backend_name": (("ggml_backend_reg_name",), False, _TEXT, (_PTR,)),
     "backend_function": (("ggml_backend_reg_get_proc_address",), False, _PTR, (_PTR, _TEXT)),
+    "backend_devices": (("ggml_backend_reg_dev_count",), False, _SIZE, (_PTR,)),
+    "backend_device": (("ggml_backend_reg_dev_get",), False, _PTR, (_PTR, _SIZE)),
     "devices": (("ggml_backend_dev_count",), False, _SIZE, ()),
     "device": (("ggml_backend_dev_get",), False, _PTR, (_SIZE,)),
     "device_name": (("ggml_backend_dev_name",), False, _TEXT, (_PTR,)),
@@ -217,12 +219,14 @@ def load_model(
     split_mode: str,
     main_gpu: int,
     tensor_split: Sequence[float],
+    devices: Sequence[int] = (),
     progress: Callable[[float], bool] | None,
     vocabulary_only: bool = False,
 ) -> int | None:
     """Load a GGUF; `progress` gets 0..1 and stops the load by returning False.
 
-    `tensor_split` is each GPU's share; empty shares by free memory.
+    `tensor_split` is each GPU's share; empty shares by free memory. `devices` are the GPUs to use;
+    none leaves the choice to llama.cpp.
     """
     params = api.llama_model_default_params()
     params.vocab_only = vocabulary_only
@@ -232,6 +236,9 @@ def load_model(
     if tensor_split:
         # llama.cpp copies llama_max_devices() of them.
         params.tensor_split = (ctypes.c_float * api.llama_max_devices())(*tensor_split)
+    if devices:
+        chosen = (_PTR * (len(devices) + 1))(*devices, None)
+        params.devices = ctypes.cast(chosen, type(params.devices))
     if progress is not None:
         params.progress_callback = api.llama_progress_callback(lambda done, _data: progress(done))
     pointer: int | None = api.llama_model_load_from_file(path.encode(), params)
@@ -243,6 +250,22 @@ def device_properties(device: int) -> Any:
     found = _DeviceProperties()
     G.device_properties(device, ctypes.byref(found))
     return found
+
+
+def rpc_devices(endpoint: str) -> tuple[int, ...]:
+    """The devices that an RPC server lends, which no list of all devices has.
+
+    llama.cpp ends the process if the server cannot be reached.
+    """
+    rpc = next(
+        backend
+        for backend in (G.backend(index) for index in range(G.backends()))
+        if G.backend_name(backend) == b"RPC"
+    )
+    add = ctypes.CFUNCTYPE(_PTR, _TEXT)(G.backend_function(rpc, b"ggml_backend_rpc_add_server"))
+    server = add(endpoint.encode())
+    count = G.backend_devices(server) if server else 0
+    return tuple(G.backend_device(server, index) for index in range(count))
 
 
 def model_devices(model: int) -> tuple[str, ...]:

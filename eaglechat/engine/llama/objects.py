@@ -74,6 +74,7 @@ class Model(Owned):
             split_mode=placement.split_mode,
             main_gpu=placement.main_gpu,
             tensor_split=placement.tensor_split,
+            devices=placement.devices,
             progress=progress,
             vocabulary_only=vocabulary_only,
         )

@@ -12,7 +12,7 @@ from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.llama import backend
+from eaglechat.engine.llama import backend, rpc
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.machine import free_memory
@@ -72,7 +72,8 @@ class LoadedPair:
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
         self._n_threads = options.n_threads or threads.choose().count
-        devices = backend.devices()
+        # Before this machine's: the last of a split writes the tokens, and is best near.
+        devices = self._devices = (*rpc.connect(options.rpc_servers), *backend.devices())
         n_ctx = options.n_ctx or default_context(
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )
@@ -156,7 +157,7 @@ class LoadedPair:
             target_layers=self._layers,
             n_ctx=self._target_context.n_ctx,
             n_threads=self._n_threads,
-            devices=tuple(device.description for device in backend.devices()),
+            devices=tuple(device.description for device in self._devices),
             load_ms=self._load_ms,
             kv_type=self._options.kv_type,
             draft_kv_type=self._options.draft_kv_type,

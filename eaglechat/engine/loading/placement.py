@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eaglechat.wire.errors import ModelLoadError
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """How llama.cpp places one model. `tensor_split` is each GPU's share, empty by free memory."""
+    """How llama.cpp places one model. `tensor_split` is each GPU's share, empty by free memory;
+    `devices` are the handles of the GPUs there are, empty for those llama.cpp finds itself."""
 
     n_gpu_layers: int = -1
     split_mode: SplitMode = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
+    devices: tuple[int, ...] = ()
 
 
 ALL_LAYERS = Placement()
@@ -52,6 +54,8 @@ def target_placement(options: LoadOptions, devices: Sequence[Device]) -> Placeme
         split_mode=options.split_mode,
         main_gpu=options.main_gpu,
         tensor_split=options.tensor_split,
+        # It does not know of those on other machines.
+        devices=tuple(gpu.handle for gpu in gpus) if options.rpc_servers else (),
     )
 
 
@@ -66,7 +70,7 @@ def draft_placement(target: Placement, n_gpus: int) -> Placement:
     shares = target.tensor_split or (1.0,) * n_gpus
     last = max(gpu for gpu in range(n_gpus) if gpu < len(shares) and shares[gpu] > 0)
     one_gpu = tuple(float(gpu == last) for gpu in range(n_gpus))
-    return Placement(target.n_gpu_layers, "layer", target.main_gpu, one_gpu)
+    return replace(target, split_mode="layer", tensor_split=one_gpu)
 
 
 def _check(options: LoadOptions, gpus: Sequence[Device]) -> None:
