@@ -10,8 +10,12 @@ import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import get_args, get_type_hints
+
+import msgspec
 
 from eaglechat.settings import describe
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.settings.values import wanted
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
@@ -89,7 +93,20 @@ def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-PARTS: dict[str, Callable[[], str]] = {"settings": settings, "keys": keys}
+def servers() -> str:
+    """A table of the keys of a server's entry."""
+    lines = ["| Key | Default | Meaning |", "| --- | --- | --- |"]
+    hints = get_type_hints(ServerSettings, include_extras=True)
+    for field in msgspec.structs.fields(ServerSettings):
+        metas = [meta for meta in get_args(hints[field.name])[1:] if meta.description]
+        needed = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+        empty = {} if field.default is msgspec.NODEFAULT else field.default
+        default = "" if needed else f"`{json.dumps(empty)}`"
+        lines.append(_row([f"`{field.name}`", default, metas[-1].description]))
+    return "\n".join([*lines, ""])
+
+
+PARTS: dict[str, Callable[[], str]] = {"settings": settings, "keys": keys, "servers": servers}
 
 if __name__ == "__main__":
     main()

@@ -1,10 +1,12 @@
 """llama.cpp's own server, out of the wheel xllamacpp, in a process of its own.
 
-`python -m tests.llama_server TARGET [TEMPLATE]` serves until its standard input ends.
+`python -m tests.llama_server TARGET [--template FILE] [--draft FILE] [--port N] [--key KEY]` serves
+until its standard input ends.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+N_DRAFT_MAX = 3
 
 
 class RefusedError(Exception):
@@ -61,9 +64,20 @@ class LlamaServer:
 
 
 @contextmanager
-def llama_server(target: Path, template: Path | None = None) -> Iterator[LlamaServer]:
-    """A server of this model, with this chat template or the model's own."""
-    words = [str(target), *([str(template)] if template else [])]
+def llama_server(
+    target: Path,
+    template: Path | None = None,
+    *,
+    draft: Path | None = None,
+    port: int = 0,
+    key: str = "",
+) -> Iterator[LlamaServer]:
+    """A server of this model, with this chat template or the model's own, and this draft."""
+    given = {"--template": template, "--draft": draft, "--port": port, "--key": key}
+    words = [
+        str(target),
+        *(str(w) for flag, value in given.items() if value for w in (flag, value)),
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.llama_server", *words],
         cwd=ROOT,
@@ -87,13 +101,28 @@ def llama_server(target: Path, template: Path | None = None) -> Iterator[LlamaSe
 
 def main() -> None:
     from xllamacpp import CommonParams, Server
+    from xllamacpp.xllamacpp import common_speculative_type
 
+    parser = argparse.ArgumentParser()
+    parser.add_argument("target")
+    parser.add_argument("--template", type=Path)
+    parser.add_argument("--draft")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--key")
+    args = parser.parse_args()
     params = CommonParams()
-    params.model.path = sys.argv[1]
-    if len(sys.argv) > 2:
-        params.chat_template = Path(sys.argv[2]).read_text(encoding="utf-8")
+    params.model.path = args.target
+    if args.template:
+        params.chat_template = args.template.read_text(encoding="utf-8")
+    if args.draft:
+        params.speculative.draft.mparams.path = args.draft
+        params.speculative.draft.n_max = N_DRAFT_MAX
+        eagle3 = common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3
+        params.speculative.types = [int(eagle3)]
+    if args.key:
+        params.api_keys = [args.key]
     params.use_jinja = True
-    params.n_ctx, params.n_parallel, params.port = 4096, 1, 0
+    params.n_ctx, params.n_parallel, params.port = 4096, 1, args.port
     params.cpuparams.n_threads = 1
     params.warmup = False
     server = Server(params)

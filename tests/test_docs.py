@@ -49,7 +49,7 @@ def _load_generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "keys"])
+@pytest.mark.parametrize("name", ["settings", "keys", "servers"])
 def test_generated_parts_are_up_to_date(name: str) -> None:
     generator = _load_generator()
     written = (DOCS / f"{name}.md").read_text(encoding="utf-8")

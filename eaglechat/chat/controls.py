@@ -199,10 +199,11 @@ def terms_of(
 ) -> Terms:
     """What the next reply is asked with: the settings, as the controls stand."""
     sampling, speculation = settings.to_sampling(recommended), settings.to_speculation()
+    target, draft = pair.to_load
     return Terms(
         pair=pair.name,
-        target=str(pair.target),
-        draft=str(pair.draft) if pair.draft else None,
+        target=target,
+        draft=draft,
         system_prompt=settings.generation.system_prompt,
         sampling=msgspec.structs.replace(sampling, **_values(controls, "generation")),
         speculation=msgspec.structs.replace(speculation, **_values(controls, "speculation")),

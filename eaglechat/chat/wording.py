@@ -61,6 +61,8 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
     """The pair as the title of a screen."""
     if info is None:
         return f"{name}  not loaded"
+    if info.server:
+        return f"{name}  {info.target.name}"
     draft = f" + draft {info.draft.quantization}" if info.draft else ", no draft"
     return f"{name}  {info.target.quantization}{draft}"
 
@@ -69,6 +71,8 @@ def greeting(info: PairInfo, note: str) -> str:
     """What a new chat says of the pair it runs on."""
     where = ", ".join(info.devices) or "the processor"
     loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
+    if info.server:
+        loaded = f"Connected to {info.server}."
     if info.speculation_off:
         return f"{loaded} Speculation is off: {info.speculation_off}."
     return (
@@ -311,13 +315,14 @@ def _quoted(text: str | None) -> str:
 
 def engine_stopped(event: Died) -> str:
     """That the engine process is gone, and what it said last."""
-    return f"{sentence(event.reason)} {_log(event.log_tail)}"
+    return f"{sentence(event.reason)} {'' if event.why else _log(event.log_tail)}".rstrip()
 
 
 def died_in_chat(event: Died, key_of: KeyOf) -> str:
     """The same in a chat, where the last line is the one in sight."""
+    log = "" if event.why else f"{_log(event.log_tail)}\n"
     return (
-        f"{_log(event.log_tail)}\n{sentence(event.reason)} "
+        f"{log}{sentence(event.reason)} "
         f"Your chat is saved. {key_of('chat.load_again')} loads the models again."
     )
 
@@ -341,6 +346,11 @@ _WHAT_TO_DO = {
     "start": "Check engine.command in the settings.",
     "protocol": "Install the same version of eaglechat on both machines.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
+    "unreachable": "Start the server, or correct its address, and try again.",
+    "key": "Correct the key of the server, and start eaglechat again.",
+    "which_model": "Name the model in config.toml, or with --model.",
+    "missing": "Check the address and the name of the model.",
+    "server_address": "Correct the address of the server.",
     "session_init": "Choose the draft that was made for this target, or load without one.",
 }
 

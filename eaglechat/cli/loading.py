@@ -28,11 +28,13 @@ from eaglechat.links.base import (
 )
 from eaglechat.links.process import EngineProcess
 from eaglechat.settings import Settings
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.protocol import (
     Answer,
     Cancel,
     Error,
+    Hello,
     Load,
     Loaded,
     Loading,
@@ -58,6 +60,8 @@ def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> P
     """
     from eaglechat.hub.local import pairs  # only commands that run a pair need it
 
+    if settings is not None and (served := options.served_pair(args, settings)):
+        return served
     library = pairs.PairLibrary(paths.state_dir())
     pair = options.chosen_pair(args, library) or pairs.builtin_pair()
     if settings is None or not settings.engine.command:
@@ -70,6 +74,15 @@ def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> P
 def engine_command(settings: Settings) -> tuple[str, ...]:
     """The command line that starts an engine."""
     return tuple(settings.engine.command) or (sys.executable, "-m", "eaglechat", "engine")
+
+
+def connect(server: ServerSettings) -> Link:
+    """The link to a server. Raises EngineError."""
+    from eaglechat.links.http.link import HttpLink  # reads the HTTP client
+
+    link = HttpLink(server)
+    link.start()
+    return link
 
 
 def start_engine(settings: Settings) -> Link:
@@ -94,10 +107,12 @@ def start_engine(settings: Settings) -> Link:
 class CommandEngine:
     """An engine for as long as a command runs. Ctrl+C cancels what it does."""
 
-    def __init__(self, settings: Settings, interrupt: Interrupt) -> None:
+    def __init__(
+        self, settings: Settings, interrupt: Interrupt, server: ServerSettings | None = None
+    ) -> None:
         """Raises EngineError."""
         self._settings, self._interrupt = settings, interrupt
-        self._link = start_engine(settings)
+        self._link = connect(server) if server else start_engine(settings)
         self._link.watch(self._check)
 
     def __enter__(self) -> CommandEngine:
@@ -108,13 +123,16 @@ class CommandEngine:
     ) -> None:
         self._link.close()
 
+    @property
+    def hello(self) -> Hello:
+        """What the engine is and can do, once it has answered."""
+        assert self._link.hello is not None
+        return self._link.hello
+
     def load(self, pair: Pair) -> PairInfo:
         """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
-        load = Load(
-            target=str(pair.target),
-            draft=str(pair.draft) if pair.draft else None,
-            options=self._settings.to_load_options(),
-        )
+        target, draft = pair.to_load
+        load = Load(target=target, draft=draft, options=self._settings.to_load_options())
         *_, loaded = self.ask(load, Waiting())
         assert isinstance(loaded, Loaded)
         return loaded.pair

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from eaglechat.cli.status import complain
 from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.description import Range
 from eaglechat.settings.reading import parse_assignment
+from eaglechat.settings.servers import SERVER_KEY, ServerSettings
 from eaglechat.settings.values import parse
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto
@@ -29,13 +31,47 @@ def add_pair_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--draft", type=Path, metavar="FILE", help="its EAGLE-3 draft's GGUF")
 
 
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a server, in place of a pair")
+    group.add_argument(
+        "--server",
+        metavar="URL",
+        help="an OpenAI-compatible server, or the name of one in config.toml; "
+        f"{SERVER_KEY} is sent to it as its key",
+    )
+    group.add_argument("--model", metavar="NAME", help="which of its models")
+
+
 def wrong_pair_usage(args: argparse.Namespace) -> str | None:
     """What is wrong with the way a pair was asked for."""
     if args.draft is not None and args.target is None:
         return "--draft needs --target: a draft fits one target only"
     if args.pair is not None and args.target is not None:
         return "--pair and --target name two pairs; give one of them"
+    server = getattr(args, "server", None)
+    if server is not None and (args.pair is not None or args.target is not None):
+        return "--server has models of its own; leave --pair and --target out"
+    if server is None and getattr(args, "model", None) is not None:
+        return "--model needs --server: a pair is named by --pair"
     return None
+
+
+def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
+    """What the server that the flags name has, or None where they name none.
+
+    A key is for the entry that names it, or for the very address that it is given with.
+    """
+    from eaglechat.hub.local.pair import pair_of_server
+
+    if getattr(args, "server", None) is None:
+        return None
+    known = (one for one in settings.server if args.server in (one.name, one.url))
+    server = next(known, None)
+    if server is None:
+        key_env = SERVER_KEY if os.environ.get(SERVER_KEY) else ""
+        name = args.server.split("://")[-1].split("@")[-1].strip("/") or args.server
+        server = ServerSettings(name=name or "server", url=args.server or " ", key_env=key_env)
+    return pair_of_server(server, args.model or "")
 
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:

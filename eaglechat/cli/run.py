@@ -24,6 +24,7 @@ from eaglechat.wire.protocol import (
     Auto,
     Chat,
     Done,
+    Hello,
     Message,
     PairInfo,
     RoundDone,
@@ -35,6 +36,7 @@ from eaglechat.wire.stats import PartsFold, PartStats, SpeculationStats
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pair_options(parser)
+    options.add_server_options(parser)
     options.add_setting_options(parser, "generation", "speculation", "engine")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument(
@@ -111,7 +113,7 @@ def _reply(
         n_draft_max = pair.n_draft_max
     if n_draft_max is not None:
         settings = settings.with_n_draft_max(n_draft_max)
-    with CommandEngine(settings, interrupt) as engine:
+    with CommandEngine(settings, interrupt, pair.server) as engine:
         info = engine.load(pair)
         if info.speculation_off and settings.speculation.enabled:
             complain(f"speculation is off: {info.speculation_off}")
@@ -122,7 +124,7 @@ def _reply(
             written[Part.REASONING] = _Written(sys.stderr)
         answers = engine.ask(_request(settings, info, prompt, args.top), Waiting())
         try:
-            outcome = _write(answers, settings, info, trace=trace, written=written)
+            outcome = _write(answers, settings, info, engine.hello, trace=trace, written=written)
         finally:
             for stream in written.values():
                 stream.end()
@@ -150,6 +152,7 @@ def _write(
     answers: Iterable[Answer],
     settings: Settings,
     info: PairInfo,
+    hello: Hello,
     *,
     trace: TextIO | None,
     written: Mapping[Part, _Written],
@@ -181,10 +184,14 @@ def _write(
             write(event.end.tail, event.end.tail_part)
     assert done is not None
     off = info.speculation_off is not None or not settings.speculation.enabled
-    n_draft_max = 0 if off else settings.speculation.n_draft_max
+    asked = settings.speculation.n_draft_max if hello.can.draft_length else None
+    n_draft_max = 0 if off else asked
     context = {"size": info.n_ctx, "used": n_past}
     reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
-    return _Outcome(n_draft_max, answer, reasoning, done.end, done.stats, fold.stats(), context)
+    stats = done.stats if hello.can.origins else None
+    return _Outcome(
+        hello.engine, n_draft_max, answer, reasoning, done.end, stats, fold.stats(), context
+    )
 
 
 def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
@@ -225,35 +232,30 @@ _ENDINGS = {
 class _Outcome:
     """A finished reply."""
 
-    n_draft_max: int | Auto
+    engine: str
+    n_draft_max: int | Auto | None
+    """None where the engine drafts as it was started to."""
     text: str
     """The answer."""
     reasoning: str
     end: ReplyEnd
-    stats: SpeculationStats
+    stats: SpeculationStats | None
+    """None where the engine does not report them."""
     parts: Mapping[Part, PartStats]
     context: dict[str, int]
 
     def report(self, pair: str, load_ms: float) -> dict[str, Any]:
         """The reply as the JSON object of docs/headless.md."""
-        end, stats = self.end, self.stats
+        end = self.end
         return {
             "text": self.text,
             "reasoning": self.reasoning,
             "tokens": end.tokens,
             "finish_reason": end.finish_reason.value,
             "pair": pair,
+            "engine": self.engine,
             "context": self.context,
-            "speculation": {
-                "n_draft_max": self.n_draft_max,
-                "rounds": stats.rounds,
-                "drafted": stats.drafted,
-                "tested": stats.tested,
-                "accepted": stats.accepted,
-                "acceptance_rate": stats.acceptance_rate or 0.0,
-                "mean_accepted_length": stats.mean_accepted_length or 1.0,
-                "per_position": stats.per_position,
-            },
+            "speculation": self._speculation(),
             "parts": {part.value: _part_report(stats) for part, stats in self.parts.items()},
             "timings": {
                 "load_ms": load_ms,
@@ -266,11 +268,28 @@ class _Outcome:
             },
         }
 
+    def _speculation(self) -> dict[str, Any] | None:
+        stats = self.stats
+        if stats is None:
+            return None
+        return {
+            "n_draft_max": self.n_draft_max,
+            "rounds": stats.rounds,
+            "drafted": stats.drafted,
+            "tested": stats.tested,
+            "accepted": stats.accepted,
+            "acceptance_rate": stats.acceptance_rate or 0.0,
+            "mean_accepted_length": stats.mean_accepted_length or 1.0,
+            "per_position": stats.per_position,
+        }
+
     def summary(self) -> str:
         """The reply in one line for people."""
         end, stats = self.end, self.stats
         parts = [f"{end.tokens} tokens", f"{end.tokens_per_second:.1f} tokens/s"]
-        if stats.acceptance_rate is not None:
+        if stats is None:
+            parts.append(f"speculation not reported by {self.engine}")
+        elif stats.acceptance_rate is not None:
             accepted = f"accepted {stats.accepted} of {stats.tested} tested draft tokens"
             parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
             parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")

@@ -16,6 +16,7 @@ from eaglechat.wire.errors import EngineError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pair_options(parser)
+    options.add_server_options(parser)
     options.add_setting_options(parser, *TABLES)
 
 
@@ -51,7 +52,7 @@ def _start(args: argparse.Namespace) -> int:
     settings, problems = options.load_settings(args)
     library = PairLibrary(paths.state_dir())
     try:
-        start = options.chosen_pair(args, library)
+        start = options.served_pair(args, settings) or options.chosen_pair(args, library)
     except EngineError as error:
         complain(str(error))
         return FAILED

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.settings.hints import extra_of, hints_of
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.load_options import (
     DRAFT_WINDOW_DEFAULT,
     BatchSize,
@@ -271,6 +272,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     interface: InterfaceSettings = InterfaceSettings()
     keys: dict[str, CommandKeys] = {}
     """By the id of a command."""
+    server: tuple[ServerSettings, ...] = ()
+    """Servers of somebody else's: the tables `[[server]]`, which have neither flags nor a place on
+    the settings screen."""
     given: frozenset[str] = frozenset()
     """The settings, as `table.key`, that somebody has given a value; no table."""
 
@@ -321,7 +325,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return _to_wire(LoadOptions, self.engine)
 
 
-TABLES = tuple(name for name in Settings.__struct_fields__ if name != "given")
+TABLES = tuple(name for name in Settings.__struct_fields__ if name not in ("given", "server"))
 """The tables of config.toml."""
 
 

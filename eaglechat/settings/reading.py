@@ -11,8 +11,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from eaglechat.settings.description import SettingDoc, describe, find
 from eaglechat.settings.model import TABLES, Settings
+from eaglechat.settings.servers import read_servers
 from eaglechat.settings.values import WrongValueError, check, parse, written
 
 if sys.version_info >= (3, 11):
@@ -51,7 +54,11 @@ def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Pro
     """Validate tables of values, each key by itself. `path` is named in the problems."""
     settings, problems = Settings(), list[Problem]()
     for table, given in raw.items():
-        if table not in TABLES:
+        if table == "server":
+            servers, wrong = read_servers(given)
+            settings = msgspec.structs.replace(settings, server=servers)
+            problems += [Problem(path, "server", reason) for reason in wrong]
+        elif table not in TABLES:
             reason = f"is not a table of settings, and is ignored; {_nearest_table(table)}"
             problems.append(Problem(path, table, reason))
         elif not isinstance(given, Mapping):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+
+SERVER_KEY = "EAGLECHAT_SERVER_KEY"
+"""Environment variable with the key of a server that has no entry."""
 
 Seconds = Annotated[float, Meta(gt=0.0, le=86_400.0)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -41,3 +44,22 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Seconds,
         Meta(description="Longest silence in a reply, in seconds; the prompt is read in it."),
     ] = 300.0
+
+
+def read_servers(raw: Any) -> tuple[tuple[ServerSettings, ...], list[str]]:
+    """The entries of a file, each by itself, and what is wrong with those left out."""
+    if not isinstance(raw, list):
+        return (), ["must be a list of tables: write [[server]], and its keys on the lines below"]
+    servers: dict[str, ServerSettings] = {}
+    wrong: list[str] = []
+    for number, entry in enumerate(raw, 1):
+        try:
+            server = msgspec.convert(entry, ServerSettings)
+        except msgspec.ValidationError as error:
+            wrong.append(f"number {number} is left out: {error}")
+            continue
+        if server.name in servers:
+            wrong.append(f"number {number} is left out: there is another “{server.name}”")
+        else:
+            servers[server.name] = server
+    return tuple(servers.values()), wrong

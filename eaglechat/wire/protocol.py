@@ -244,6 +244,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     speculation_off: str | None
     reasoning: Reasoning = NO_REASONING
     sampling: RecommendedSampling = RecommendedSampling()
+    server: str = ""
+    """The address of the server that has it, where that is not the engine itself."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

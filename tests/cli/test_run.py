@@ -38,6 +38,7 @@ SCHEMA = {
     "tokens": int,
     "finish_reason": str,
     "pair": str,
+    "engine": str,
     "context": {"size": int, "used": int},
     "speculation": {
         "n_draft_max": int,

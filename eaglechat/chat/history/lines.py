@@ -31,6 +31,8 @@ class ChatHeader(_Line, frozen=True, kw_only=True, tag="chat"):
     target: str
     draft: str | None = None
     version: int = 1
+    server: str = ""
+    """The address of the server that had the models, which `target` names then."""
 
 
 class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):

@@ -118,12 +118,14 @@ class ChatLog:
 def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> ChatLog:
     """The log of a new chat, named after the present moment."""
     now = datetime.datetime.now().astimezone()
+    target, draft = pair.to_load
     header = lines.ChatHeader(
         created=now.isoformat(timespec="seconds"),
         pair=pair.name,
-        target=str(pair.target),
-        draft=str(pair.draft) if pair.draft else None,
+        target=target,
+        draft=draft,
         version=lines.VERSION,
+        server=pair.server.url if pair.server else "",
     )
     return ChatLog(_named_after(directory, now), complain, beginning=lines.encode(header))
 

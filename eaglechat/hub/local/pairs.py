@@ -109,7 +109,7 @@ class PairLibrary:
 
     def remember(self, pair: Pair) -> None:
         """Put a pair that was loaded at the top of the recent ones."""
-        if pair.source == "built-in":
+        if pair.source in ("built-in", "server"):
             return
         others = [known for known in self._recent if not _same_files(known, pair)]
         self._recent = [replace(pair, source="recent"), *others][:MOST_RECENT]

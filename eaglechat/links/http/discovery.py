@@ -81,12 +81,6 @@ class Found:
     """Whether it speculates; None where it does not say."""
     reasoning: Reasoning = field(default_factory=Reasoning)
 
-    def model(self, id: str) -> ServedModel | None:
-        """The model of this name; without a name the only one there is, or the first."""
-        if not id:
-            return self.models[0] if self.models else None
-        return next((model for model in self.models if model.id == id), None)
-
 
 async def discover(client: ServerClient) -> Found:
     """Raises ServerError."""

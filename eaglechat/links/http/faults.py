@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import httpx2
 import msgspec
 
+from eaglechat.settings.servers import SERVER_KEY
 from eaglechat.wire.errors import EngineError
 
 _MOST_SAID = 300
@@ -111,7 +112,8 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
             code="redirect",
         )
     if status in (401, 403):
-        why = "does not accept the key" if has_key else "asks for a key: name its variable, key_env"
+        wanted = f"asks for a key: put it in {SERVER_KEY}, or name its variable in key_env"
+        why = "does not accept the key" if has_key else wanted
         return ServerError(f"{where} {why} (HTTP {status})", code="key")
     if status == 404:
         has = f"has no model named “{model}”" if model else "has no such page"

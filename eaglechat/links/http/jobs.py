@@ -141,16 +141,9 @@ class Jobs:
             self._found = found = await self._cancellable(job.id, self._discovered())
         except WorkCancelledError:
             raise LoadCancelledError("the load was cancelled") from None
-        model = found.model(job.target)
-        if model is None:
-            names = ", ".join(one.id for one in found.models) or "none at all"
-            raise ServerError(
-                f"{self._client.where} has no model named “{job.target}”; it has {names}",
-                code="missing",
-            )
-        self._model = model
+        self._model = model = _chosen(found, job.target, self._client.where)
         load_ms = (time.monotonic() - began) * 1000.0
-        self._say(Loaded(id=job.id, pair=_pair_info(found, model, load_ms)))
+        self._say(Loaded(id=job.id, pair=_pair_info(found, model, load_ms, self._client.where)))
 
     def _loaded(self) -> ServedModel:
         if self._model is None:
@@ -244,6 +237,23 @@ class _Reply:
             self._say(RoundDone(id=self._id, round=record))
 
 
+def _chosen(found: Found, name: str, where: str) -> ServedModel:
+    """The model of this name; without one the only model there is. Raises ServerError."""
+    names = [model.id for model in found.models]
+    if name in names:
+        return found.models[names.index(name)]
+    has = ", ".join(names) or "none at all"
+    if name:
+        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code="missing")
+    if len(names) != 1:
+        raise ServerError(
+            f"which model of {where} is meant? It has {has}: name one (--model, or model in its "
+            "entry)",
+            code="which_model",
+        )
+    return found.models[0]
+
+
 def _hello(found: Found) -> Hello:
     return Hello(
         protocol=PROTOCOL_VERSION,
@@ -255,7 +265,7 @@ def _hello(found: Found) -> Hello:
     )
 
 
-def _pair_info(found: Found, model: ServedModel, load_ms: float) -> PairInfo:
+def _pair_info(found: Found, model: ServedModel, load_ms: float, where: str) -> PairInfo:
     assert model.info is not None
     return PairInfo(
         target=model.info,
@@ -267,4 +277,5 @@ def _pair_info(found: Found, model: ServedModel, load_ms: float) -> PairInfo:
         load_ms=load_ms,
         speculation_off=f"{found.kind.name} has no draft" if found.drafts is False else None,
         reasoning=found.reasoning,
+        server=where,
     )

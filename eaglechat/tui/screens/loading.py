@@ -157,9 +157,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         except EngineStartError as error:
             self._fail(str(error), "start")
             return
+        target, draft = self._pair.to_load
         load = protocol.Load(
-            target=str(self._pair.target),
-            draft=str(self._pair.draft) if self._pair.draft else None,
+            target=target,
+            draft=draft,
             options=self._services.settings.current.to_load_options(),
         )
         self._request_id = self._services.engine.request(load, self._hear)
