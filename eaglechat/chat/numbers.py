@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eaglechat.chat import wording
@@ -11,8 +11,8 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.unreported import not_reported
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
-from eaglechat.wire.records import AutoDraft, Round, summed
-from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
+from eaglechat.wire.records import AutoDraft, Part, Round, summed
+from eaglechat.wire.stats import ROLLING_ROUNDS, PartStats, SpeculationStats
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Numbers:
     controls: Controls
     reasoning: Reasoning
     """What the target can be told of thinking."""
+    by_part: Mapping[Part, PartStats]
+    """Of the reply on show; empty unless it has reasoning."""
     unreported: str | None
     """That the engine does not say where tokens come from, or None."""
     is_provisional: bool
@@ -43,6 +45,8 @@ class Numbers:
     """The controls of drafting reach the engine."""
     recommended: RecommendedSampling | None
     """How the target's file would have it sampled."""
+    own_sampling: str
+    """What of the sampling without a control is as recommended, in words."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while it is not in force."""
 
@@ -77,10 +81,12 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         compared=latest_compared(session.turns),
         controls=controls,
         reasoning=session.reasoning,
+        by_part=shown.by_part if shown and shown.has_reasoning else {},
         unreported=not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
+        own_sampling=wording.own_sampling(session.recommended, session.terms.sampling),
         auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
     )
 

@@ -9,7 +9,7 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
-from eaglechat.wire.protocol import PairInfo, Reasoning, Rendered
+from eaglechat.wire.protocol import PairInfo, Reasoning, RecommendedSampling, Rendered, Sampling
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
 from eaglechat.wire.stats import PartStats
 
@@ -121,6 +121,9 @@ def thought(stats: PartStats | None) -> str:
     parts = [f"thought for {stats.ms / 1000:.0f} s", f"{stats.tokens:,} tokens"]
     if stats.stats.acceptance_rate is not None:
         parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
+        parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")
+    if stats.tokens_per_second is not None:
+        parts.append(f"{one_decimal(stats.tokens_per_second)} tok/s")
     return ", ".join(parts)
 
 
@@ -139,6 +142,17 @@ def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
     if not typed:
         said.append(f"“{STAND_IN}” stands for the question that you have not typed yet")
     return "; ".join(said) + "."
+
+
+def own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) -> str:
+    """What of the sampling without a control is as the model's file recommends."""
+    keys = ("top_k", "top_p", "min_p", "repeat_penalty")
+    own = [
+        f"{key} {getattr(in_force, key):g}"
+        for key in keys
+        if recommended and getattr(recommended, key) == getattr(in_force, key)
+    ]
+    return f"The model's: {', '.join(own)}" if own else ""
 
 
 def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:

@@ -110,7 +110,7 @@ class ChatSession(OpenChat):
         last = self.turns.last
         before = self.turns.messages_to(last.id) if last else ()
         question = protocol.Message(role="user", content=typed or wording.STAND_IN)
-        asked = self._terms.to_chat((*before, question))
+        asked = self.terms.to_chat((*before, question))
 
         def heard(event: protocol.Answer) -> None:
             if isinstance(event, protocol.Rendered):
@@ -169,11 +169,11 @@ class ChatSession(OpenChat):
     # Requests
 
     def _answer(self, question: Question, *, is_again: bool = False) -> None:
-        terms = seeded_anew(self._terms) if is_again else self._terms
+        terms = seeded_anew(self.terms) if is_again else self.terms
         self._request(self.turns.answer(question.id, Recording(terms)), question.id)
 
     @property
-    def _terms(self) -> Terms:
+    def terms(self) -> Terms:
         """What the next reply is asked with."""
         return terms_of(
             self._settings(), self.controls, self.pair, self.recommended, self.reasoning

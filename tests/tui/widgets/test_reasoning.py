@@ -6,8 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from eaglechat.chat import wording
+from eaglechat.chat.numbers import numbers_of
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.engine.templates.template import ChatTemplate
+from eaglechat.tui.widgets.panel.panel import SpeculationPanel
+from eaglechat.tui.widgets.panel.parts_view import PartsView
 from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -54,9 +58,22 @@ async def test_reasoning_streams_above_the_answer_and_then_is_one_line(
 
         await user.sees("▸ thought for")
         await user.sees("tokens,")
-        await user.sees("% accepted")
+        await user.sees("% accepted, length")
+        await user.sees("tok/s")
         await user.sees("Blue is one, red another.")
         assert "The user wants" not in user.text
+
+
+@pytest.mark.parametrize("width", [44, 60, 120])
+async def test_folded_reasoning_is_one_line_in_any_terminal(drive: Drive, width: int) -> None:
+    async with drive(size=(width, 24)) as user:
+        await user.open_chat()
+        await user.ask("Which colour?")
+        await user.sees("▸ thought for")
+        assert thought(user).size.height == 1
+        await user.pilot.resize_terminal(50, 24)
+        await user.until(lambda: thought(user).size.width < 50, "the other width")
+        assert thought(user).size.height == 1
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -174,6 +191,35 @@ async def test_thinking_and_effort_are_controls_for_the_next_reply(drive: Drive)
         sent = [m for m in user.engine.sent if isinstance(m, protocol.Chat)][-1]
         # The template knows low and high only.
         assert sent.thinking == protocol.Thinking(enabled=False, effort="high")
+
+
+@pytest.mark.parametrize("is_auto", [False, True])
+async def test_a_high_panel_has_the_numbers_of_both_parts(
+    drive: Drive, engine: ScriptedEngine, is_auto: bool
+) -> None:
+    engine.sampling = protocol.RecommendedSampling(top_k=20, top_p=0.9)
+    async with drive(size=(200, 50)) as user:
+        await user.open_chat()
+        await user.sees("The model's: top_k 20, top_p 0.9")
+        if is_auto:
+            await user.command("chat.auto")
+        await user.ask("Which colour?")
+        panel = user.chat.query_one(SpeculationPanel)
+        parts = numbers_of(user.chat.session).by_part
+        assert list(parts) == [Part.REASONING, Part.ANSWER]
+        for part, stats in parts.items():
+            speed = wording.one_decimal(stats.tokens_per_second)
+            rows = [line for line in user.text.splitlines() if f"{part.value.title()} " in line]
+            assert any(speed in row for row in rows)
+        assert panel.max_scroll_y == 0
+
+
+async def test_a_reply_without_reasoning_has_one_kind_of_numbers(drive: Drive) -> None:
+    async with drive(size=(200, 50)) as user:
+        user.engine.reply = "Blue is one, red another."
+        await user.open_chat()
+        await user.ask("Which colour?")
+        assert not user.chat.query_one(PartsView).display
 
 
 async def test_a_template_without_a_switch_says_so(drive: Drive, engine: ScriptedEngine) -> None:

@@ -28,6 +28,7 @@ from eaglechat.chat.numbers import Numbers
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.panel.auto_view import AutoView
+from eaglechat.tui.widgets.panel.parts_view import PartsView
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import Line, Reading
@@ -82,6 +83,11 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 tooltip="Tokens per second of the last reply over those of the same prompt "
                 f"without speculation, as {key_of('chat.compare')} measured them.",
             )
+            yield PartsView(
+                id="parts",
+                tooltip="The same of this reply's reasoning and of its answer. A round counts to "
+                "the part that it began in.",
+            )
             yield AutoView(
                 id="auto",
                 tooltip="n_draft_max = auto: the draft length of this round and why, the tokens "
@@ -119,6 +125,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Bar(id="context-bar")
             yield Static("Controls", classes="heading above")
             yield from self._knobs()
+            yield Line("", classes="label", id="own-sampling")
             yield Static("Thinking: no switch in its template", classes="label", id="no-switch")
 
     def _knobs(self) -> Iterator[Widget]:
@@ -158,6 +165,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             if isinstance(control, Range):
                 own = recommended_for(control, numbers.recommended)
                 self.query_one(f"#{control.name}", Slider).own = own
+        self.query_one("#own-sampling", Line).show(numbers.own_sampling)
+        self.set_class(bool(numbers.own_sampling), "-recommended")
+        self.query_one("#parts", PartsView).show(numbers.by_part)
+        self.set_class(bool(numbers.by_part), "-parts")
         self.query_one("#thinking").display = numbers.reasoning.on_off
         self.query_one("#effort").display = bool(numbers.reasoning.efforts)
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off

@@ -58,7 +58,7 @@ class Thought(Reply):
 
     def runs(self) -> Iterator[Run]:
         if self._is_folded and self._note is not None:
-            yield Run(f"▸ {self._note}", "note", copied=False)
+            yield Run(f"▸ {_in_one_line(self._note, self.body_width - 2)}", "note", copied=False)
         else:
             yield from super().runs()
 
@@ -67,3 +67,10 @@ class Thought(Reply):
 
     def clicked(self) -> None:
         self.fold(not self._is_folded)
+
+
+def _in_one_line(note: str, width: int) -> str:
+    """As many of its parts as there is room for, and the first in any case."""
+    while len(note) > width and ", " in note:
+        note = note.rpartition(", ")[0]
+    return note
