@@ -37,6 +37,7 @@ class Controls:
     n_draft_max: int | Auto
     p_min: float
     temperature: float
+    ngram: bool = True
     thinking: str = AUTO
     effort: str = AUTO
     """These two hold from the next reply on; auto leaves them to the chat template."""
@@ -111,6 +112,12 @@ P_MIN = Range(
     "p_min",
     "Stop drafting at a token the draft gives less probability than this.",
 )
+NGRAM = Switch(
+    "ngram",
+    "speculation",
+    "n-grams ({chat.ngram})",
+    "Look up what followed the last tokens before, in prompt and reply, ahead of drafting.",
+)
 TEMPERATURE = Range(
     "temperature",
     "generation",
@@ -118,7 +125,7 @@ TEMPERATURE = Range(
     "Randomness of sampling; 0 always takes the likeliest token.",
     maximum=2,
 )
-CONTROLS: tuple[Control, ...] = (ENABLED, N_DRAFT_MAX, P_MIN, TEMPERATURE)
+CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE)
 """Those that a running reply follows."""
 
 DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")

@@ -75,6 +75,11 @@ def greeting(info: PairInfo, note: str) -> str:
         loaded = f"Connected to {info.server}."
     if info.speculation_off:
         return f"{loaded} Speculation is off: {info.speculation_off}."
+    if info.draft is None:
+        return (
+            f"{loaded} There is no draft: where the text repeats itself, what followed before is "
+            f"guessed, and the target checks it all at once. {note}"
+        ).rstrip()
     return (
         f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
         f"once. The colours show which guesses it accepted. {note}"
@@ -195,6 +200,8 @@ def speculation_off(
         return "you switched it off"
     if controls.n_draft_max == 0:
         return "n_draft_max is 0"
+    if pair is not None and pair.draft is None and not controls.ngram:
+        return "no draft is loaded, and n-grams are off"
     return stopped
 
 
@@ -238,8 +245,8 @@ def cannot_bench(
     """Why the pair cannot be measured now, or None if it can."""
     if is_engine_gone or info is None:
         return engine_gone(key_of)
-    if info.speculation_off is not None:
-        return f"There is nothing to compare: {info.speculation_off}."
+    if info.no_bench is not None:
+        return f"There is nothing to compare: {info.no_bench}."
     if is_writing:
         return busy(key_of)
     return None
@@ -253,11 +260,14 @@ def fitting(text: str, width: int) -> str:
 def auto_choice(auto: AutoDraft, width: int) -> str:
     """What the automatic draft length chose and why, in one line."""
     chosen = f"draft {auto.n}" if auto.n else "plain"
+    if auto.reason is AutoReason.LOOKED_UP:
+        chosen = f"{auto.n} looked up"
     whys = {
         AutoReason.BEST: "expected fastest",
         AutoReason.EXPLORING: "exploring",
         AutoReason.PLAIN_CHECK: "checking its speed",
         AutoReason.LEDGER: "loss limit reached",
+        AutoReason.LOOKED_UP: "expected fastest",
     }
     return _longest(
         (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto.reason.value}"), width
@@ -267,9 +277,9 @@ def auto_choice(auto: AutoDraft, width: int) -> str:
 def auto_speeds(auto: AutoDraft, width: int) -> str:
     """The expected tokens per second of the choice and of plain decoding, with its uncertainty."""
     plain = f"{auto.tokens_per_second[0]:.1f} ±{auto.plain_error:.1f}"
-    if auto.n == 0:
+    if not auto.length:
         return _longest((f"Plain would be {plain} tok/s", f"plain {plain}"), width)
-    chosen = f"{auto.tokens_per_second[auto.n]:.1f}"
+    chosen = f"{auto.tokens_per_second[auto.length]:.1f}"
     return _longest((f"{chosen} tok/s, plain {plain}", f"plain {plain}"), width)
 
 

@@ -129,6 +129,17 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     p_min: Annotated[
         Probability, Meta(description="Stop drafting at a token the draft gives less than this.")
     ] = 0.0
+    ngram: Annotated[
+        bool,
+        Meta(
+            description="Look up what followed the last tokens before, in prompt and reply, ahead "
+            "of drafting; it needs no draft.",
+            extra={
+                "flag": "--no-ngram",
+                "flag_help": "Draft without looking up what followed the last tokens before.",
+            },
+        ),
+    ] = True
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,6 +108,8 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
     n_min: DraftLength = 0
     p_min: Probability = 0.0
+    ngram: bool = False
+    """Look up what followed the last tokens before, ahead of drafting."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -174,6 +176,7 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
     n_draft_max: DraftLength | Auto | None = None
     n_min: DraftLength | None = None
     p_min: Probability | None = None
+    ngram: bool | None = None
     temperature: Temperature | None = None
     answer_now: bool = False
     """End the reasoning: the model goes on with its answer."""
@@ -246,6 +249,11 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     sampling: RecommendedSampling = RecommendedSampling()
     server: str = ""
     """The address of the server that has it, where that is not the engine itself."""
+
+    @property
+    def no_bench(self) -> str | None:
+        """Why there are no draft lengths to compare, or None where there are."""
+        return self.speculation_off or (None if self.draft else "no draft is loaded")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -136,6 +136,8 @@ class AutoReason(str, enum.Enum):
     """A plain round, to know what plain decoding takes here and now."""
     LEDGER = "ledger"
     """Shorter than the best, or plain: this reply has lost what it may against plain decoding."""
+    LOOKED_UP = "looked up"
+    """n-grams found tokens that are expected to be faster than a draft."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,11 @@ class AutoDraft:
     """Time this reply has lost against plain decoding; negative when drafting gained some."""
     allowed_ms: float
     """The most it may lose."""
+
+    @property
+    def length(self) -> int | None:
+        """The draft length chosen; None where what was looked up took the place of a draft."""
+        return None if self.reason is AutoReason.LOOKED_UP else self.n
 
 
 @dataclass(frozen=True)

@@ -193,13 +193,16 @@ def test_plain_decoding_writes_the_same_text_and_drafts_nothing(
     assert report["timings"]["draft_ms"] == 0.0
 
 
-def test_a_target_without_a_draft_says_so_and_reports_no_draft(
+def test_a_target_without_a_draft_speculates_from_its_own_words(
     eaglechat: Runner, tiny_files: tuple[Path, Path]
 ) -> None:
-    ended = eaglechat("--json", PROMPT, pair=("--target", str(tiny_files[0])))
-
-    assert "speculation is off: no draft is loaded" in ended.err
-    assert json.loads(ended.out)["speculation"]["n_draft_max"] == 0
+    counts = {}
+    for flags in (("--n-draft-max", "8"), ("--n-draft-max", "8", "--no-ngram")):
+        ended = eaglechat("--json", *flags, PROMPT, pair=("--target", str(tiny_files[0])))
+        assert "speculation is off" not in ended.err
+        counts[len(flags)] = json.loads(ended.out)["speculation"]
+    assert counts[2]["accepted"] > 0
+    assert counts[3]["drafted"] == 0
 
 
 def test_stdin_system_prompt_and_seed_reach_the_reply(eaglechat: Runner) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
@@ -78,7 +79,7 @@ class Rig:
     target: Context
     draft: Context
     session: Eagle3Session
-    drafter: Eagle3Drafter
+    drafter: Drafter
     generator: Generator
     prompter: Prompter
 
@@ -106,7 +107,8 @@ class Rig:
         top: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
-        live = live or Live(Speculation(n_draft_max=n_draft_max), sampling.temperature)
+        speculation = Speculation(n_draft_max=n_draft_max, ngram=True)
+        live = live or Live(speculation, sampling.temperature)
         return self.generator.reply(
             prompt,
             sampling,
@@ -135,7 +137,7 @@ def open_rig(
     draft_model: Model,
     *,
     draft_window: int = 0,
-    make_drafter: Callable[[Eagle3Session], Eagle3Drafter] = Eagle3Drafter,
+    make_drafter: Callable[[Eagle3Session], Drafter] = Eagle3Drafter,
     **options: Any,
 ) -> Iterator[Rig]:
     """`options` are those of `open_contexts`."""

@@ -124,7 +124,7 @@ def test_a_new_load_cancels_the_one_it_replaces(client: Client) -> None:
         *first.of(p.Loaded),
     )
     assert client.heard.index(first.events[-1]) < client.heard.index(second.events[0])
-    assert second.events[-1].pair.speculation_off == "no draft is loaded"
+    assert second.events[-1].pair.draft is None
 
 
 def test_a_load_that_waits_can_be_cancelled_and_leaves_the_pair_loaded(loaded: Client) -> None:

@@ -77,7 +77,7 @@ def pair_info(target: str, draft: str | None, speculation_off: str | None) -> pr
         n_threads=2,
         devices=(),
         load_ms=400.0,
-        speculation_off=speculation_off if draft else "no draft is loaded",
+        speculation_off=speculation_off,
     )
 
 
@@ -214,7 +214,7 @@ class ScriptedEngine(RoutedLink):
             yield from self._chat(request, job)
         elif isinstance(request, protocol.Render):
             yield [self._rendered(request)]
-        elif off := self._pair.speculation_off:
+        elif off := self._pair.no_bench:
             yield [_error(request.id, "bench", f"there is nothing to compare: {off}")]
         else:
             yield from self._bench(request, job)
@@ -304,7 +304,7 @@ def _error(request_id: int, code: str, message: str) -> protocol.Error:
 def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
     fields = {
         name: getattr(change, name)
-        for name in ("enabled", "n_draft_max", "n_min", "p_min")
+        for name in ("enabled", "n_draft_max", "n_min", "p_min", "ngram")
         if getattr(change, name) is not None
     }
     speculation = msgspec.structs.replace(chat.speculation, **fields)

@@ -119,8 +119,8 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     profiles: list[RoundProfile] = []
     with CommandEngine(settings, interrupt) as engine, ExitStack() as stack:
         info = engine.load(pair)
-        if info.speculation_off:
-            raise EngineError(f"there is nothing to compare: {info.speculation_off}")
+        if info.no_bench:
+            raise EngineError(f"there is nothing to compare: {info.no_bench}")
         yardstick = None
         if args.reference is not None:
             yardstick = Yardstick(args, info, settings.to_load_options(), stack)

@@ -86,10 +86,17 @@ class Acceptance:
 
     def by_probability(self) -> tuple[float, ...]:
         """P(accepted | reached) by steps of the draft's own probability, never falling."""
-        rates = [0.0]
+        counts = self._by_probability
+        pools: list[tuple[float, float, int]] = []
         for place in range(_BINS):
-            rates.append(max(rates[-1], self._by_probability.rate(place, (place + 0.5) / _BINS)))
-        return tuple(rates[1:])
+            wins = counts.wins[place] + _WEIGHT * (place + 0.5) / _BINS
+            pool = (wins, counts.tries[place] + _WEIGHT, 1)
+            # Steps out of order are taken together: the one seldom tried gives way.
+            while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
+                before = pools.pop()
+                pool = (before[0] + pool[0], before[1] + pool[1], before[2] + pool[2])
+            pools.append(pool)
+        return tuple(wins / tries for wins, tries, steps in pools for _ in range(steps))
 
 
 def accept_rate(by_probability: Sequence[float], probability: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
@@ -38,6 +38,10 @@ class AutoLength:
         return self._guarded(
             lambda controller: controller.choose(n_past, n_most, n_waiting, n_min), PLAIN
         )
+
+    def worth_taking(self, plan: DraftPlan, found: Sequence[float]) -> DraftPlan | None:
+        """As of the controller."""
+        return self._guarded(lambda controller: controller.worth_taking(plan, found), None)
 
     def observe(self, plan: DraftPlan, seen: Observation) -> None:
         """Learn from the round that followed `plan`."""

@@ -25,8 +25,9 @@ _BUDGET_S = 0.6
 """More would be felt as a slow load."""
 
 
-def calibrate(target: Context, drafter: Drafter) -> Calibration:
-    """Time what fits into some tenths of a second, narrow batches first.
+def calibrate(target: Context, drafter: Drafter | None) -> Calibration:
+    """Time what fits into some tenths of a second, narrow batches first; without a drafter, the
+    target alone.
 
     Both KV caches must be empty, and are left so. A pair that cannot be timed is not calibrated:
     what is wrong with it shows in the first reply, where the user is told.
@@ -44,7 +45,7 @@ def calibrate(target: Context, drafter: Drafter) -> Calibration:
 class Stopwatch:
     """Other work only ever adds to a time: of several, the least is nearest the truth."""
 
-    def __init__(self, target: Context, drafter: Drafter, batch: Batch) -> None:
+    def __init__(self, target: Context, drafter: Drafter | None, batch: Batch) -> None:
         self._target, self._drafter, self._batch = target, drafter, batch
         self._token = max(target.model.bos, 0)
 
@@ -57,17 +58,21 @@ class Stopwatch:
             started = time.perf_counter()
             times = [self._round(width) for _ in range(_REPEATS)]
             verify.append((width, min(verify_ms for verify_ms, _ in times)))
-            drafts += [draft_ms for _, draft_ms in times]
+            drafts += [draft_ms for _, draft_ms in times if draft_ms is not None]
             now = time.perf_counter()
             # The next width takes up to twice as long.
             if now + 2.0 * (now - started) > deadline:
-                return Calibration(tuple(verify), median(drafts))
-        row = min(self._catch_up_row() for _ in range(_REPEATS))
-        return Calibration(tuple(verify), median(drafts), row)
+                break
+        else:
+            if self._drafter is not None:
+                row = min(self._catch_up_row(self._drafter) for _ in range(_REPEATS))
+                return Calibration(tuple(verify), median(drafts), row)
+        return Calibration(tuple(verify), median(drafts) if drafts else None)
 
     def empty(self) -> None:
         """Forget what is in both KV caches."""
-        self._drafter.resume((), to_draft=False)
+        if self._drafter is not None:
+            self._drafter.resume((), to_draft=False)
         self._target.forget(0, 0)
 
     def _plain(self) -> float:
@@ -75,23 +80,25 @@ class Stopwatch:
         self._verify(1)
         return self._verify(1, n_past=1)
 
-    def _round(self, width: int) -> tuple[float, float]:
+    def _round(self, width: int) -> tuple[float, float | None]:
         """Milliseconds of verifying a batch of this width, and of drafting after its first two
         rows were accepted: by turns as in a reply, since each finds caches that the other filled.
         """
         verify_ms = self._verify(width)
+        if self._drafter is None:
+            return verify_ms, None
         self._drafter.resume((self._token,) * 2, to_draft=False)
         self._target.forget(0, 2)
         started = time.perf_counter()
         self._drafter.propose(2, self._token, Limits(CALIBRATED_DRAFT))
         return verify_ms, ms_since(started)
 
-    def _catch_up_row(self) -> float:
+    def _catch_up_row(self, drafter: Drafter) -> float:
         """Milliseconds of one of the rows that the draft takes in when it begins in mid-reply."""
         self._verify(min(MOST_CAUGHT_UP + 1, self._target.n_batch), output=False)
-        rows = self._drafter.waiting - 1
+        rows = drafter.waiting - 1
         started = time.perf_counter()
-        self._drafter.take_in()
+        drafter.take_in()
         return ms_since(started) / rows
 
     def _verify(self, width: int, n_past: int = 0, *, output: bool = True) -> float:
@@ -104,7 +111,8 @@ class Stopwatch:
         status = self._target.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        self._drafter.see(self._batch)
+        if self._drafter is not None:
+            self._drafter.see(self._batch)
         for row in range(width if output else 0):
             self._target.logits(row).argmax()
         return ms_since(started)

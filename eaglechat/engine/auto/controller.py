@@ -11,10 +11,11 @@ Pure: times come in with each observation, and the same observations give the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from eaglechat.engine.auto.acceptance import Acceptance
+from eaglechat.engine.auto.acceptance import Acceptance, accept_rate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.draft_plan import DraftPlan, Observation
@@ -26,6 +27,8 @@ _CLEARLY = 1.03
 """How much faster another length must be than the one in use: less is noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 2.0
 """What trials may lose: this share of all time, and from the first so many plain tokens' time."""
+_MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
+"""Rounds whose times are to be learnt."""
 _KEPT = 4
 """Rounds a plan is kept: thinking takes a tenth of a token's time on a GPU."""
 
@@ -35,7 +38,7 @@ class Controller:
 
     def __init__(self, calibration: Calibration = NOT_CALIBRATED) -> None:
         self._costs = Costs(calibration) if calibration.verify else None
-        self._acceptance = Acceptance()
+        self._acceptance, self._of_lookups = Acceptance(), Acceptance()
         self._n = 0
         self._all_ms = self._tried_ms = 0.0
         self.new_reply()
@@ -115,8 +118,25 @@ class Controller:
 
     def _bears(self, n: int, catch_up: float = 0.0) -> bool:
         """Whether the ledger bears a round of this length that yields a single token."""
-        loss = float(self._times[n] - self._times[0]) + catch_up
-        return n == 0 or self._lost_ms + loss <= self._allowed_ms(loss)
+        return n == 0 or self._bears_loss(float(self._times[n] - self._times[0]) + catch_up)
+
+    def _bears_loss(self, loss: float) -> bool:
+        return self._lost_ms + loss <= self._allowed_ms(loss)
+
+    def worth_taking(self, plan: DraftPlan, found: Sequence[float]) -> DraftPlan | None:
+        """A plan to verify tokens that were looked up, with these probabilities, in place of the
+        one made, or None where that is not expected to be faster: they cost but their rows."""
+        if self._costs is None or plan.state is None or plan.state.reason in _MEASURES:
+            return None
+        rates = [accept_rate(self._of_lookups.by_probability(), p) for p in found]
+        tokens = 1.0 + np.cumsum(np.cumprod(rates))
+        speeds = tokens / self._verify[1 : len(rates) + 1]
+        n = int(speeds.argmax()) + 1
+        pays = speeds[n - 1] > _CLEARLY * self._rates[plan.n]
+        if not pays or not self._bears_loss(float(self._verify[n] - self._verify[0])):
+            return None
+        state = replace(plan.state, n=n, reason=AutoReason.LOOKED_UP)
+        return DraftPlan(n, state=state)
 
     def _allowed_ms(self, loss: float) -> float:
         """What may be lost once a round of this loss is made, which may be the dearest."""
@@ -127,6 +147,9 @@ class Controller:
         if self._costs is None:
             self._costs = Costs(Calibration(verify=((1, seen.verify_ms),)))
         self._unseen += 1
+        if seen.found:
+            n_tested = min(seen.n_right + 1, len(seen.found), seen.n_tokens)
+            self._of_lookups.note(len(seen.found), seen.found, n_tested, seen.n_right)
         if plan.n == 0 and plan is self._plan and self._keep_for > 0:
             # Plain rounds are all alike: the last of them speaks for the others.
             return
@@ -140,11 +163,13 @@ class Controller:
         if plan.n == 0:
             self._acceptance.age(rounds)
             return
-        steps = n_drafted + (n_drafted < plan.n)
-        costs.see_draft(steps, seen.n_waiting, seen.draft_ms)
-        self._acceptance.note(plan.n, seen.probabilities, seen.n_tested, seen.n_accepted)
         # What it should have taken: a delay that befell this round is not the draft's.
-        took = float(verify[n_drafted] + costs.draft()[steps]) + costs.catch_up(seen.n_waiting)
+        took = float(verify[n_drafted])
+        if not plan.is_looked_up:
+            steps = n_drafted + (n_drafted < plan.n)
+            costs.see_draft(steps, seen.n_waiting, seen.draft_ms)
+            self._acceptance.note(plan.n, seen.probabilities, seen.n_tested, seen.n_accepted)
+            took += float(costs.draft()[steps]) + costs.catch_up(seen.n_waiting)
         self._dearest_ms = max(self._dearest_ms, took - float(verify[0]))
         self._lost_ms += took - plain_ms
         if plan.state is not None and plan.state.reason is AutoReason.EXPLORING:

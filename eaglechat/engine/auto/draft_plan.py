@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglechat.engine.auto.acceptance import accept_rate
-from eaglechat.wire.records import AutoDraft
+from eaglechat.wire.records import AutoDraft, AutoReason
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,11 @@ class DraftPlan:
     by_probability: tuple[float, ...] = ()
     state: AutoDraft | None = None
     """What the choice rests on, for the screen; None where nothing was chosen."""
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the tokens are those that n-grams found."""
+        return self.state is not None and self.state.reason is AutoReason.LOOKED_UP
 
     def keeps(self, probabilities: Sequence[float]) -> bool:
         """Whether the last of these draft tokens should be verified."""
@@ -51,3 +56,7 @@ class Observation:
     draft_ms: float
     verify_ms: float
     """All of the round but drafting."""
+    found: tuple[float, ...] = ()
+    """The probability of each token that n-grams found, whether they were proposed or not."""
+    n_right: int = 0
+    """How many of these the target went on to choose, as far as it wrote."""

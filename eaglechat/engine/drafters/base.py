@@ -52,6 +52,14 @@ class Proposal(tuple[ProposedToken, ...]):
     def ids(self) -> list[int]:
         return [token.id for token in self]
 
+    @property
+    def probabilities(self) -> list[float]:
+        return [token.probability for token in self]
+
+    def first(self, count: int) -> Proposal:
+        """So many of its tokens, the first."""
+        return Proposal(self[:count])
+
     def children(self, parent: int) -> list[int]:
         """Indices of the tokens that may follow the one at `parent`."""
         return [index for index, token in enumerate(self) if token.parent == parent]
@@ -69,6 +77,10 @@ class Limits:
     is_worth: Callable[[Sequence[float]], bool] | None = None
     """Asked with the probabilities from the first token to the newest: whether verifying the
     newest pays."""
+    n_lookup: int = 0
+    """Most tokens to look up ahead of drafting, at no cost; 0: none."""
+    taken: Callable[[Proposal], int] = len
+    """How many of those looked up to propose; 0 has the draft tried."""
 
     def keep(self, probabilities: Sequence[float]) -> bool:
         """Whether a draft that has come to these tokens keeps the newest of them; if not, it ends

@@ -14,6 +14,7 @@ from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, NO_DRAFT, Limits, Proposal, Spent
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.reply import Verdict
+from eaglechat.engine.generation.window import common_prefix
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import DraftToken, Prefill, ReplyTimings, Round, RoundTimings, summed
 
@@ -79,6 +80,7 @@ class RoundBooks:
         self._n_past = n_past
         self._plan: DraftPlan | None = None
         self._n_draft_max = 0
+        self._found = Proposal()
         self.limits = NO_DRAFT
         if drafting.on:
             self._spent_before = drafting.spent
@@ -86,19 +88,32 @@ class RoundBooks:
 
     def _limit(self, speculation: Speculation, room: int) -> None:
         """Set the draft length in force, and how far it can be had."""
+        taken: Callable[[Proposal], int] = len
         if speculation.n_draft_max == AUTO:
+            n_lookup, taken = room, self._take_what_pays
             self._n_waiting = min(self._drafting.waiting, MOST_CAUGHT_UP)
             room = 0 if self._drafting.is_blind else room
             self._plan = self._auto.choose(self._n_past, room, self._n_waiting, speculation.n_min)
             self._n_draft_max = self._plan.n
         else:
-            self._n_draft_max = speculation.n_draft_max
+            self._n_draft_max = n_lookup = speculation.n_draft_max
         self.limits = Limits(
             n_max=min(self._n_draft_max, room),
             n_min=speculation.n_min,
             p_min=speculation.p_min,
             is_worth=self._plan.keeps if self._plan is not None else None,
+            n_lookup=min(n_lookup, room) if speculation.ngram else 0,
+            taken=taken,
         )
+
+    def _take_what_pays(self, found: Proposal) -> int:
+        assert self._plan is not None
+        self._found = found
+        instead = self._auto.worth_taking(self._plan, found.probabilities)
+        if instead is None:
+            return 0
+        self._plan, self._n_draft_max = instead, instead.n
+        return instead.n
 
     def drafted(self, proposal: Proposal) -> None:
         self._proposal = proposal
@@ -131,6 +146,8 @@ class RoundBooks:
                     n_tokens=len(verdict.tokens),
                     draft_ms=self._drafting_ms,
                     verify_ms=total_ms - self._drafting_ms,
+                    found=tuple(self._found.probabilities),
+                    n_right=common_prefix(self._found.ids, [token.id for token in verdict.tokens]),
                 ),
             )
         return Round(

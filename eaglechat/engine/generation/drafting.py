@@ -133,7 +133,7 @@ class Drafting:
 
     @_guarded(Proposal())
     def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        if self._drafter is None or not self.on or limits.n_max == 0:
+        if self._drafter is None or not self.on or not (limits.n_max or limits.n_lookup):
             return Proposal()
         return self._drafter.propose(n_past, id_last, limits)
 

@@ -10,6 +10,7 @@ from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
+from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend, rpc
@@ -96,10 +97,13 @@ class LoadedPair:
         )
         self._owned.insert(0, self._target_context)
         self._options = options
-        self._off = _why_no_speculation(self._target_context, draft)
-        drafter = self._make_drafter(draft, options) if draft and self._off is None else None
+        self._off = _why_no_speculation(self._target_context)
+        eagle3, drafter, calibration = None, None, NOT_CALIBRATED
         self._warm_up()
-        calibration = calibrate(self._target_context, drafter) if drafter else NOT_CALIBRATED
+        if self._off is None:
+            eagle3 = self._make_drafter(draft, options) if draft else None
+            calibration = calibrate(self._target_context, eagle3)
+            drafter = LookupFirst(eagle3)
         report.stage("context", 1.0)
         self.generator = Generator(self._target_context, drafter, calibration)
         self._owned.insert(0, self.generator)
@@ -206,9 +210,7 @@ class _Progress:
         return not self.cancelled
 
 
-def _why_no_speculation(target: Context, draft: Model | None) -> str | None:
-    if draft is None:
-        return "no draft is loaded"
+def _why_no_speculation(target: Context) -> str | None:
     if target.n_rollback == 0:
         return (
             "the target is a recurrent or hybrid model of a kind whose state cannot take back "

@@ -49,10 +49,8 @@ class BenchJob:
     def run(self) -> None:
         """Raises EngineError."""
         request = self._request
-        if self._pair.info.speculation_off:
-            raise BenchFailedError(
-                f"there is nothing to compare: {self._pair.info.speculation_off}"
-            )
+        if reason := self._pair.info.no_bench:
+            raise BenchFailedError(f"there is nothing to compare: {reason}")
         if request.profile:
             self._profile()
         else:

@@ -183,6 +183,15 @@ CONTROLS = (
         priority=True,
     ),
     Command(
+        id="chat.ngram",
+        title="n-grams",
+        help="Switch looking up what followed the last tokens before on or off",
+        scopes=("chat",),
+        keys=("leader number_sign",),
+        action="toggle_ngram",
+        priority=True,
+    ),
+    Command(
         id="chat.auto",
         title="Automatic draft length",
         help="Choose the draft length of every round by measurement, or set it by hand again",

@@ -8,7 +8,7 @@ thus write the same text, and their times compare.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -41,6 +41,21 @@ class Simulated:
     """Rows of the prompt that the draft has not taken in; where None, all but the last are taken in
     while the prompt is read if the driver means to draft, and none if not."""
     seed: int = 1
+    copies: Callable[[int], int] | None = None
+    """By text position, how many tokens from there on repeat what stood before; without one,
+    nothing is looked up."""
+
+    def found(self, position: int) -> list[tuple[bool, float]]:
+        """What n-grams find for a position: which tokens are right, and their probabilities."""
+        if self.copies is None:
+            return []
+        rng, right = random.Random(f"{self.seed}/n/{position}"), self.copies(position)
+        if right == 0 and rng.random() < 0.7:
+            return []
+        # A match by chance is a short one, and goes on a little.
+        right = right or (rng.random() < 0.3) + (rng.random() < 0.1)
+        sure = 0.92 if self.copies(position) else 0.67
+        return [(place < right, sure) for place in range(N_DRAFT_MAX_LIMIT)]
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - a few pairs, which live as long as the tests
     def guess(self, position: int, depth: int) -> tuple[bool, float]:
@@ -79,13 +94,18 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller, *, n_min: in
         n_past = pair.n_prompt + reply.tokens
         n_most = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
         plan = None if isinstance(driver, int) else driver.choose(n_past, n_most, waiting, n_min)
+        found = [] if plan is None else pair.found(reply.tokens)[:n_most]
+        instead = driver.worth_taking(plan, [p for _, p in found]) if found else None
+        plan = instead or plan
         n = min(driver, n_most) if isinstance(driver, int) else plan.n
         assert 0 <= n <= n_most
         guesses, steps = _draft(pair, reply.tokens, n, plan)
+        if instead is not None:
+            guesses, steps, n = found[:n], 0, 0
         if len(guesses) < n_min:
             guesses = []
         hits = [hit for hit, _ in guesses]
-        accepted = hits.index(False) if False in hits else len(hits)
+        accepted = _right(guesses)
         verify_ms = pair.verify(len(guesses) + 1, n_past)
         catch_up_ms = max(0, waiting - USUAL_WAITING) * pair.catch_up_row
         draft_ms = steps * pair.draft_step + (catch_up_ms + pair.draft_base if n else 0.0)
@@ -102,16 +122,23 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller, *, n_min: in
                     n_tokens=accepted + 1,
                     draft_ms=draft_ms * draft_delay,
                     verify_ms=verify_ms * verify_delay,
+                    found=tuple(probability for _, probability in found),
+                    n_right=min(_right(found), accepted + 1),
                 ),
             )
             reply.states.append(plan.state)
         loss_ms = verify_ms + draft_ms - pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, loss_ms)
-        waiting = accepted + 1 if n else min(waiting + 1, MOST_CAUGHT_UP)
+        waiting = accepted + 1 if n else min(waiting + accepted + 1, MOST_CAUGHT_UP)
         reply.tokens += accepted + 1
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * pair.verify(1, n_past)
     return reply
+
+
+def _right(guesses: Sequence[tuple[bool, float]]) -> int:
+    """How many are right, from the first on."""
+    return next((i for i, (hit, _) in enumerate(guesses) if not hit), len(guesses))
 
 
 def _waiting_at_first(pair: Simulated, driver: int | Controller) -> int:
@@ -126,7 +153,7 @@ def _draft(
 ) -> tuple[list[tuple[bool, float]], int]:
     """The guesses of a round, and the draft steps it took to make them."""
     guesses: list[tuple[bool, float]] = []
-    for depth in range(n):
+    for depth in range(0 if plan is not None and plan.is_looked_up else n):
         guess = pair.guess(position + depth, depth)
         if plan is not None and not plan.keeps([*(p for _, p in guesses), guess[1]]):
             return guesses, depth + 1

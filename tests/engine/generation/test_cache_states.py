@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.loop import ReplyEvent
@@ -72,6 +73,11 @@ class FragileNgram(Fragile, NgramDrafter):
         super().__init__()
 
 
+class FragileBoth(Fragile, LookupFirst):
+    def __init__(self, session: Eagle3Session) -> None:
+        super().__init__(Eagle3Drafter(session))
+
+
 @dataclass(frozen=True)
 class TokenTurns:
     """A conversation of tokens. Turns begin alike, as those of a chat template do."""
@@ -104,7 +110,7 @@ class Chats(RuleBasedStateMachine):
 
     @rule(words=WORDS | LONG, n_draft_max=LENGTHS, enabled=st.booleans(), max_tokens=REPLIES)
     def ask(self, words: list[int], n_draft_max: int, enabled: bool, max_tokens: int) -> None:
-        live = Live(Speculation(enabled=enabled, n_draft_max=n_draft_max), 0.0)
+        live = Live(Speculation(enabled=enabled, n_draft_max=n_draft_max, ngram=True), 0.0)
         reply = self.reply(words, live, max_tokens=max_tokens)
         assert reply.offs == []
         if enabled and self.drafts_alike and len(reply.windows) < 2:
@@ -120,7 +126,7 @@ class Chats(RuleBasedStateMachine):
 
     @rule(words=WORDS)
     def ask_with_auto(self, words: list[int]) -> None:
-        reply = self.reply(words, Live(Speculation(n_draft_max=AUTO), 0.0))
+        reply = self.reply(words, Live(Speculation(n_draft_max=AUTO, ngram=True), 0.0))
         assert reply.offs == []
         # The draft leaves out what stands far back: for good, where enough is left.
         self.drafts_alike = False
@@ -128,7 +134,7 @@ class Chats(RuleBasedStateMachine):
 
     @rule(words=WORDS, changes=OFF_AND_ON)
     def change_in_mid_reply(self, words: list[int], changes: dict[int, Set]) -> None:
-        live = Live(Speculation(n_draft_max=3), 0.0)
+        live = Live(Speculation(n_draft_max=3, ngram=True), 0.0)
 
         def change(event: ReplyEvent) -> None:
             if isinstance(event, Round) and event.index in changes:
@@ -141,7 +147,7 @@ class Chats(RuleBasedStateMachine):
     @rule(words=WORDS | LONG, enabled=st.booleans(), kind=st.sampled_from([Prefill, Round]))
     def cancel(self, words: list[int], enabled: bool, kind: type) -> None:
         seen: list[ReplyEvent] = []
-        live = Live(Speculation(enabled=enabled, n_draft_max=3), 0.0)
+        live = Live(Speculation(enabled=enabled, n_draft_max=3, ngram=True), 0.0)
         reply = self.reply(
             words,
             live,
@@ -155,7 +161,7 @@ class Chats(RuleBasedStateMachine):
     @rule(words=WORDS, calls=st.integers(0, 12))
     def the_draft_fails(self, words: list[int], calls: int) -> None:
         self.rig.drafter.calls_left = calls
-        reply = self.reply(words, Live(Speculation(n_draft_max=3), 0.0))
+        reply = self.reply(words, Live(Speculation(n_draft_max=3, ngram=True), 0.0))
         failed = self.rig.drafter.calls_left is None
         self.rig.drafter.calls_left = None
         assert [off.reason for off in reply.offs] == (
@@ -220,6 +226,7 @@ class Chats(RuleBasedStateMachine):
         assert self.rig.draft.last_position(0) < self.rig.drafter.known + 8
 
 
+DRAFTERS = [FragileEagle3, FragileNgram, FragileBoth]
 START = tuple(tiny.TOKENS.index(letter) for letter in ("Ġ", "x", "y"))
 
 
@@ -242,7 +249,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mode
         yield {"dense": dense, "shifting": shifting, "hybrid": hybrid}
 
 
-@pytest.mark.parametrize("drafter", [FragileEagle3, FragileNgram], ids=["eagle3", "ngram"])
+@pytest.mark.parametrize("drafter", DRAFTERS, ids=["eagle3", "ngram", "both"])
 @pytest.mark.parametrize(
     ("target", "n_ctx"), [("dense", 1024), ("hybrid", 1024), ("shifting", SMALL)]
 )

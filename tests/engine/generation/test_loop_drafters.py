@@ -9,6 +9,7 @@ import pytest
 
 from eaglechat.engine.drafters.base import LAST_TOKEN, Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.loop import Generator
@@ -30,7 +31,11 @@ from tests.engine.rig import (
 )
 
 HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
-DRAFTERS = {"eagle3": Eagle3Drafter, "ngram": lambda _session: NgramDrafter()}
+DRAFTERS = {
+    "eagle3": Eagle3Drafter,
+    "ngram": lambda _session: NgramDrafter(),
+    "ngram first": lambda session: LookupFirst(Eagle3Drafter(session)),
+}
 
 
 @pytest.fixture(params=DRAFTERS)
@@ -74,8 +79,9 @@ def test_speculation_samples_the_very_tokens_of_plain_decoding(
 def test_what_is_accepted_names_its_drafter(rig: Rig, prompt: tuple[int, ...]) -> None:
     reply = rig.reply(prompt, max_tokens=200)
     names = {token.drafter for round_ in reply.rounds for token in round_.tokens}
-    assert names == {rig.drafter.name, None}
-    assert {t.drafter for r in reply.rounds for t in r.drafted} == {rig.drafter.name}
+    expected = {"eagle3", "ngram"} if rig.drafter.name == "ngram first" else {rig.drafter.name}
+    assert names == {*expected, None}
+    assert {t.drafter for r in reply.rounds for t in r.drafted} == names - {None}
 
 
 @pytest.mark.parametrize("repeat_penalty", [1.0, 1.8])

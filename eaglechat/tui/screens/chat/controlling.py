@@ -7,7 +7,7 @@ from typing import Any
 from textual import on
 
 from eaglechat.chat import wording
-from eaglechat.chat.controls import ENABLED, N_DRAFT_MAX, Controls, control_named, turned
+from eaglechat.chat.controls import ENABLED, N_DRAFT_MAX, NGRAM, Controls, control_named, turned
 from eaglechat.chat.unreported import no_bench
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import OpenBench
@@ -38,6 +38,9 @@ class Controlling(ChatBase):
 
     def action_own_sampling(self) -> None:
         self.session.take_own_sampling()
+
+    def action_toggle_ngram(self) -> None:
+        self.session.turn(turned(self.controls, NGRAM, not self.controls.ngram))
 
     def action_toggle_speculation(self) -> None:
         self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))

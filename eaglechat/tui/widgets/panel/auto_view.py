@@ -62,9 +62,9 @@ class AutoView(Widget):
         most = max(auto.tokens_per_second)
         cells = [
             Content.styled(
-                f"{'>' if n == auto.n else ' '}{'plain' if n == 0 else n:>5}{rate:>6.1f} "
+                f"{'>' if n == auto.length else ' '}{'plain' if n == 0 else n:>5}{rate:>6.1f} "
                 f"{bar(rate / most, bar_cells)}",
-                self._style("chosen" if n == auto.n else "other"),
+                self._style("chosen" if n == auto.length else "other"),
             )
             for n, rate in enumerate(auto.tokens_per_second)
         ]
@@ -81,25 +81,27 @@ class AutoView(Widget):
         most = max(rates)
         lines = []
         for row in range(_CHART_ROWS):
-            drawn = [column(rate / most, row, _CHART_ROWS).ljust(cells) for rate in rates]
+            drawn = (column(rate / most, row, _CHART_ROWS).ljust(cells) for rate in rates)
             lines.append(
                 Content.assemble(
-                    ("".join(drawn[: auto.n]), self._style("other")),
-                    (drawn[auto.n], self._style("chosen")),
-                    ("".join(drawn[auto.n + 1 :]), self._style("other")),
+                    *(
+                        (cell, self._style("chosen" if n == auto.length else "other"))
+                        for n, cell in enumerate(drawn)
+                    )
                 )
             )
-        labels = _labels(len(rates), auto.n, cells)
+        labels = _labels(len(rates), auto.length, cells)
         return [*lines, Content.styled(labels, self._style("label"))]
 
 
 _WAITING = "Auto: measuring plain decoding first"
 
 
-def _labels(count: int, chosen: int, cells: int) -> str:
+def _labels(count: int, chosen: int | None, cells: int) -> str:
     """Under the columns: the chosen length behind its mark, then whichever others have room."""
     line = [" "] * (count * cells + 3)
-    _write(line, chosen * cells, f"{_CHOSEN}{chosen}")
+    if chosen is not None:
+        _write(line, chosen * cells, f"{_CHOSEN}{chosen}")
     for n in _LABELLED:
         label, start = str(n), n * cells
         around = line[max(0, start - 1) : start + len(label) + 1]

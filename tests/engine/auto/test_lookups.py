@@ -1,0 +1,67 @@
+"""Auto over what n-grams find: they cost nothing but rows, and are judged by their own record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import mean
+
+import pytest
+
+from eaglechat.engine.auto.controller import Controller
+from eaglechat.wire.records import AutoReason
+from tests.engine.auto.pairs import BF16, PAIRS, Q4_1, calibrated, chat, steady, total_ms
+from tests.engine.auto.simulated_pair import Simulated
+from tests.engine.auto.test_controller import keeps_the_ledger
+
+SEEDS = range(1, 9)
+
+
+def edits(position: int) -> int:
+    """Text of which three quarters are copied, in stretches of 60 tokens."""
+    return max(0, 60 - position % 80)
+
+
+def shared(pair: Simulated, controller: Controller) -> float:
+    """The share of rounds that verified what was looked up."""
+    states = [state for reply in chat(pair, controller) for state in reply.states]
+    return mean(state.reason is AutoReason.LOOKED_UP for state in states)
+
+
+def test_copies_are_read_off_many_tokens_at_a_time() -> None:
+    gains = []
+    for seed in SEEDS:
+        pair = Simulated(BF16, steady(0.6), copies=edits, seed=seed)
+        replies = chat(pair, Controller(calibrated(pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies)
+        without = min(total_ms(chat(replace(pair, copies=None), n)) for n in range(17))
+        gains.append(without / total_ms(replies))
+    assert mean(gains) >= 1.5
+
+
+def test_a_target_without_a_draft_gains_from_copies_alone() -> None:
+    for seed in SEEDS:
+        pair = Simulated(Q4_1, steady(0.0), copies=edits, seed=seed)
+        replies = chat(pair, Controller(calibrated(pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies)
+        assert total_ms(replies) < 0.8 * sum(reply.plain_ms for reply in replies)
+
+
+@pytest.mark.parametrize("name", ["quantised on a processor", "bf16, fair draft", "gpu"])
+def test_text_that_only_seems_to_repeat_costs_next_to_nothing(name: str) -> None:
+    shares = []
+    for seed in SEEDS:
+        pair = replace(PAIRS[name], seed=seed, copies=lambda _position: 0)
+        without = replace(pair, copies=None)
+        replies = chat(pair, Controller(calibrated(pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies)
+        bare = chat(without, Controller(calibrated(pair)))
+        shares.append(total_ms(bare) / total_ms(replies))
+    assert mean(shares) >= 0.98
+
+
+def test_what_is_found_is_learnt_from_though_it_is_not_proposed() -> None:
+    """After a chat that never repeats itself, copies are taken up again within a reply."""
+    quiet = Simulated(BF16, steady(0.6), copies=lambda _position: 0)
+    controller = Controller(calibrated(quiet))
+    assert shared(quiet, controller) < 0.05
+    assert shared(replace(quiet, copies=edits), controller) > 0.2
