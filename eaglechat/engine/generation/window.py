@@ -107,7 +107,7 @@ def cut_starts(before: Sequence[int], after: Sequence[int]) -> range:
     return range(len(after) - alike_behind, common_prefix(before, after) + 1)
 
 
-def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
     """How many elements two sequences begin with in common."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
