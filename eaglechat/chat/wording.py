@@ -67,6 +67,13 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
     return f"{name}  {info.target.quantization}{draft}"
 
 
+def to_be_loaded(pair: Pair) -> tuple[str, str]:
+    """What is loaded, or connected to, in two lines."""
+    if pair.server is not None:
+        return f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
+    return f"target  {pair.target.name}", f"draft   {pair.draft.name if pair.draft else 'none'}"
+
+
 def greeting(info: PairInfo, note: str) -> str:
     """What a new chat says of the pair it runs on."""
     where = ", ".join(info.devices) or "the processor"
@@ -370,11 +377,9 @@ _WHAT_TO_DO = {
     "start": "Check engine.command in the settings.",
     "protocol": "Install the same version of eaglechat on both machines.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
-    "unreachable": "Start the server, or correct its address, and try again.",
-    "key": "Correct the key of the server, and start eaglechat again.",
-    "which_model": "Name the model in config.toml, or with --model.",
-    "missing": "Check the address and the name of the model.",
-    "server_address": "Correct the address of the server.",
+    "server": "Check the server, and its entry in config.toml, and try again.",
+    "missing": "Choose another model of the server: --model, or model in its entry.",
+    "which_model": "Then start again.",
     "session_init": "Choose the draft that was made for this target, or load without one.",
 }
 

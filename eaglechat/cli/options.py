@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from eaglechat.cli.status import complain
 from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.description import Range
 from eaglechat.settings.reading import parse_assignment
-from eaglechat.settings.servers import SERVER_KEY, ServerSettings
+from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
 from eaglechat.settings.values import parse
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto
@@ -68,9 +67,8 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
     known = (one for one in settings.server if args.server in (one.name, one.url))
     server = next(known, None)
     if server is None:
-        key_env = SERVER_KEY if os.environ.get(SERVER_KEY) else ""
-        name = args.server.split("://")[-1].split("@")[-1].strip("/") or args.server
-        server = ServerSettings(name=name or "server", url=args.server or " ", key_env=key_env)
+        name = args.server.split("://")[-1].split("@")[-1].strip("/")
+        server = ServerSettings(name=name or "server", url=args.server, key_env=key_variable())
     return pair_of_server(server, args.model or "")
 
 

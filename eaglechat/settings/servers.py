@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import msgspec
@@ -44,6 +45,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Seconds,
         Meta(description="Longest silence in a reply, in seconds; the prompt is read in it."),
     ] = 300.0
+
+
+def key_variable() -> str:
+    """The variable of the key for a server without an entry, where it is set."""
+    return SERVER_KEY if os.environ.get(SERVER_KEY) else ""
 
 
 def read_servers(raw: Any) -> tuple[tuple[ServerSettings, ...], list[str]]:

@@ -25,6 +25,7 @@ from eaglechat.tui.commands.registry import key_of, keys_of, use
 from eaglechat.tui.router import Router
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
+from eaglechat.tui.services.servers import ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.services.typeahead import Typeahead
@@ -93,6 +94,7 @@ class EagleApp(Router):
             installs=InstallWatch(self, desk, self._announce),
             chats_dir=chats_dir,
             typeahead=Typeahead(),
+            servers=ServerWatch(),
         )
         self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
         if chosen is None or chosen.name != settings.interface.theme:

@@ -11,8 +11,10 @@ from typing import Any
 from textual.app import App
 from textual.screen import Screen
 
+from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.reading import SavedChat
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pair import Pair, pair_of_server
+from eaglechat.settings.servers import ServerSettings, key_variable
 from eaglechat.tui.commands.active import Active
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import (
@@ -80,8 +82,10 @@ class Router(App[None]):
 
             self._remember(pair)
             chosen = self.services.pairs.as_kept(pair)
+            if pair.server is not None:
+                chosen = pair_of_server(pair.server, info.target.path)
             if self.n_draft_max is not None:
-                chosen = replace(pair, n_draft_max=self.n_draft_max)
+                chosen = replace(chosen, n_draft_max=self.n_draft_max)
             self.switch_screen(ChatScreen(self.services, chosen, info, saved))
 
         self._show(LoadingScreen(self.services, pair, loaded))
@@ -116,6 +120,10 @@ class Router(App[None]):
 
     def on_resume(self, message: Resume) -> None:
         header = message.chat.header
+        if header.server:
+            self._back_to_menu()
+            self.load_and_chat(self._served_again(header), message.chat)
+            return
         draft = Path(header.draft) if header.draft else None
         pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
         self._back_to_menu()
@@ -124,6 +132,13 @@ class Router(App[None]):
             self._read_chat(pair, message.chat)
         else:
             self.load_and_chat(pair, message.chat)
+
+    def _served_again(self, header: ChatHeader) -> Pair:
+        """The model of a server that a chat was with, by the entry that has its address now."""
+        servers = self.services.settings.current.server
+        known = (server for server in servers if server.url == header.server)
+        adhoc = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
+        return pair_of_server(next(known, adhoc), header.target)
 
     def _read_chat(self, pair: Pair, saved: SavedChat) -> None:
         """Show a chat whose models are not on this machine any more."""

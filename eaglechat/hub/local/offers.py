@@ -22,7 +22,7 @@ class Offer:
 
     name: str
     label: str
-    """built-in, recent, installed, partly or available."""
+    """built-in, recent, server, installed, partly or available."""
     pair: Pair | None
     entry: Entry | None = None
     status: Status | None = None
@@ -32,11 +32,18 @@ class Offer:
         """Tells it apart in a list, also after the list was made anew."""
         if self.entry is not None:
             return f"entry:{self.entry.name}"
+        if self.pair is not None and self.pair.server is not None:
+            return f"server:{self.pair.server.name}:{self.pair.model}"
         return f"pair:{self.pair.target}:{self.pair.draft}" if self.pair else self.name
 
 
-def offers(library: PairLibrary, catalogue: Sequence[tuple[Entry, Status]]) -> list[Offer]:
-    """The built-in pair, recent ones, then the catalogue: what is here first, small ones first."""
+def offers(
+    library: PairLibrary,
+    catalogue: Sequence[tuple[Entry, Status]],
+    served: Sequence[Pair] = (),
+) -> list[Offer]:
+    """The built-in pair, recent ones, what servers have, then the catalogue: what is here first,
+    small ones first."""
     known = {entry.name: (entry, status) for entry, status in catalogue}
     listed: list[Offer] = []
     for pair in library.pairs():
@@ -48,6 +55,7 @@ def offers(library: PairLibrary, catalogue: Sequence[tuple[Entry, Status]]) -> l
         if status.pair is not None:
             listed.append(Offer(pair.name, "installed", status.pair, entry, status))
             del known[pair.name]
+    listed += [Offer(pair.name, pair.source, pair) for pair in served]
     rest = sorted(known.values(), key=lambda one: _ORDER.index(one[1].state.value))
     return listed + [
         Offer(entry.name, status.state.value, status.pair, entry, status) for entry, status in rest

@@ -9,9 +9,11 @@ import msgspec
 
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import ServerError
+from eaglechat.links.http.loop import result_of
 from eaglechat.links.http.servers.base import Kind
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.links.http.servers.openai import OpenAIServer
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import ModelInfo, Reasoning
 
 _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
@@ -131,3 +133,16 @@ def _info(listed: _Listed) -> ModelInfo:
         n_vocab=meta.n_vocab,
         n_ctx_train=meta.n_ctx_train,
     )
+
+
+def ask(server: ServerSettings) -> Found:
+    """What answers at a server's address; waits for it. Raises EngineError."""
+    return result_of(_ask(ServerClient(server)))
+
+
+async def _ask(client: ServerClient) -> Found:
+    await client.open()
+    try:
+        return await discover(client)
+    finally:
+        await client.close()

@@ -10,10 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from eaglechat.links.base import Died, EngineStartError, RoutedLink
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.jobs import Jobs
+from eaglechat.links.http.loop import new_loop, run_to_end
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AnyEvent, AnyRequest, Cancel, Set, Shutdown
@@ -35,11 +37,11 @@ class HttpLink(RoutedLink):
             client = ServerClient(self._server)
         except EngineError as error:
             raise EngineStartError(str(error)) from error
-        loop = self._loop = asyncio.new_event_loop()
+        loop = self._loop = new_loop()
         self._jobs = Jobs(client, say)
-        work = _work(loop, self._jobs, say)
-        self._task = loop.create_task(work)
-        threading.Thread(target=_run, args=(loop, self._task), name="server", daemon=True).start()
+        self._task = loop.create_task(_work(self._jobs, say))
+        work_off = partial(run_to_end, loop, self._task)
+        threading.Thread(target=work_off, name="server", daemon=True).start()
 
     def hand_over(self, message: AnyRequest) -> None:
         jobs = self._jobs
@@ -59,24 +61,8 @@ class HttpLink(RoutedLink):
             self._loop.call_soon_threadsafe(call, *values)
 
 
-async def _work(
-    loop: asyncio.AbstractEventLoop, jobs: Jobs, say: Callable[[AnyEvent | Died], None]
-) -> None:
+async def _work(jobs: Jobs, say: Callable[[AnyEvent | Died], None]) -> None:
     try:
         await jobs.run()
     except EngineError as error:
         say(Died(None, (), why=str(error)))
-
-
-def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-    finally:
-        left = asyncio.all_tasks(loop)
-        for one in left:
-            one.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()

@@ -43,10 +43,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading", classes="dialog") as dialog:
-            dialog.border_title = f"Loading {self._pair.name}"
-            yield Static(f"target  {self._pair.target.name}", classes="muted", markup=False)
-            draft = self._pair.draft.name if self._pair.draft else "none"
-            yield Static(f"draft   {draft}", classes="muted", markup=False)
+            server = self._pair.server
+            dialog.border_title = f"{'Connecting to' if server else 'Loading'} {self._pair.name}"
+            for line in wording.to_be_loaded(self._pair):
+                yield Static(line, classes="muted", markup=False)
             yield Static("", id="stage", markup=False)
             yield ProgressBar(total=1.0, show_eta=False, id="progress")
             with VerticalScroll(id="trouble"):
@@ -77,7 +77,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         if isinstance(news, Ready):
             self._check(news.hello)
         elif isinstance(news, Died):
-            self._fail(wording.engine_stopped(news), "died")
+            self._fail(wording.engine_stopped(news), "server" if self._pair.server else "died")
 
     def _hear(self, event: protocol.Answer) -> None:
         if event.id != self._request_id or not self.is_open:
@@ -153,9 +153,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#cancel", Button).label = "Cancel"
         self._progress("engine", 0.0)
         try:
+            self._services.engine.use(self._pair.server)
             self._services.engine.start()
         except EngineStartError as error:
-            self._fail(str(error), "start")
+            self._fail(str(error), "server" if self._pair.server else "start")
             return
         target, draft = self._pair.to_load
         load = protocol.Load(
@@ -166,7 +167,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._request_id = self._services.engine.request(load, self._hear)
 
     def _progress(self, stage: str, fraction: float) -> None:
-        self.query_one("#stage", Static).update(_STAGES.get(stage, "Starting the engine"))
+        said = _STAGES.get(stage, "Starting the engine")
+        self.query_one("#stage", Static).update("Asking it" if self._pair.server else said)
         self.query_one("#progress", ProgressBar).update(progress=fraction)
 
     def _fail(self, message: str, code: str) -> None:

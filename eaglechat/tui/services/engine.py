@@ -17,6 +17,7 @@ from eaglechat.links.base import (
     Watcher,
     wrong_version,
 )
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.wire.protocol import (
     Answer,
@@ -34,18 +35,49 @@ FEWEST_FRAMES_PER_SECOND = 8
 
 
 class EngineService:
-    """What the screens use of a link. Their listeners are called in frames, by `tick`."""
+    """What the screens use of a link: the engine's of the settings, or a server's. Their listeners
+    are called in frames, by `tick`."""
 
-    def __init__(self, link: Link, is_here: Callable[[], bool]) -> None:
-        """`is_here` says whether the engine that is started runs on this machine."""
-        self._link = link
+    def __init__(
+        self,
+        link: Link,
+        is_here: Callable[[], bool],
+        connect: Callable[[ServerSettings], Link] | None = None,
+    ) -> None:
+        """`is_here` says whether the engine that is started runs on this machine; `connect` makes
+        the link to a server."""
+        self._own = self._link = link
+        self._server: ServerSettings | None = None
         self._is_here = is_here
+        self._connect = connect or _http_link
+        self._watchers: list[Watcher] = []
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self.loaded: PairInfo | None = None
         """The pair in the engine's memory; None while one is loaded, and where there is none."""
         self._latest: int | None = None
         """The last request that changed what is loaded."""
-        link.watch(self._note)
+        link.watch(lambda news: self._note(link, news))
+
+    def use(self, server: ServerSettings | None) -> None:
+        """Speak with this server from here on, or with the engine of the settings.
+
+        Raises EngineStartError.
+        """
+        if server == self._server:
+            return
+        self.leave_server()
+        if server is not None:
+            # The memory of this machine is not kept for models that nobody uses.
+            self.unload()
+            link = self._connect(server)
+            link.watch(lambda news: self._note(link, news))
+            self._link, self._server, self.loaded = link, server, None
+
+    def leave_server(self) -> None:
+        """Speak with the engine of the settings again."""
+        if self._link is not self._own:
+            self._link.close()
+            self._link, self._server, self.loaded = self._own, None, None
 
     @property
     def hello(self) -> Hello | None:
@@ -64,15 +96,16 @@ class EngineService:
 
         What goes wrong is said when it is needed.
         """
-        if self._is_here():
+        if self._is_here() and self._link is self._own:
             with suppress(EngineStartError):
                 self.start()
 
     @property
     def machine(self) -> Machine:
         """The engine's machine; before it has said, the RAM of this one if it runs here."""
-        if self.hello is not None and self.hello.memory is not None:
-            return machine_of(self.hello.memory)
+        hello = self._own.hello
+        if hello is not None and hello.memory is not None:
+            return machine_of(hello.memory)
         return machine_of(memory()) if self._is_here() else Machine(None)
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
@@ -97,17 +130,39 @@ class EngineService:
         self.request(Unload(), lambda _event: None)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        return self._link.watch(watcher)
+        """Tell `watcher` what becomes of the engine in use, until the function returned is
+        called."""
+        self._watchers.append(watcher)
+
+        def unwatch() -> None:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+        return unwatch
 
     def tick(self) -> None:
         """Deliver what the engine said since the last frame, if a frame is due."""
         if self._pace.is_due():
-            self._link.pump()
+            self._own.pump()
+            if self._link is not self._own:
+                self._link.pump()
 
     def close(self) -> None:
         """End the engine, in a second at most."""
-        self._link.close()
+        self.leave_server()
+        self._own.close()
 
-    def _note(self, news: Lifecycle) -> None:
+    def _note(self, link: Link, news: Lifecycle) -> None:
+        if link is not self._link:
+            return
         if isinstance(news, Died):
             self.loaded = None
+        for watcher in tuple(self._watchers):
+            watcher(news)
+
+
+def _http_link(server: ServerSettings) -> Link:
+    # It reads the HTTP client, for which the first paint does not wait.
+    from eaglechat.links.http.link import HttpLink  # noqa: PLC0415
+
+    return HttpLink(server)

@@ -9,6 +9,7 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.installs import InstallWatch
+from eaglechat.tui.services.servers import ServerWatch
 from eaglechat.tui.services.settings import SettingsService
 from eaglechat.tui.services.typeahead import Typeahead
 
@@ -25,3 +26,4 @@ class Services:
     installs: InstallWatch
     chats_dir: Path
     typeahead: Typeahead
+    servers: ServerWatch

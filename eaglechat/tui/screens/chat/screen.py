@@ -241,5 +241,6 @@ class ChatScreen(Asking, Controlling, Viewing):
 
 
 def _is_of(chat: SavedChat, pair: Pair) -> bool:
-    draft = str(pair.draft) if pair.draft else None
-    return (chat.header.target, chat.header.draft) == (str(pair.target), draft)
+    server = pair.server.url if pair.server else ""
+    header = chat.header
+    return ((header.target, header.draft), header.server) == (pair.to_load, server)

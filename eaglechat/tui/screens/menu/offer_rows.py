@@ -19,6 +19,8 @@ from eaglechat.hub.local.offers import Offer
 from eaglechat.hub.local.pairs import PairStatus
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.screens.menu import server_rows
+from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 
@@ -42,6 +44,8 @@ class Known:
     facts: Facts | None = None
     trouble: str | None = None
     moving: InstallSnapshot | None = None
+    news: ServerNews | None = None
+    """Of the server that has it."""
 
     @property
     def problem(self) -> str | None:
@@ -91,6 +95,8 @@ def _searched(known: Known) -> str:
 def row(known: Known) -> Content:
     """Two lines: what it is, and what it takes."""
     offer = known.offer
+    if offer.pair is not None and offer.pair.server is not None:
+        return server_rows.row(offer.pair, known.news)
     mark = ("○ ", MUTED)
     if known.problem:
         mark = ("✗ ", "$text-error")
@@ -150,6 +156,8 @@ def _gated(known: Known) -> list[str]:
 def details(known: Known, width: int) -> Content:
     """Everything that is known, in lines of `width` cells."""
     offer = known.offer
+    if offer.pair is not None and offer.pair.server is not None:
+        return server_rows.details(offer.pair, known.news)
     parts: list[Part] = [(offer.name, "bold $primary")]
     if offer.entry is not None and offer.entry.title:
         parts.append(f"  {offer.entry.title}")

@@ -38,6 +38,7 @@ from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.menu import offer_rows
 from eaglechat.tui.screens.menu.offer_rows import Known
 from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.installs import InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
+SERVERS_ASKED_EVERY_S = 20.0
 DOORS = {
     "search": ("Search the Hub…", "other targets, and drafts that fit them"),
     "library": ("Models on this machine…", "load, pair up or delete what is here"),
@@ -86,6 +88,13 @@ class MenuScreen(EagleScreen[None]):
             super().__init__()
             self.name, self.facts, self.trouble = name, facts, trouble
 
+    class ServerSaid(Message):
+        """A server answered, or why it did not."""
+
+        def __init__(self, news: ServerNews) -> None:
+            super().__init__()
+            self.news = news
+
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
@@ -117,6 +126,8 @@ class MenuScreen(EagleScreen[None]):
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self.call_after_refresh(self._services.engine.warm)
         self.set_interval(1.0, self._draw_moving)
+        self._ask_servers()
+        self.set_interval(SERVERS_ASKED_EVERY_S, self._ask_servers)
 
     def on_unmount(self) -> None:
         self._unwatch()
@@ -124,6 +135,7 @@ class MenuScreen(EagleScreen[None]):
     def on_screen_resume(self) -> None:
         if self.is_mounted:
             self._read_catalogue()
+            self._ask_servers()
 
     # What is on offer
 
@@ -148,7 +160,8 @@ class MenuScreen(EagleScreen[None]):
             self._notices_said = True
             self._say_notices(message)
         self._list_anew()
-        self._inspect_all([offer.pair for offer in self._offers.values() if offer.pair])
+        pairs = [offer.pair for offer in self._offers.values() if offer.pair]
+        self._inspect_all([pair for pair in pairs if pair.server is None])
         self._ask_facts()
 
     def _say_notices(self, message: CatalogueRead) -> None:
@@ -172,6 +185,19 @@ class MenuScreen(EagleScreen[None]):
         self._draw(
             [offer for offer in self._offers.values() if offer.pair and _same(offer.pair, pair)]
         )
+
+    def _ask_servers(self) -> None:
+        """Each in a thread of its own, unless it has not answered the last question yet."""
+        if not self.is_current:
+            return
+        for server in self._services.settings.current.server:
+            if ask := self._services.servers.question(server):
+                in_background(self, lambda ask=ask: map(self.ServerSaid, ask()))  # type: ignore[misc]
+
+    def on_menu_screen_server_said(self, message: ServerSaid) -> None:
+        news = message.news
+        self._services.servers.news[news.server.name] = news
+        self._list_anew()
 
     def _ask_facts(self) -> None:
         """Ask the Hub about what is not here, the highlighted pair first; one round at a time."""
@@ -225,6 +251,7 @@ class MenuScreen(EagleScreen[None]):
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name),
             moving=self._moving.get(offer.name),
+            news=self._services.servers.news_of(pair),
         )
 
     # The list
@@ -239,7 +266,9 @@ class MenuScreen(EagleScreen[None]):
         before = options.highlighted_option
         highlighted = options.highlighted or 0
         wanted = self.query_one(Filter).words
-        self._offers = {offer.key: offer for offer in offers(self._services.pairs, self._catalogue)}
+        served = self._services.servers.pairs(self._services.settings.current.server)
+        listed = offers(self._services.pairs, self._catalogue, served)
+        self._offers = {offer.key: offer for offer in listed}
         matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)
         rows = [Option(offer_rows.row(known), id=known.offer.key) for known in matching]
         rows += [Option(_door(*text), id=door) for door, text in DOORS.items()]
@@ -298,7 +327,10 @@ class MenuScreen(EagleScreen[None]):
         elif offer is None:
             await self.run_action(self._looked_at or "")
         elif offer.pair is not None:
-            self._choose_pair(offer, offer.pair)
+            if offer.pair.server is not None:
+                self._open(offer.pair)
+            else:
+                self._choose_pair(offer, offer.pair)
         elif offer.entry is not None:
             self.go(OpenPlan(offer.entry))
 

@@ -1,0 +1,84 @@
+"""The servers of the settings: what answers at each of them, asked away from the screen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eaglechat.hub.local.pair import Pair, pair_of_server
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.errors import EngineError
+
+if TYPE_CHECKING:
+    from eaglechat.links.http.discovery import Found, ServedModel
+
+
+@dataclass(frozen=True)
+class ServerNews:
+    """What a server answered, or why it did not."""
+
+    server: ServerSettings
+    found: Found | None
+    trouble: str | None
+
+    def model(self, name: str) -> ServedModel | None:
+        """The model of this name; without one the only one there is."""
+        models = self.found.models if self.found else ()
+        if not name and len(models) == 1:
+            return models[0]
+        return next((model for model in models if model.id == name), None)
+
+
+def ask_server(server: ServerSettings) -> Found:
+    """Raises EngineError."""
+    # It reads the HTTP client, for which the first paint does not wait.
+    from eaglechat.links.http.discovery import ask  # noqa: PLC0415
+
+    return ask(server)
+
+
+class ServerWatch:
+    """Knows what each server said last. `ask` is what asks one, and waits for it."""
+
+    def __init__(self, ask: Callable[[ServerSettings], Found] = ask_server) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._asking: set[str] = set()
+        self.news: dict[str, ServerNews] = {}
+        """By the name of a server."""
+
+    def question(self, server: ServerSettings) -> Callable[[], Iterator[ServerNews]] | None:
+        """What asks a server and yields its news, for a thread; None while it is being asked."""
+        with self._lock:
+            if server.name in self._asking:
+                return None
+            self._asking.add(server.name)
+
+        def ask() -> Iterator[ServerNews]:
+            try:
+                yield ServerNews(server, self._ask(server), None)
+            except EngineError as error:
+                yield ServerNews(server, None, str(error))
+            finally:
+                with self._lock:
+                    self._asking.discard(server.name)
+
+        return ask
+
+    def news_of(self, pair: Pair | None) -> ServerNews | None:
+        """What the server that has a pair said."""
+        return self.news.get(pair.server.name) if pair and pair.server else None
+
+    def pairs(self, servers: Sequence[ServerSettings]) -> list[Pair]:
+        """What can be chosen: each model of a server whose entry names none of several."""
+        pairs = []
+        for server in servers:
+            news = self.news.get(server.name)
+            models = news.found.models if news and news.found and not server.model else ()
+            if len(models) > 1:
+                pairs += [pair_of_server(server, model.id) for model in models]
+            else:
+                pairs.append(pair_of_server(server))
+        return pairs
