@@ -26,6 +26,7 @@ LOG_TAIL_LINES = 8
 _LOG_TAIL_BYTES = 32_768
 _LOGGED_BYTES = 500
 _LONGEST_LINE = 2**26
+_RPC_GONE = "Remote RPC server crashed"
 _SILENT_S = 5.0
 """A process that closed its output has this long to end."""
 
@@ -128,8 +129,16 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
         exit_status = _wait(running.process, _SILENT_S)
     finally:
         running.lines.put(None)
-        say(Died(exit_status, _tail(running.log)))
+        tail = _tail(running.log)
+        say(Died(exit_status, tail, _known_cause(tail)))
         running.log.close()
+
+
+def _known_cause(log_tail: Sequence[str]) -> str:
+    """Why the engine stopped, where its last words are llama.cpp's for something else."""
+    if any(_RPC_GONE in line for line in log_tail):
+        return "the engine stopped because an RPC server of engine.rpc_servers went away"
+    return ""
 
 
 def _event(line: bytes) -> AnyEvent | None:

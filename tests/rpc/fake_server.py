@@ -65,7 +65,7 @@ def _serve(client: socket.socket, memory: list[tuple[int, int]], major: int) -> 
         body = client.recv(size, socket.MSG_WAITALL) if size else b""
         if command == 14:
             answer = bytes((major, 0, 0)) + bytes(25)
-        elif command == 17:
+        elif command == 15:
             answer = struct.pack("<I", len(memory))
         else:
             answer = struct.pack("<QQ", *memory[struct.unpack("<I", body)[0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from eaglechat.engine.llama import backend, rpc
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loading.placement import draft_placement, target_placement
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.links.base import Died, Lifecycle
+from eaglechat.links.process import EngineProcess
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
 from tests.rpc.fake_server import GIB, nobody, serving
@@ -120,3 +123,19 @@ def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(
     assert f"RPC1: 1.0 GiB free of 2.0 GiB on {two}" in shown
     assert "the target split by layer over RPC0 and RPC1" in " ".join(shown.split())
     assert f"the RPC server {gone} cannot be reached: connection refused" in shown
+
+
+def test_an_engine_that_ends_with_its_server_says_so(tmp_path: Path) -> None:
+    """llama.cpp's own sentence for it, and its signal."""
+    said = "ggml-rpc.cpp:569: Remote RPC server crashed or returned malformed response"
+    code = f"import os, sys; print({said!r}, file=sys.stderr, flush=True); os.abort()"
+    link = EngineProcess([sys.executable, "-c", code], tmp_path / "engine.log")
+    news: list[Lifecycle] = []
+    link.watch(news.append)
+    link.start()
+    while not isinstance(news[-1] if news else None, Died):
+        link.pump(0.1)
+    died = news[-1]
+    assert isinstance(died, Died)
+    assert died.reason == "the engine stopped because an RPC server of engine.rpc_servers went away"
+    assert died.log_tail == (said,)

@@ -238,7 +238,7 @@ def load_model(
         params.tensor_split = (ctypes.c_float * api.llama_max_devices())(*tensor_split)
     if devices:
         chosen = (_PTR * (len(devices) + 1))(*devices, None)
-        params.devices = ctypes.cast(chosen, type(params.devices))
+        params.devices = ctypes.addressof(chosen)
     if progress is not None:
         params.progress_callback = api.llama_progress_callback(lambda done, _data: progress(done))
     pointer: int | None = api.llama_model_load_from_file(path.encode(), params)

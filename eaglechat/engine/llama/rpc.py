@@ -26,7 +26,7 @@ NOT_BUILT = (
 
 _KNOWN_PROTOCOL = 7
 """The version of whose messages the memory of a server's devices is read here."""
-_HELLO, _DEVICE_COUNT, _DEVICE_MEMORY = 14, 17, 11
+_HELLO, _DEVICE_COUNT, _DEVICE_MEMORY = 14, 15, 11
 _HELLO_BODY = bytes(24)
 _LONGEST_ANSWER = 1024
 

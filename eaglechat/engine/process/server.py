@@ -21,6 +21,8 @@ def main() -> int:
     # Ctrl+C in the client's terminal reaches this process too; the client decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # A debugger's report of a failed assertion would push the assertion out of the log's end.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     # Whatever native code prints must not stand between the events.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     backend.start_backend(backend.LOG_INFO)
