@@ -59,7 +59,8 @@ def list_chats(
     """
     rows: dict[str, ChatSummary] = {}
     unknown: list[Path] = []
-    for name, stamp in stamps(directory).items():
+    there = stamps(directory)
+    for name, stamp in there.items():
         row = known.get(name) if known else None
         if row is not None and row.stamp == stamp:
             rows[name] = row
@@ -69,7 +70,7 @@ def list_chats(
     for read, file in enumerate(unknown):
         if read % _READ_AT_ONCE == 0 and read:
             yield in_order(rows.values())
-        rows[file.name] = summarise(file)
+        rows[file.name] = summarise(file, there[file.name])
     yield in_order(rows.values())
 
 
@@ -100,9 +101,8 @@ def _stamp_of(entry: os.DirEntry[str]) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def summarise(file: Path) -> ChatSummary:
-    """What the list shows of a chat's file."""
-    stamp = _NO_STAMP
+def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
+    """What the list shows of a chat's file; the stamp is that of one that cannot be opened."""
     try:
         with file.open("rb") as stream:
             stat = os.fstat(stream.fileno())

@@ -115,9 +115,12 @@ def test_what_is_known_is_not_read_until_its_file_changes(
         write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
     known = {chat.file.name: chat for chat in list_chats(tmp_path)}
     read: list[str] = []
-    monkeypatch.setattr(
-        listing, "summarise", lambda file: read.append(file.name) or summarise(file)
-    )
+
+    def summarised(file: Path, stamp: tuple[int, int]) -> ChatSummary:
+        read.append(file.name)
+        return summarise(file, stamp)
+
+    monkeypatch.setattr(listing, "summarise", summarised)
     assert list_chats(tmp_path, known) == list_chats(tmp_path)
     assert read == ["b.jsonl", "a.jsonl"]
     read.clear()
