@@ -56,7 +56,7 @@ class Term:
     @property
     def pattern(self) -> str:
         """What it finds in a folded text, as a regular expression."""
-        words = _WORD.findall(prepared(folded(self.text)))
+        words: list[str] = _WORD.findall(prepared(folded(self.text)))
         start = "" if _EAST_ASIAN.match(words[0]) else r"(?<![^\W_])"
         is_open = self.is_beginning or _EAST_ASIAN.match(words[-1])
         between = (
