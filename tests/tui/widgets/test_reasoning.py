@@ -9,15 +9,12 @@ import pytest
 from eaglechat.chat import wording
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.engine.templates.dialect import tagged
-from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.parts_view import PartsView
 from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part
-from tests.engine.templates import dialects
-from tests.engine.templates.test_two_turns import FAMILIES, Family
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
 
@@ -74,26 +71,6 @@ async def test_folded_reasoning_is_one_line_in_any_terminal(drive: Drive, width:
         await user.pilot.resize_terminal(50, 24)
         await user.until(lambda: thought(user).size.width < 50, "the other width")
         assert thought(user).size.height == 1
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-async def test_every_dialect_has_its_block_and_its_answer(
-    drive: Drive, engine: ScriptedEngine, family: Family
-) -> None:
-    template = ChatTemplate(dialects.source(family.name), bos="<s>", eos="</s>")
-    engine.dialect = template.dialect
-    # The script has no prompt that could open the reasoning.
-    engine.reply = template.dialect.opens * (family.name == "forced") + family.raw
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        await user.ask("2 + 2?")
-        await user.sees("▸ thought for")
-
-        assert user.messages[1].content.strip() == "4"
-        await user.command("chat.thought")
-        await user.sees("Two, two.")
-        markers = [marker for marker in template.dialect.markers if marker.strip()]
-        assert not any(marker in user.text for marker in markers)
 
 
 async def test_a_key_and_a_click_open_the_reasoning(drive: Drive) -> None:

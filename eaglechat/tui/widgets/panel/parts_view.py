@@ -28,8 +28,9 @@ class PartsView(Widget):
 
     def show(self, parts: Mapping[Part, PartStats]) -> None:
         if parts != self._parts:
+            is_as_high = len(parts) == len(self._parts)
             self._parts = parts
-            self.refresh()
+            self.refresh(layout=not is_as_high)
 
     def render(self) -> Content:
         label, value = self.get_visual_style("parts--label"), self.get_visual_style("parts--value")
