@@ -144,6 +144,9 @@ STAND_IN = "hi"
 """What is asked in place of a question that nobody has typed yet."""
 
 
+NO_ROUNDS = "There is no round to look into: nothing was generated here yet."
+
+
 def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
     """What is said above a prompt that is shown."""
     said = [f"{prompt.tokens:,} of {plural(n_ctx, 'token')}"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.wire.protocol import Auto, PairInfo, Rendered
 
@@ -77,6 +78,15 @@ class ShowPrompt(Message):
     def __init__(self, prompt: Rendered, summary: str) -> None:
         super().__init__()
         self.prompt, self.summary = prompt, summary
+
+
+class LookInside(Message):
+    """Show a round of a recording; `unreported` says so where its engine does not tell what the
+    target held likely."""
+
+    def __init__(self, recording: Recording, index: int, unreported: str | None) -> None:
+        super().__init__()
+        self.recording, self.index, self.unreported = recording, index, unreported
 
 
 class OpenPlan(Message):

@@ -21,6 +21,7 @@ from eaglechat.tui.navigation import (
     Confirm,
     LoadAgain,
     LoadInstead,
+    LookInside,
     OpenBench,
     OpenChat,
     OpenPastChats,
@@ -165,6 +166,11 @@ class Router(App[None]):
         from eaglechat.tui.screens.chat.seen import SeenScreen
 
         self._show(SeenScreen(message.prompt, message.summary))
+
+    def on_look_inside(self, message: LookInside) -> None:
+        from eaglechat.tui.screens.chat.inside import InsideScreen
+
+        self._show(InsideScreen(message.recording, message.index, message.unreported))
 
     def on_open_plan(self, message: OpenPlan) -> None:
         from eaglechat.tui.screens.hub.plan import PlanScreen

@@ -26,6 +26,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """It says what was drafted and rejected; else it counts those tokens only."""
     probabilities: bool = False
     """It says how sure the draft was of each token."""
+    likely: bool = False
+    """It says what the target held likely, where a request asks for it."""
     times: bool = False
     """It says what drafting and verifying took in each round."""
     draft_length: bool = False
@@ -46,6 +48,7 @@ EVERYTHING = Capabilities(
     origins=True,
     draft_text=True,
     probabilities=True,
+    likely=True,
     times=True,
     draft_length=True,
     live_draft_length=True,

@@ -17,6 +17,7 @@ from eaglechat.wire.records import (
     AutoReason,
     DraftToken,
     FinishReason,
+    Likely,
     Origin,
     Prefill,
     ReplyEnd,
@@ -47,6 +48,7 @@ AUTO_CHOICES = (
 )
 AUTO_SPEEDS = tuple(83.3 + 11.0 * n - 1.45 * n * n + 0.04 * n**3 for n in range(17))
 WRONG_GUESS = " umbrella"
+WRONG_ID = 48_000
 SEED = 1234
 MACHINE = Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
 TOKENS_PER_MESSAGE = 20
@@ -318,6 +320,8 @@ def _as_reported(round_: Round, can: Capabilities) -> Round:
             token.id if can.draft_text or i < round_.n_accepted else None,
             token.text if can.draft_text or i < round_.n_accepted else None,
             token.probability if can.probabilities else None,
+            token.parent,
+            token.drafter,
         )
         for i, token in enumerate(round_.drafted)
     )
@@ -325,6 +329,15 @@ def _as_reported(round_: Round, can: Capabilities) -> Round:
     if not can.times:
         timings = RoundTimings(None, None, None, None, timings.total_ms)
     return replace(round_, drafted=drafted, timings=timings)
+
+
+def _likely(token: Token) -> tuple[Likely, ...]:
+    """The token itself, the wrong guess, and one that the filters leave out."""
+    return (
+        Likely(token.id or 0, token.text, 0.62, 0.75),
+        Likely(WRONG_ID, WRONG_GUESS, 0.21, 0.25),
+        Likely(WRONG_ID + 1, " parasol", 0.04, 0.0),
+    )
 
 
 class _Reply:
@@ -397,8 +410,12 @@ class _Reply:
         wanted = ACCEPTED_OF_EACH_ROUND[self._index % len(ACCEPTED_OF_EACH_ROUND)]
         n_accepted = min(wanted, n_drafted)
         n_tested = min(n_accepted + 1, n_drafted)
+        ids = [self._id(text, self._position + i) for i, text in enumerate(left[: n_drafted + 1])]
         drafted = tuple(
-            DraftToken(i, left[i] if i < n_accepted else WRONG_GUESS, 0.8) for i in range(n_drafted)
+            DraftToken(ids[i], left[i], 0.8, i - 1, "eagle3")
+            if i < n_accepted
+            else DraftToken(WRONG_ID, WRONG_GUESS, 0.8, i - 1, "eagle3")
+            for i in range(n_drafted)
         )
         if not n_drafted:
             last = Origin.PLAIN
@@ -408,7 +425,8 @@ class _Reply:
         tokens = []
         for i, origin in enumerate(origins):
             text, part = self._text.push(left[i].encode())
-            tokens.append(Token(self._id(left[i], self._position + i), text, origin, None, part))
+            drafter = "eagle3" if origin is Origin.ACCEPTED else None
+            tokens.append(Token(ids[i], text, origin, drafter, part))
         draft_ms = 1.0 * n_drafted
         verify_ms = self.engine.plain_ms_per_token + 2.0 * n_drafted
         self._times[0] += draft_ms + verify_ms
@@ -426,6 +444,7 @@ class _Reply:
             n_past=self.n_past,
             timings=RoundTimings(draft_ms, verify_ms, 0.0, 0.0, draft_ms + verify_ms),
             auto=auto,
+            likely=tuple(_likely(token) for token in tokens) if self.chat.top else (),
         )
         self._index += 1
         self._fold.add(round_)

@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "prompt", "slider", "bench", "seen",
+    "chat", "prompt", "slider", "bench", "seen", "inside",
 ]  # fmt: skip
 """Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
 
@@ -21,6 +21,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "chat", "prompt", "slider"}),
     frozenset({"app", "bench"}),
     frozenset({"app", "dialog", "seen"}),
+    frozenset({"app", "dialog", "inside"}),
 )
 """What holds at the same time: a key has one meaning within each."""
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from textual import on
+
+from eaglechat.chat import wording
+from eaglechat.chat.conversation.turns import Reply
+from eaglechat.chat.recording import Recording
+from eaglechat.chat.unreported import not_reported
+from eaglechat.tui.navigation import LookInside
 from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
 
 
 class Viewing(ChatBase):
@@ -19,6 +27,22 @@ class Viewing(ChatBase):
 
     def action_fold_thought(self) -> None:
         self.transcript.fold_thought()
+
+    def action_inspect(self) -> None:
+        turns, selected = self.session.turns, self.transcript.selected
+        turn = turns.find(selected) if selected is not None else turns.last_reply
+        reply = turn if isinstance(turn, Reply) else turns.last_reply
+        if reply is None or not reply.recording.rounds:
+            self.notify(wording.NO_ROUNDS)
+        else:
+            self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
+
+    @on(ReplyEntry.RoundChosen)
+    def _round_chosen(self, event: ReplyEntry.RoundChosen) -> None:
+        self._look_inside(event.recording, event.index)
+
+    def _look_inside(self, recording: Recording, index: int) -> None:
+        self.go(LookInside(recording, index, not_reported(self.session.hello, "likely")))
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self.transcript, name, not getattr(self.transcript, name))

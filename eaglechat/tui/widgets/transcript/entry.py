@@ -252,10 +252,10 @@ class Entry(TokenStyled):
         if by and self.turn is not None:
             self.post_message(self.Stepped(self.turn, by))
         else:
-            self.clicked()
+            self.clicked(event.style.meta.get("offset"))
 
-    def clicked(self) -> None:
-        """A click that selects no text."""
+    def clicked(self, at: tuple[int, int] | None) -> None:
+        """A click that selects no text, at a character and a line of the copied text."""
         if self.turn is not None:
             self.post_message(self.Chosen(self.turn))
 

@@ -59,6 +59,13 @@ class Reply(Entry):
             super().__init__()
             self.rendered = rendered
 
+    @dataclass
+    class RoundChosen(Message):
+        """A token of the selected reply was clicked: its round."""
+
+        recording: Recording
+        index: int
+
     def __init__(self, recording: Recording, view: ReplyView, note: str | None = None) -> None:
         """`note` is said below it; None while it is being written."""
         super().__init__()
@@ -113,6 +120,28 @@ class Reply(Entry):
         if self._view.reading and self._reading is not None:
             return self._reading
         return super().body
+
+    def clicked(self, at: tuple[int, int] | None) -> None:
+        """A click selects the reply; another one, on a token, looks inside its round."""
+        index = self._round_at(*at) if at and self.has_class("-selected") else None
+        if index is None:
+            super().clicked(at)
+        else:
+            self.post_message(self.RoundChosen(self._recording, index))
+
+    def _round_at(self, character: int, line: int) -> int | None:
+        """The index of the round that wrote what stands there, as it is drawn."""
+        if self.reading_shown:
+            return None
+        lines = self.body.text.split("\n")
+        left = sum(len(one) + 1 for one in lines[:line]) + character
+        for round_ in self._recording.rounds:
+            for token in round_.tokens:
+                if token.part is self.part:
+                    left -= len(neutralise(token.text))
+                    if left < 0:
+                        return round_.index
+        return None
 
     def runs(self) -> Iterator[Run]:
         if self._note is None:

@@ -65,7 +65,7 @@ class Thought(Reply):
     def _ask_for_reading(self) -> None:
         """It is always shown as tokens."""
 
-    def clicked(self) -> None:
+    def clicked(self, at: tuple[int, int] | None) -> None:
         self.fold(not self._is_folded)
 
 

@@ -1,0 +1,197 @@
+"""Inside a round: what was drafted, what the target held likely in each place, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from eaglechat.chat.inspecting import InPlay, Inside, Place, look_inside
+from eaglechat.chat.recording import Recording
+from eaglechat.chat.wording import plural
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.records import Origin, Round
+
+TOKEN_CELLS = 16
+BAR_CELLS = 8
+CONTEXT_CHARACTERS = 160
+_VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥"})
+_MARKS = {"accepted": "✓", "rejected": "✗", "sampled": "•", "": " "}
+_TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
+          "sample_ms": "sample", "total_ms": "in all"}  # fmt: skip
+
+
+class InsideScreen(EagleModal[None]):
+    """One round of a reply at a time; the arrows go to those before and after it."""
+
+    CSS_PATH = "inside.tcss"
+    BINDINGS = bindings_of("inside")
+
+    def __init__(self, recording: Recording, index: int, unreported: str | None) -> None:
+        """`unreported` says so where the engine does not tell what the target held likely."""
+        super().__init__()
+        self._recording, self._index, self._unreported = recording, index, unreported
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="inside") as dialog:
+            dialog.border_subtitle = with_keys(
+                "{inside.older} {inside.newer} other rounds, {dialog.back} back"
+            )
+            with VerticalScroll(id="inside-text"):
+                yield Static(id="inside-round")
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#inside-text").focus()
+        self._show(self._index)
+
+    def action_go(self, by: int) -> None:
+        self._show(self._index + by)
+
+    def action_first(self) -> None:
+        self._show(0)
+
+    def action_last(self) -> None:
+        self._show(len(self._recording.rounds) - 1)
+
+    def _show(self, index: int) -> None:
+        rounds = self._recording.rounds
+        self._index = min(max(index, 0), len(rounds) - 1)
+        dialog = self.query_one("#inside", Vertical)
+        dialog.border_title = f"Round {self._index + 1:,} of {len(rounds):,}"
+        self.query_one("#inside-round", Static).update(self._drawn(rounds[self._index]))
+        self.query_one("#inside-text", VerticalScroll).scroll_home(animate=False)
+
+    def _drawn(self, round_: Round) -> Content:
+        inside = look_inside(round_)
+        lines = [self._in_context(), Content(_summary(round_)), Content("")]
+        lines += _table(inside)
+        if inside.untested:
+            texts = ", ".join(
+                f"{_quoted(one.text)}{_percent(one.probability, ' ')}" for one in inside.untested
+            )
+            lines.append(Content.assemble(("Drafted and never tested: " + texts, "$text-muted")))
+        if not round_.likely:
+            lines.append(Content.assemble((self._unrecorded(), "$text-muted")))
+        lines += [Content(""), Content.assemble((_times(round_), "$text-muted"))]
+        return Content("\n").join(lines)
+
+    def _in_context(self) -> Content:
+        """The round's text in its colours, with what stands before and after it."""
+        rounds = self._recording.rounds
+        before = "".join(r.text for r in rounds[max(0, self._index - 40) : self._index])
+        after = "".join(r.text for r in rounds[self._index + 1 : self._index + 20])
+        tokens = ((_seen(token.text), _style(token.origin)) for token in rounds[self._index].tokens)
+        return Content.assemble(
+            (_seen(before)[-CONTEXT_CHARACTERS:], "$text-muted"),
+            *tokens,
+            (_seen(after)[: CONTEXT_CHARACTERS // 2], "$text-muted"),
+        )
+
+    def _unrecorded(self) -> str:
+        if self._unreported is not None:
+            return f"What the target held likely is {self._unreported}."
+        return with_keys(
+            "What the target held likely was not recorded: interface.inspect, in the settings "
+            "({app.settings}), has it recorded from the next reply on."
+        )
+
+
+def _summary(round_: Round) -> str:
+    if not round_.drafted:
+        return "Nothing was drafted: the target decoded one token by itself."
+    who = " and ".join(sorted({one.drafter for one in round_.drafted if one.drafter}))
+    by = f" by {who}" if who else ""
+    return (
+        f"{plural(len(round_.drafted), 'token')} drafted{by}, {round_.n_tested} tested, "
+        f"{round_.n_accepted} accepted; {plural(len(round_.tokens), 'token')} gained."
+    )
+
+
+def _table(inside: Inside) -> Iterator[Content]:
+    head = f"{'':6}{'':{TOKEN_CELLS}} {'draft':>6} {'target':>7} {'chance':>7}"
+    yield Content.assemble((head, "$text-muted"))
+    for number, place in enumerate(inside.places, 1):
+        for row, one in enumerate(place.in_play):
+            yield _row(f"{number:>3} " if row == 0 else "    ", one, place)
+        if sentence := _why(place):
+            yield Content.assemble((f"      {sentence}", "$text-warning"))
+
+
+def _row(number: str, one: InPlay, place: Place) -> Content:
+    text = set_cell_size(_shortened(_quoted(one.text)), TOKEN_CELLS)
+    numbers = f" {_percent(one.draft):>6} {_percent(one.target):>7} {_percent(one.chance):>7}  "
+    bar = "█" * round((one.target or 0.0) * BAR_CELLS)
+    style = ""
+    if one.fate in ("accepted", "sampled"):
+        style = _style(place.token.origin)
+    elif one.fate == "rejected":
+        style = "$token-rejected"
+    return Content.assemble(
+        (number, "$text-muted"),
+        (f"{_MARKS[one.fate]} ", style),
+        (text, style),
+        numbers,
+        (f"{bar:{BAR_CELLS}} ", "$text-muted"),
+        (one.fate, "$text-muted"),
+    )
+
+
+def _why(place: Place) -> str:
+    """Why a drafted token was rejected, where the target's choices are recorded."""
+    rejected = place.rejected
+    if rejected is None or rejected.chance is None or place.token.origin is not Origin.CORRECTION:
+        return ""
+    if rejected.chance:
+        return (
+            f"The draw went against {_quoted(rejected.text)}: its chance was"
+            + _percent(rejected.chance, " ")
+            + "."
+        )
+    sampled = next((one for one in place.in_play if one.fate == "sampled"), None)
+    if sampled is not None and sampled.chance == 1.0:
+        return f"Only the target's likeliest token could be sampled, {_quoted(sampled.text)}."
+    return f"The filters (top_k, top_p, min_p) leave {_quoted(rejected.text)} out."
+
+
+def _times(round_: Round) -> str:
+    known = [
+        f"{name} {ms:.1f} ms"
+        for field, name in _TIMES.items()
+        if (ms := getattr(round_.timings, field)) is not None
+    ]
+    return " · ".join(known)
+
+
+def _style(origin: Origin) -> str:
+    return "" if origin is Origin.UNKNOWN else f"$token-{origin.value}"
+
+
+def _seen(text: str) -> str:
+    return neutralise(text).translate(_VISIBLE)
+
+
+def _quoted(text: str | None) -> str:
+    return "a token" if text is None else f"“{_seen(text)}”"
+
+
+def _shortened(text: str) -> str:
+    if cell_len(text) <= TOKEN_CELLS:
+        return text
+    return set_cell_size(text, TOKEN_CELLS - 2) + "…”"
+
+
+def _percent(share: float | None, before: str = "") -> str:
+    """A share, with what stands before it; nothing where it is not known."""
+    if share is None:
+        return ""
+    if 0 < share < 0.001:
+        return f"{before}<0.1%"
+    return f"{before}{share:.1%}" if share < 0.0995 else f"{before}{share:.0%}"

@@ -1,0 +1,115 @@
+"""What stood in each place of a round, from the records alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eaglechat.chat.inspecting import InPlay, look_inside
+from eaglechat.wire.records import DraftToken, Likely, Origin, Round, RoundTimings, Token
+
+
+def round_of(
+    tokens: list[Token],
+    drafted: list[DraftToken],
+    likely: tuple[tuple[Likely, ...], ...] = (),
+) -> Round:
+    n_accepted = sum(token.origin is Origin.ACCEPTED for token in tokens)
+    return Round(
+        index=0, n_draft_max=3, drafted=tuple(drafted), n_tested=n_accepted + 1,
+        n_accepted=n_accepted, tokens=tuple(tokens), n_past=9, likely=likely,
+        timings=RoundTimings(1.0, 2.0, 0.0, 0.0, 3.0),
+    )  # fmt: skip
+
+
+def fates(in_play: tuple[InPlay, ...]) -> list[tuple[str | None, str]]:
+    return [(one.text, one.fate) for one in in_play]
+
+
+CHAIN = [
+    DraftToken(1, "a", 0.9, -1, "eagle3"),
+    DraftToken(2, "b", 0.5, 0, "eagle3"),
+    DraftToken(3, "c", 0.4, 1, "eagle3"),
+]
+
+
+def test_a_chain_is_accepted_up_to_the_first_that_is_rejected() -> None:
+    inside = look_inside(
+        round_of([Token(1, "a", Origin.ACCEPTED), Token(9, "x", Origin.CORRECTION)], CHAIN)
+    )
+
+    first, second = inside.places
+    assert fates(first.in_play) == [("a", "accepted")]
+    assert fates(second.in_play) == [("x", "sampled"), ("b", "rejected")]
+    assert second.rejected is not None
+    assert second.rejected.draft == 0.5
+    assert second.rejected.chance is None
+    assert inside.untested == (CHAIN[2],)
+
+
+def test_what_was_likely_comes_in_its_order_with_what_was_drafted_in_it() -> None:
+    likely = ((Likely(9, "x", 0.6, 1.0), Likely(1, "a", 0.3, 0.0), Likely(8, "y", 0.1, 0.0)),)
+    inside = look_inside(round_of([Token(9, "x", Origin.CORRECTION)], CHAIN, likely))
+
+    (place,) = inside.places
+    assert fates(place.in_play) == [("x", "sampled"), ("a", "rejected"), ("y", "")]
+    assert [one.target for one in place.in_play] == [0.6, 0.3, 0.1]
+    assert [one.draft for one in place.in_play] == [None, 0.9, None]
+    assert inside.untested == (CHAIN[1], CHAIN[2])
+
+
+def test_a_tree_is_followed_along_the_accepted_branch() -> None:
+    tree = [
+        DraftToken(1, "a", 0.6),
+        DraftToken(2, "b", 0.3),
+        DraftToken(3, "c", 0.5, 0),
+        DraftToken(4, "d", 0.5, 1),
+    ]
+    inside = look_inside(
+        round_of([Token(2, "b", Origin.ACCEPTED), Token(4, "d", Origin.ACCEPTED),
+                  Token(5, "e", Origin.BONUS)], tree)
+    )  # fmt: skip
+
+    assert [fates(place.in_play) for place in inside.places] == [
+        [("a", "rejected"), ("b", "accepted")],
+        [("d", "accepted")],
+        [("e", "sampled")],
+    ]
+    assert [one.text for one in inside.untested] == ["c"]
+
+
+def test_what_an_engine_does_not_report_stays_unknown() -> None:
+    silent = [DraftToken(None, None, None, i - 1) for i in range(2)]
+    inside = look_inside(
+        round_of([Token(1, "a", Origin.ACCEPTED), Token(2, "b", Origin.CORRECTION)], silent)
+    )
+
+    assert fates(inside.places[0].in_play) == [(None, "accepted")]
+    assert fates(inside.places[1].in_play) == [("b", "sampled"), (None, "rejected")]
+
+
+def test_a_plain_round_has_one_place() -> None:
+    inside = look_inside(round_of([Token(1, "a", Origin.PLAIN)], []))
+
+    assert fates(inside.places[0].in_play) == [("a", "sampled")]
+    assert not inside.untested
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 4)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from(Origin)), max_size=5),
+)
+def test_any_record_can_be_looked_into(
+    drafted: list[tuple[int, int]], tokens: list[tuple[int, Origin]]
+) -> None:
+    """A history may hold anything that its format allows."""
+    round_ = round_of(
+        [Token(id, str(id), origin) for id, origin in tokens],
+        [DraftToken(id, str(id), 0.5, parent) for id, parent in drafted],
+    )
+    inside = look_inside(round_)
+
+    assert [place.token for place in inside.places] == list(round_.tokens[: len(inside.places)])
+    for place in inside.places:
+        assert sum(one.fate in ("accepted", "sampled") for one in place.in_play) == 1
+    assert len(inside.untested) <= len(drafted)
