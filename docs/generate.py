@@ -19,6 +19,7 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.settings.values import wanted
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
+from eaglechat.tui.commands.slash import BY_SLASH, SLASH
 
 DOCS = Path(__file__).parent
 
@@ -70,8 +71,10 @@ def settings() -> str:
 
 
 def keys() -> str:
-    """A table for each screen and each widget with commands of its own."""
-    lines: list[str] = []
+    """What can be typed in a chat; a table for each screen and widget with commands of its own."""
+    lines = ["## Typed in a chat", "", "| Typed | What it does |", "| --- | --- |"]
+    lines += [_typed_row(name, command) for name, command in BY_SLASH.items()]
+    lines.append("")
     for title, scopes in KEY_TABLES.items():
         lines += [f"## {title}", "", "| Command | Key | Also | What it does |"]
         lines.append("| --- | --- | --- | --- |")
@@ -87,6 +90,13 @@ def _key_row(command: Command) -> str:
     if command.argument is not None:
         meaning += f" ({command.argument.span})"
     return _row([f"`{command.id}`", first, ", ".join(others), meaning])
+
+
+def _typed_row(name: str, command: Command) -> str:
+    value = ""
+    if (argument := command.argument) is not None:
+        value = f" [{argument.span}]" if argument.is_optional else f" {argument.span}"
+    return _row([f"`{SLASH}{name}{value}`", command.help])
 
 
 def _row(cells: list[str]) -> str:

@@ -17,7 +17,7 @@ from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.registry import keys_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.protocol import Message
 from tests.tui.scripted import ScriptedEngine
 

@@ -12,7 +12,7 @@ from textual.widgets import DataTable, Input
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way

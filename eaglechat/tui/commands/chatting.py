@@ -33,6 +33,7 @@ CHAT = (
         scopes=("menu", "chat"),
         keys=("ctrl+t",),
         action="past_chats",
+        slash="chats",
         priority=True,
         footer="Chats",
     ),
@@ -45,6 +46,14 @@ CHAT = (
         action="compare",
         priority=True,
         footer="Compare",
+    ),
+    Command(
+        id="chat.model",
+        title="Other models",
+        help="Chat with another pair",
+        scopes=("chat",),
+        action="model({})",
+        argument=Argument(text="the name of a pair", is_optional=True),
     ),
     Command(
         id="chat.menu",
@@ -146,6 +155,7 @@ CHAT = (
         keys=("leader p",),
         aliases=("f2",),
         action="toggle_panel",
+        slash="panel",
         priority=True,
     ),
     Command(
@@ -193,6 +203,7 @@ CHAT = (
         scopes=("chat",),
         keys=("pageup",),
         action="page(-1)",
+        slash=None,
         priority=True,
     ),
     Command(
@@ -202,9 +213,14 @@ CHAT = (
         scopes=("chat",),
         keys=("pagedown",),
         action="page(1)",
+        slash=None,
         priority=True,
     ),
 )
+
+
+_SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
+"""What controls are called where they are typed."""
 
 
 def _argument(control: Range | Choice) -> Argument:
@@ -252,6 +268,7 @@ CONTROLS = (
         keys=("leader minus",),
         aliases=("f7", "alt+down"),
         action="draft_length(-1)",
+        slash=None,
         priority=True,
     ),
     Command(
@@ -262,6 +279,7 @@ CONTROLS = (
         keys=("leader plus",),
         aliases=("f8", "alt+up"),
         action="draft_length(1)",
+        slash=None,
         priority=True,
     ),
     Command(
@@ -280,6 +298,7 @@ CONTROLS = (
             scopes=("chat",),
             action=f"control('{control.name}', {{}})",
             argument=_argument(control),
+            slash=_SLASHES.get(control.name, ""),
         )
         for control in (*controls.CONTROLS, *controls.THOUGHT_CONTROLS)
         if isinstance(control, Range | Choice)

@@ -32,22 +32,28 @@ LEADER = "leader"
 @dataclass(frozen=True)
 class Argument:
     """The value a command takes: a number in a range, or one of some words. Without a kind only
-    words will do."""
+    words will do, or any text where `text` says what it is."""
 
     kind: type[int] | type[float] | None = None
     least: float = 0.0
     most: float = 0.0
     words: tuple[str, ...] = ()
+    text: str = ""
+    """What a text stands for, as “the name of a role”."""
+    is_optional: bool = False
+    """The command does something without it too, as its keys do."""
 
     @property
     def span(self) -> str:
         """What it may be: `0 to 16, or auto`."""
         if self.kind is None:
-            return " or ".join(self.words)
+            return self.text or " or ".join(self.words)
         return ", or ".join((f"{self.least:g} to {self.most:g}", *self.words))
 
     def parse(self, text: str) -> int | float | str:
         """The value that is typed. Raises ValueError with what it may be."""
+        if self.text:
+            return text
         if text.casefold() in self.words:
             return text.casefold()
         if self.kind is None:
@@ -85,6 +91,8 @@ class Command:
     footer: str = ""
     """Its word in the bottom line; empty keeps it out."""
     argument: Argument | None = None
+    slash: str | None = ""
+    """What is typed behind a slash in the prompt; the verb of the id if empty, None for nothing."""
 
     @property
     def verb(self) -> str:
@@ -97,3 +105,10 @@ class Command:
     def call(self, value: int | float | str | None = None) -> str:
         """The action to run, with the value if the command takes one."""
         return (self.action or self.verb).replace("{}", repr(value))
+
+    @property
+    def slash_name(self) -> str | None:
+        """Its name behind a slash, where it can be typed in a chat."""
+        if self.slash is None or {"app", "chat"}.isdisjoint(self.scopes):
+            return None
+        return self.slash or self.verb

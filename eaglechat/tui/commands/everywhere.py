@@ -13,6 +13,7 @@ APP = (
         keys=("ctrl+g",),
         priority=True,
         footer="More",
+        slash=None,
     ),
     Command(
         id="app.help",

@@ -34,12 +34,20 @@ class ChatControls(Provider):
     """`n_draft_max 5`, `n_draft_max auto`, `p_min 0.4`, `temperature 0.8`, as they are typed."""
 
     async def discover(self) -> Hits:
+        for command in _without_key():
+            run = partial(self.screen.run_action, command.call())
+            yield DiscoveryHit(command.title, run, help=command.help)
         for command, argument in _with_argument():
             yield DiscoveryHit(
                 command.title, partial(self._explain, command, argument), help=command.help
             )
 
     async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for command in _without_key():
+            if (score := matcher.match(command.title)) > 0:
+                run = partial(self.screen.run_action, command.call())
+                yield Hit(score, matcher.highlight(command.title), run, help=command.help)
         for command, argument in _with_argument():
             typed = _typed_behind(command.title, query)
             if typed is None:
@@ -66,9 +74,17 @@ def _typed_behind(title: str, query: str) -> str | None:
 
 
 def _with_argument() -> Iterator[tuple[Command, Argument]]:
+    """Those that need a value."""
     for command in COMMANDS:
-        if command.argument is not None:
+        if command.argument is not None and not command.argument.is_optional:
             yield command, command.argument
+
+
+def _without_key() -> Iterator[Command]:
+    """Those that could do without a value, and have no key."""
+    for command in COMMANDS:
+        if command.argument is not None and command.argument.is_optional and not command.keys:
+            yield command
 
 
 def _help(command: Command, keys: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 
 _STAGES = {

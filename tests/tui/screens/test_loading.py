@@ -15,7 +15,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingsScreen
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver

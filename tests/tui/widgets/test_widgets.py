@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 
 from eaglechat.tui.widgets.meters import bar, change_marks, round_glyph
 from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.records import AutoDraft, AutoReason
 from tests.chat.records import round_of
 

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from textual import on
-
 from eaglechat.chat import wording
-from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import ShowPrompt
 from eaglechat.tui.screens.chat.branching import Branching
-from eaglechat.tui.widgets.prompt import Prompt
 from eaglechat.wire.protocol import Rendered
 
 
 class Asking(Branching):
-    """Sends what is written: a question, or an earlier one in other words."""
-
-    @on(Prompt.Sent)
-    def _prompt_sent(self, event: Prompt.Sent) -> None:
-        text = event.text.strip()
-        if not text:
-            self.notify(wording.write_first(key_of))
-        elif self.editing is not None:
-            if self.session.edit(self.editing.question, text):
-                self.prompt.take()
-                self.end_edit()
-        elif self.session.ask(text):
-            self.prompt.take()
-            self.transcript.selected = None
+    """Works on the turns, and shows what the model would be sent."""
 
     def action_compare(self) -> None:
         self.session.compare()

@@ -6,12 +6,14 @@ from abc import abstractmethod
 
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.screens.base import PromptScreen
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 
 
 class ChatBase(PromptScreen[None]):
     """A chat, without what can be done in it."""
 
+    services: Services
     session: ChatSession
     """From the moment the screen is mounted."""
 

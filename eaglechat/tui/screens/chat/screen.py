@@ -19,16 +19,19 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.slash import escaped
 from eaglechat.tui.navigation import LoadAgain, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.screens.base import TitleBar, TooSmall
 from eaglechat.tui.screens.chat.asking import Asking
 from eaglechat.tui.screens.chat.controlling import Controlling
 from eaglechat.tui.screens.chat.viewing import Viewing
+from eaglechat.tui.screens.chat.writing import Writing
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.prompt import Prompt
+from eaglechat.tui.widgets.prompt.completions import Completions
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
@@ -42,7 +45,7 @@ TABLE_FROM = 48
 """Height from which the panel has room for the table of the automatic draft length."""
 
 
-class ChatScreen(Asking, Controlling, Viewing):
+class ChatScreen(Asking, Controlling, Viewing, Writing):
     """A chat with a loaded pair, new or resumed; without `info` nothing is loaded, and a chat can
     be read only."""
 
@@ -61,13 +64,13 @@ class ChatScreen(Asking, Controlling, Viewing):
     ) -> None:
         # Until the first resize tells, the terminal counts as small.
         super().__init__(classes="-folded")
-        self._services = services
+        self.services = services
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
 
     def compose(self) -> ComposeResult:
-        settings = self._services.settings.current
+        settings = self.services.settings.current
         yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
@@ -77,8 +80,12 @@ class ChatScreen(Asking, Controlling, Viewing):
                 yield transcript
                 yield StatusLine(id="status")
                 yield Legend()
+                completions = Completions(id="completions")
+                yield completions
                 yield Prompt(
                     id="prompt",
+                    completions=completions,
+                    completer=self.completed,
                     placeholder=with_keys(
                         "Ask something. {prompt.send} sends, {prompt.newline}: new line"
                     ),
@@ -88,7 +95,7 @@ class ChatScreen(Asking, Controlling, Viewing):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        services = self._services
+        services = self.services
         self.set_class(not services.settings.current.interface.show_panel, "-panel-hidden")
         services.settings.changed.subscribe(self, self._settings_changed)
         self._numbers_pace = drawing_pace(FEWEST_NUMBERS_PER_SECOND)
@@ -180,7 +187,7 @@ class ChatScreen(Asking, Controlling, Viewing):
         self.transcript.clear()
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
-                self.prompt.remember(turn.text)
+                self.prompt.remember(escaped(turn.text))
         if self.session.unsent:
             self.prompt.replace_all(self.session.unsent)
         self.draw()
@@ -226,7 +233,7 @@ class ChatScreen(Asking, Controlling, Viewing):
 
     def _take_typed(self) -> None:
         """What was typed while the models were loading."""
-        typed = self._services.typeahead.take()
+        typed = self.services.typeahead.take()
         self.prompt.type_in(typed.text)
         if typed.is_sent and self.prompt.text == typed.text:
             self.prompt.action_send()

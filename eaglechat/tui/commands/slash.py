@@ -1,0 +1,159 @@
+"""Commands as they are typed in the prompt of a chat: `/new`, `/temp 0.8`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from eaglechat.tui.commands.command import Argument, Command
+from eaglechat.tui.commands.registry import commands_of
+
+SLASH = "/"
+
+_NAMED = {command.slash_name: command for command in commands_of("app", "chat")}
+BY_SLASH: Mapping[str, Command] = {name: _NAMED[name] for name in sorted(filter(None, _NAMED))}
+"""The commands that can be typed in a chat, by name, in the order of the alphabet."""
+
+Choices = Callable[[Command], Sequence[tuple[str, str]]]
+"""The names that a command's text may be now, each with a few words about it."""
+
+
+class SlashError(ValueError):
+    """What is typed is no command, or not what it takes; the text is a sentence for people."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command that was typed, and the value behind it."""
+
+    command: Command
+    value: int | float | str | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A way to go on: `text` takes the place of what is typed; there is none where only a value
+    that one has to know is missing."""
+
+    shown: str
+    help: str
+    text: str = ""
+    is_whole: bool = False
+    """Nothing need follow: it can be sent as it is."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the text before the cursor can become, from the column `start` of its line on."""
+
+    start: int
+    ways: tuple[Completion, ...]
+
+
+def literal(text: str) -> str | None:
+    """The text that is sent where it is no command: two slashes are one. None for a command."""
+    if text.startswith(SLASH * 2):
+        return text[1:]
+    return None if text.startswith(SLASH) else text
+
+
+def escaped(text: str) -> str:
+    """A text as it is typed to be sent."""
+    return SLASH + text if text.startswith(SLASH) else text
+
+
+def parse(text: str) -> Call:
+    """The command that a text with a slash is. A name may be cut short where it stays clear.
+
+    Raises SlashError.
+    """
+    name, _, rest = text.removeprefix(SLASH).replace("\n", " \n", 1).partition(" ")
+    command, value = _find(name.strip()), rest.strip()
+    argument = command.argument
+    if not value:
+        if argument is None or argument.is_optional:
+            return Call(command)
+        raise SlashError(f"{SLASH}{command.slash_name} takes {argument.span}.")
+    if argument is None:
+        raise SlashError(f"{SLASH}{command.slash_name} takes nothing behind it.")
+    try:
+        return Call(command, argument.parse(value))
+    except ValueError as error:
+        raise SlashError(f"{SLASH}{command.slash_name}: {error}.") from None
+
+
+def offer(before: str, choices: Choices) -> Offer | None:
+    """What the first line can become, of which this stands before the cursor."""
+    if not before.startswith(SLASH) or before.startswith(SLASH * 2):
+        return None
+    name, space, typed = before[1:].partition(" ")
+    if not space:
+        ways = tuple(_named(name))
+        return Offer(0, ways) if ways else None
+    try:
+        command = _find(name)
+    except SlashError:
+        return None
+    if command.argument is None:
+        return None
+    typed = typed.lstrip()
+    start = len(before) - len(typed)
+    return Offer(start, tuple(_values(command, command.argument, typed, choices(command))))
+
+
+def _find(name: str) -> Command:
+    if name in BY_SLASH:
+        return BY_SLASH[name]
+    in_full = {command.verb: command for command in BY_SLASH.values()}
+    near = {one.id: one for key, one in {**in_full, **BY_SLASH}.items() if key.startswith(name)}
+    if name in in_full or (name and len(near) == 1):
+        return in_full.get(name) or near.popitem()[1]
+    raise SlashError(_unknown(name, sorted(str(one.slash_name) for one in near.values())))
+
+
+def _unknown(name: str, near: list[str]) -> str:
+    if not name:
+        return f"Write the name of a command behind the slash, such as {SLASH}help."
+    close = near[:3] or get_close_matches(name, BY_SLASH, 1)
+    hint = f" Did you mean {' or '.join(SLASH + one for one in close)}?" if close else ""
+    return (
+        f"There is no command {SLASH}{name[:40]}.{hint} "
+        f"To send it as text, begin with two slashes: {SLASH}{SLASH}"
+    )
+
+
+def _named(name: str) -> Iterator[Completion]:
+    """The commands whose name begins so, then those in which it stands."""
+    found = [one for one in BY_SLASH if one.startswith(name)]
+    found += [one for one in BY_SLASH if name in one and one not in found]
+    for one in found:
+        command = BY_SLASH[one]
+        argument = command.argument
+        shown = f"{SLASH}{one}"
+        if argument is not None:
+            shown += f" [{_short(argument)}]" if argument.is_optional else f" {_short(argument)}"
+        yield Completion(
+            shown,
+            command.help,
+            f"{SLASH}{one}" + (" " if argument is not None else ""),
+            argument is None or argument.is_optional,
+        )
+
+
+def _values(
+    command: Command, argument: Argument, typed: str, choices: Sequence[tuple[str, str]]
+) -> Iterator[Completion]:
+    words = choices if argument.text else [(word, "") for word in argument.words]
+    fitting = [(word, about) for word, about in words if typed.casefold() in word.casefold()]
+    if argument.kind is not None or not fitting:
+        yield Completion(argument.span, command.help)
+    for word, about in fitting:
+        yield Completion(word, about or command.help, word, True)
+
+
+def _short(argument: Argument) -> str:
+    """What it takes, in a word or two."""
+    if argument.kind is not None:
+        return f"{argument.least:g}-{argument.most:g}"
+    return argument.text.split()[-1].upper() if argument.text else "|".join(argument.words)

@@ -1,0 +1,209 @@
+"""The prompt: a key sends, another begins a new line, Up and Down walk through what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.key_names import TAB
+from eaglechat.tui.commands.registry import keys_of
+from eaglechat.tui.commands.slash import Completion, Offer
+from eaglechat.tui.widgets.prompt.completions import Completions
+
+Completer = Callable[[str, bool], Offer | None]
+"""What the text before the cursor on its line can become; the flag is whether it is the first."""
+
+
+class Prompt(TextArea):
+    """A multi-line prompt that grows with its text (its style sheet caps the height)."""
+
+    BINDINGS = bindings_of("prompt")
+
+    @dataclass
+    class Sent(Message):
+        """The user wants to send; the text stays until the screen takes it."""
+
+        prompt: Prompt
+        text: str
+
+        @property
+        def control(self) -> Prompt:
+            return self.prompt
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,
+        placeholder: str = "",
+        completions: Completions | None = None,
+        completer: Completer = lambda _before, _is_first: None,
+    ) -> None:
+        super().__init__(
+            id=id,
+            placeholder=placeholder,
+            tab_behavior="focus",
+            soft_wrap=True,
+            highlight_cursor_line=False,
+            compact=True,
+        )
+        self._sent: list[str] = []
+        self._position = 0
+        self._unsent = ""
+        self._completions, self._completer = completions, completer
+        self._declined: tuple[int, int] | None = None
+        """The line and column from which nothing more is offered."""
+        if completions is not None:
+            completions.take = self._take_clicked
+
+    def type_in(self, text: str) -> None:
+        """Take what was typed or pasted while something else had the focus, and the focus."""
+        self.take_focus()
+        self.replace(text, *self.selection, maintain_selection_offset=False)
+
+    def take_focus(self) -> None:
+        """Have the focus at once: `focus` lets keys go elsewhere for a while."""
+        self.screen.set_focus(self)
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+
+    def take(self) -> None:
+        """The text was sent: remember it and clear the prompt."""
+        self.remember(self.text)
+        self.clear()
+
+    def remember(self, text: str) -> None:
+        """Put a text where Up finds it."""
+        if text and (not self._sent or self._sent[-1] != text):
+            self._sent.append(text)
+        self._position = len(self._sent)
+        self._unsent = ""
+
+    def replace_all(self, text: str) -> None:
+        """Put a text in the prompt, the cursor behind it."""
+        self.load_text(text)
+        self.move_cursor(self.document.end)
+
+    def action_send(self) -> None:
+        self.post_message(self.Sent(self, self.text))
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if select or not self._on_first_row or not self._walk(-1):
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if select or not self._on_last_row or not self._walk(1):
+            super().action_cursor_down(select)
+
+    async def _on_key(self, event: events.Key) -> None:
+        # Not left to the bindings: those run after keys that were typed behind them.
+        if self._is_completed_by(event.key):
+            event.prevent_default().stop()
+        elif event.key in keys_of("prompt.send"):
+            event.prevent_default().stop()
+            self.action_send()
+        elif event.key in keys_of("prompt.newline"):
+            event.prevent_default().stop()
+            self.action_newline()
+
+    # What is typed can become
+
+    def on_text_area_changed(self) -> None:
+        self._complete()
+
+    def on_text_area_selection_changed(self) -> None:
+        self._complete()
+
+    def on_blur(self) -> None:
+        if self._completions is not None:
+            self._completions.show(None)
+
+    def _complete(self) -> None:
+        """Offer what the text before the cursor can become."""
+        if self._completions is None:
+            return
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        is_at_end = self.selection.is_empty and not line[column : column + 1].strip()
+        offer = self._completer(line[:column], row == 0) if is_at_end else None
+        start = (row, offer.start) if offer else None
+        if start is None or start != self._declined:
+            self._declined = None
+        self._completions.show(None if self._declined else offer)
+
+    def _is_completed_by(self, key: str) -> bool:
+        """Whether a key is for what is offered; it is done then."""
+        if self._completions is None:
+            return False
+        self._complete()
+        offer, chosen = self._completions.offer, self._completions.chosen
+        if offer is None:
+            return False
+        if key in keys_of("list.up") or key in keys_of("list.down"):
+            self._completions.move(-1 if key in keys_of("list.up") else 1)
+        elif key in keys_of("list.clear"):
+            self._declined = self.cursor_location[0], offer.start
+            self._completions.show(None)
+        elif key == TAB.lower():
+            if chosen is not None:
+                self._put(chosen)
+        elif key in keys_of("prompt.send") and chosen is not None:
+            return self._sent_with(chosen)
+        else:
+            return False
+        return True
+
+    def _sent_with(self, way: Completion) -> bool:
+        """Take what is offered in place of sending; False where it stands there already."""
+        if way.is_whole and self._before() == way.text.rstrip():
+            return False
+        self._put(way)
+        if way.is_whole:
+            self.action_send()
+        return True
+
+    def _take_clicked(self, way: Completion) -> None:
+        self.take_focus()
+        if not self._sent_with(way):
+            self.action_send()
+
+    def _before(self) -> str:
+        """What stands before the cursor of what is being completed."""
+        assert self._completions is not None
+        assert self._completions.offer is not None
+        row, column = self.cursor_location
+        return self.document.get_line(row)[self._completions.offer.start : column]
+
+    def _put(self, way: Completion) -> None:
+        assert self._completions is not None
+        assert self._completions.offer is not None
+        row, column = self.cursor_location
+        start = (row, self._completions.offer.start)
+        self.replace(way.text, start, (row, column), maintain_selection_offset=False)
+        self._complete()
+
+    @property
+    def _on_first_row(self) -> bool:
+        return self.navigator.is_first_wrapped_line(self.cursor_location)
+
+    @property
+    def _on_last_row(self) -> bool:
+        return self.navigator.is_last_wrapped_line(self.cursor_location)
+
+    def _walk(self, step: int) -> bool:
+        position = self._position + step
+        if not 0 <= position <= len(self._sent):
+            return False
+        if self._position == len(self._sent):
+            self._unsent = self.text
+        self._position = position
+        self.replace_all(self._sent[position] if position < len(self._sent) else self._unsent)
+        return True

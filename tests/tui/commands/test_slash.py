@@ -1,0 +1,109 @@
+"""Commands that are typed: what a line with a slash is, and what it can become."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eaglechat.tui.commands import slash
+from eaglechat.tui.commands.command import Command
+from eaglechat.tui.commands.registry import COMMANDS
+from eaglechat.tui.commands.slash import BY_SLASH, Call, SlashError
+
+
+def names(_command: Command) -> list[tuple[str, str]]:
+    return [("writer", "writes"), ("smollm2-135m", "small")]
+
+
+def test_a_name_is_one_commands() -> None:
+    named = [command.slash_name for command in COMMANDS if command.slash_name]
+    assert len(named) == len(set(named)) == len(BY_SLASH)
+    assert {"new", "n", "p_min", "temp", "auto", "model", "copy", "bench", "help", "quit"} <= {
+        *BY_SLASH
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "value"),
+    [
+        ("/new", "chat.new", None), ("/n 5", "chat.n_draft_max", 5),
+        ("/n auto", "chat.n_draft_max", "auto"), ("/temp 0.8", "chat.temperature", 0.8),
+        ("/temperature 0.8", "chat.temperature", 0.8), ("/te 1 ", "chat.temperature", 1.0),
+        ("/model", "chat.model", None), ("/model a b", "chat.model", "a b"),
+        ("/qu", "app.quit", None), ("/help\n", "app.help", None),
+    ],
+)  # fmt: skip
+def test_a_line_is_a_command(text: str, id: str, value: object) -> None:
+    call = slash.parse(text)
+    assert (call.command.id, call.value) == (id, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/", "Write the name of a command"),
+        ("/etc/hosts", "There is no command /etc/hosts. To send it as text"),
+        ("/nwe", "Did you mean /new?"),
+        ("/th", "Did you mean /theme or /think or /thought?"),
+        ("/n", "/n takes 0 to 16, or auto."),
+        ("/n 99", "/n: 99 must be 0 to 16, or auto."),
+        ("/new chat", "/new takes nothing behind it."),
+        ("/new\nand more", "/new takes nothing behind it."),
+    ],
+)
+def test_what_is_no_command_is_said(text: str, said: str) -> None:
+    with pytest.raises(SlashError) as error:
+        slash.parse(text)
+    assert said in str(error.value)
+
+
+def test_two_slashes_are_one_that_is_sent() -> None:
+    assert slash.literal("//etc/hosts?") == "/etc/hosts?"
+    assert slash.literal("and/or") == "and/or"
+    assert slash.literal("/new") is None
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_typed_is_a_command_a_text_or_refused_in_words(typed: str) -> None:
+    text = f"/{typed}"
+    assert slash.literal(slash.escaped(text)) == text
+    if slash.literal(text) is not None:
+        assert slash.literal(text) == typed
+        return
+    said = ""
+    try:
+        call: Call | None = slash.parse(text)
+    except SlashError as error:
+        call, said = None, str(error)
+    assert call is not None or said.strip()
+
+
+@given(st.one_of(st.text(max_size=20), st.sampled_from(sorted(BY_SLASH))), st.text(max_size=8))
+def test_each_way_to_go_on_goes_on_from_what_is_typed(name: str, value: str) -> None:
+    before = f"/{name} {value}" if value else f"/{name}"
+    if (offer := slash.offer(before, names)) is None:
+        return
+    for way in offer.ways:
+        if way.text:
+            whole = before[: offer.start] + way.text
+            again = slash.offer(whole, names)
+            assert again is None or not way.is_whole or again.start >= offer.start
+            if way.is_whole:
+                assert isinstance(slash.parse(whole), Call)
+
+
+def test_commands_are_offered_with_what_they_take() -> None:
+    offer = slash.offer("/te", names)
+    assert offer is not None
+    (way, *_) = offer.ways
+    assert (way.shown, way.text, way.is_whole) == ("/temp 0-2", "/temp ", False)
+    (hint,) = getattr(slash.offer("/temp ", names), "ways", ())
+    assert (hint.shown, hint.text) == ("0 to 2", "")
+    words = getattr(slash.offer("/think o", names), "ways", ())
+    assert [way.text for way in words] == ["auto", "on", "off"]
+    (pair,) = getattr(slash.offer("/model smol", names), "ways", ())
+    assert (pair.text, pair.is_whole) == ("smollm2-135m", True)
+    assert slash.offer("//te", names) is None
+    assert slash.offer("te", names) is None
+    assert slash.offer("/new ", names) is None

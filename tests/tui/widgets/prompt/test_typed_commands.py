@@ -1,0 +1,107 @@
+"""Commands are typed in the prompt, completed by keys and mouse, and done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eaglechat.tui.screens.help import HelpScreen
+from eaglechat.tui.widgets.prompt.completions import Completions
+from eaglechat.wire import protocol
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+def offered(user: Driver) -> list[str]:
+    offer = user.chat.query_one(Completions).offer
+    return [way.shown for way in offer.ways] if offer else []
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_command_is_chosen_with_keys(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        await user.type("/")
+        await user.sees("Choose the draft length of every round")
+        popup = user.chat.query_one(Completions)
+        assert user.inside(popup.region)
+        assert popup.region.bottom == user.prompt.region.y
+        await user.type("pan")
+        await user.until(lambda: offered(user) == ["/panel"], "one command")
+        shown = user.chat.classes
+        await user.press("enter")
+        await user.until(lambda: user.chat.classes != shown, "the panel")
+        assert user.prompt.text == ""
+        assert offered(user) == []
+
+
+async def test_a_value_is_typed_behind_a_command(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("/te")
+        await user.press("tab")
+        assert user.prompt.text == "/temp "
+        await user.sees("0 to 2")
+        await user.type("0.3")
+        await user.press("enter")
+        await user.until(lambda: user.chat.controls.temperature == 0.3, "the temperature")
+        await user.type("/n 99")
+        await user.press("enter")
+        await user.sees("99 must be 0 to 16")
+        assert user.prompt.text == "/n 99"
+        assert not user.engine.requests(protocol.Chat)
+
+
+async def test_arrows_move_escape_closes_and_stops_nothing(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await user.type("/")
+        popup = user.chat.query_one(Completions)
+        await user.press("down", "down", "up")
+        assert popup.highlighted == 1
+        await user.press("escape")
+        assert offered(user) == []
+        assert user.chat.session.running is not None
+        await user.type("he")
+        assert offered(user) == []
+        await user.press("backspace", "backspace", "backspace", "slash", "h", "e", "l")
+        await user.until(lambda: offered(user)[:1] == ["/help"], "offered anew")
+        await user.press("escape", "escape")
+        await user.idle()
+
+
+async def test_a_click_takes_a_row(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("/help")
+        await user.sees("All keys of this screen")
+        await user.click("#completions")
+        await user.on(HelpScreen)
+        assert user.prompt.text == ""
+
+
+async def test_what_is_no_command_is_not_sent_and_two_slashes_are_text(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("/etc/hosts holds what")
+        await user.press("enter")
+        await user.sees("There is no command /etc/hosts.")
+        assert user.prompt.text == "/etc/hosts holds what"
+        assert not user.engine.requests(protocol.Chat)
+        await user.press("home", "slash", "enter")
+        await user.until(lambda: len(user.messages) == 2, "a reply")
+        assert user.messages[0].content == "/etc/hosts holds what"
+
+
+async def test_another_pair_by_name(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("/model nope")
+        await user.press("enter")
+        await user.sees("There is no pair “nope”")
+        await user.type("/model smol")
+        await user.press("tab", "enter")
+        await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "a load")
