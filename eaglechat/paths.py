@@ -60,6 +60,11 @@ def drafts_dir() -> Path:
     return data_dir() / "drafts"
 
 
+def reencoded_dir() -> Path:
+    """Copies of targets in a type that is faster to verify drafts with; made again if deleted."""
+    return data_dir() / "reencoded"
+
+
 def engine_log() -> Path:
     return log_dir() / "engine.log"
 

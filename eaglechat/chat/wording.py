@@ -9,7 +9,14 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
-from eaglechat.wire.protocol import PairInfo, Reasoning, RecommendedSampling, Rendered, Sampling
+from eaglechat.wire.protocol import (
+    AUTO,
+    PairInfo,
+    Reasoning,
+    RecommendedSampling,
+    Rendered,
+    Sampling,
+)
 from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
 from eaglechat.wire.stats import PartStats
 
@@ -74,7 +81,7 @@ def to_be_loaded(pair: Pair) -> tuple[str, str]:
     return f"target  {pair.target.name}", f"draft   {pair.draft.name if pair.draft else 'none'}"
 
 
-def greeting(info: PairInfo, note: str) -> str:
+def greeting(info: PairInfo, pair: Pair, key_of: KeyOf) -> str:
     """What a new chat says of the pair it runs on."""
     where = ", ".join(info.devices) or "the processor"
     loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
@@ -85,12 +92,23 @@ def greeting(info: PairInfo, note: str) -> str:
     if info.draft is None:
         return (
             f"{loaded} There is no draft: where the text repeats itself, what followed before is "
-            f"guessed, and the target checks it all at once. {note}"
+            f"guessed, and the target checks it all at once. {pair.note}"
         ).rstrip()
+    last = _starts_with(pair, key_of) or pair.note
     return (
         f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
-        f"once. The colours show which guesses it accepted. {note}"
+        f"once. The colours show which guesses it accepted. {last}"
     ).rstrip()
+
+
+def _starts_with(pair: Pair, key_of: KeyOf) -> str:
+    """Why a pair that is there to be looked at does not measure first."""
+    if pair.source != "built-in" or pair.n_draft_max in (None, AUTO):
+        return ""
+    return (
+        f"This small pair drafts {pair.n_draft_max} tokens a round to show how it works; "
+        f"{key_of('chat.auto')} lets measurement choose."
+    )
 
 
 def only_read(pair: Pair, key_of: KeyOf) -> str:

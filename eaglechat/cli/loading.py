@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import INTERRUPTED
+from eaglechat.cli.status import INTERRUPTED, complain
 from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
@@ -131,11 +131,34 @@ class CommandEngine:
 
     def load(self, pair: Pair) -> PairInfo:
         """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
-        target, draft = pair.to_load
-        load = Load(target=target, draft=draft, options=self._settings.to_load_options())
+        _, draft = pair.to_load
+        load = Load(
+            target=self._target(pair), draft=draft, options=self._settings.to_load_options()
+        )
         *_, loaded = self.ask(load, Waiting())
         assert isinstance(loaded, Loaded)
         return loaded.pair
+
+    def _target(self, pair: Pair) -> str:
+        """The target to load, or its copy that is faster to verify drafts with."""
+        if self._settings.engine.command or not pair.reencode:
+            return pair.to_load[0]
+        from eaglechat.hub.local.reencoded import target_to_load
+
+        waiting = Waiting()
+
+        def follow(fraction: float) -> None:
+            if self._interrupt.happened:
+                raise LoadCancelledError("the target was not yet re-encoded")
+            waiting.re_encodes(fraction)
+
+        try:
+            found = target_to_load(pair, follow)
+        finally:
+            waiting.close()
+        if found.problem:
+            complain(found.problem)
+        return str(found.target)
 
     def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
         """What the engine answers, up to the end. Raises EngineError in place of an Error."""
@@ -198,6 +221,10 @@ class Waiting:
             self._draw("reading the prompt", done, total, f"{done:,} of {total:,} tokens")
         elif not isinstance(event, WindowMoved):
             self.close()
+
+    def re_encodes(self, fraction: float) -> None:
+        """Before the first load of a pair whose target is re-encoded."""
+        self._draw("re-encoding the target, once", fraction, 1.0, "")
 
     def close(self) -> None:
         """Take off the screen what is there, for good."""

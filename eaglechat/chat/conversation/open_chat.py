@@ -90,7 +90,7 @@ class OpenChat:
         if self.info is None:
             self._note(wording.only_read(self.pair, self._view.key_of), "warning")
         elif not self.turns:
-            self._note(wording.greeting(self.info, self.pair.note))
+            self._note(wording.greeting(self.info, self.pair, self._view.key_of))
         if log.is_copy:
             self._note(wording.ELSEWHERE, "warning")
         self._touch()

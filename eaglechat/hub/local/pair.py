@@ -13,8 +13,8 @@ from eaglechat.wire.protocol import Auto
 class Pair:
     """A target and its draft by path; without a draft the target decodes plainly.
 
-    A server's has the name of a model in place of files. `n_draft_max` is what the user keeps for
-    this pair, or None for the setting of all pairs.
+    A server's has the name of a model in place of files. `n_draft_max` is what this pair starts
+    with, or None for the setting of all pairs.
     """
 
     name: str
@@ -24,6 +24,8 @@ class Pair:
     """built-in, recent, catalogue, files or server."""
     n_draft_max: int | Auto | None = None
     note: str = ""
+    reencode: bool = False
+    """The target is loaded from a copy in a type that is faster to verify a draft with."""
     server: ServerSettings | None = None
     """Who has the models, where that is not the engine of the settings."""
     model: str = ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat import wording
@@ -14,15 +17,24 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
+from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 
+if TYPE_CHECKING:
+    from eaglechat.hub.local.reencoded import LoadFile
+
 _STAGES = {
+    "copy": "Re-encoding the target for faster drafting, once",
     "target": "Loading the target",
     "draft": "Loading the draft",
     "context": "Allocating the context",
 }
+
+
+class _LeftError(Exception):
+    """Nobody waits for the copy any more."""
 
 
 class LoadingScreen(EagleModal[None], PromptScreen[None]):
@@ -30,6 +42,20 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     typed meanwhile waits in `services.typeahead`."""
 
     CSS_PATH = "loading.tcss"
+
+    class Copying(Message):
+        """How far the copy of the target is that is loaded in its place."""
+
+        def __init__(self, load: int, fraction: float) -> None:
+            super().__init__()
+            self.load, self.fraction = load, fraction
+
+    class Copied(Message):
+        """The file of the target is there."""
+
+        def __init__(self, load: int, file: LoadFile) -> None:
+            super().__init__()
+            self.load, self.file = load, file
 
     def __init__(
         self, services: Services, pair: Pair, then: Callable[[protocol.PairInfo], None]
@@ -40,6 +66,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._then = then
         self._loaded: protocol.PairInfo | None = None
         self._request_id = 0
+        self._copying = 0
+        """The load whose target is being copied, by its number; one that was left is over."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading", classes="dialog") as dialog:
@@ -141,6 +169,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._services.engine.send(protocol.Cancel(id=self._request_id))
             # In case the load was done before the cancel came.
             self._services.engine.unload()
+        self._copying += 1
         self._request_id, self._loaded = 0, None
 
     @on(Button.Pressed, "#cancel")
@@ -158,10 +187,42 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         except EngineStartError as error:
             self._fail(str(error), "server" if self._pair.server else "start")
             return
-        target, draft = self._pair.to_load
+        self._copying += 1
+        if self._pair.reencode and not self._services.settings.current.engine.command:
+            self._copy(self._copying)
+        else:
+            self._request(self._pair.to_load[0])
+
+    def _copy(self, load: int) -> None:
+        # Only this pair's first load needs what reads and writes files of models.
+        from eaglechat.hub.local.reencoded import target_to_load  # noqa: PLC0415
+
+        def follow(fraction: float) -> None:
+            if load != self._copying or not self.is_running:
+                raise _LeftError
+            self.post_message(self.Copying(load, fraction))
+
+        def copy() -> Iterator[Message]:
+            with suppress(_LeftError):
+                yield self.Copied(load, target_to_load(self._pair, follow))
+
+        in_background(self, copy)
+
+    def on_loading_screen_copying(self, message: Copying) -> None:
+        if message.load == self._copying:
+            self._progress("copy", message.fraction)
+
+    def on_loading_screen_copied(self, message: Copied) -> None:
+        if message.load != self._copying:
+            return
+        if message.file.problem:
+            self.notify(message.file.problem, severity="warning", markup=False)
+        self._request(str(message.file.target))
+
+    def _request(self, target: str) -> None:
         load = protocol.Load(
             target=target,
-            draft=draft,
+            draft=self._pair.to_load[1],
             options=self._services.settings.current.to_load_options(),
         )
         self._request_id = self._services.engine.request(load, self._hear)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual import events
 
-from eaglechat.hub.local import pairs
+from eaglechat.hub.local import pairs, reencoded
+from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.reencoded import LoadFile
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
@@ -173,3 +178,56 @@ async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[
         user.engine.hold_load = False
         await user.on(ChatScreen)
         assert user.prompt.text == "hello"
+
+
+def to_reencode(models: Path) -> Pair:
+    return replace(pair_of_files(models / "target.gguf", models / "draft.gguf"), reencode=True)
+
+
+async def test_the_copy_of_a_slow_target_is_what_is_loaded(
+    drive: Drive, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.gguf"
+    monkeypatch.setattr(reencoded, "target_to_load", lambda _pair, _follow: LoadFile(copy))
+    async with drive(size=(80, 24)) as user:
+        await user.on(MenuScreen)
+        user.app.post_message(LoadInstead(to_reencode(models)))
+        await user.on(ChatScreen)
+        assert [load.target for load in loads(user)] == [str(copy)]
+
+
+async def test_a_load_that_is_left_while_the_target_is_copied_never_begins(
+    drive: Drive, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_left, ended = threading.Event(), threading.Event()
+
+    def copying(_pair: Pair, follow: Callable[[float], None]) -> LoadFile:
+        try:
+            follow(0.5)
+            is_left.wait(60)
+            follow(0.6)
+        finally:
+            ended.set()
+        return LoadFile(models / "target.gguf")
+
+    monkeypatch.setattr(reencoded, "target_to_load", copying)
+    async with drive(size=(80, 24)) as user:
+        await user.on(MenuScreen)
+        user.app.post_message(LoadInstead(to_reencode(models)))
+        await user.sees("Re-encoding the target for faster drafting, once")
+        await user.sees("50%")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        is_left.set()
+        await user.until(ended.is_set, "the end of the copy")
+        await user.pilot.pause()
+        assert not loads(user)
+
+
+async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Drive) -> None:
+    async with drive(size=(120, 40)) as user:
+        await user.open_chat()
+        await user.sees("drafts 3 tokens a round")
+        await user.sees(f"{key_of('chat.auto')} lets measurement choose")
+        await user.command("chat.auto")
+        await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")

@@ -1,0 +1,94 @@
+"""A copy of a target in F16, for the pair whose own type is slow to verify a draft with.
+
+llama.cpp has no kernel for several rows of Q4_1 on processors: a batch of four costs nearly three
+times what a token does. F16 holds the same weights, and there the batch costs about half as much
+more as a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+from gguf import LlamaFileType
+
+from eaglechat.engine.llama.quantise import QuantiseError, quantise
+from eaglechat.hub.local.pair import Pair
+from eaglechat.paths import reencoded_dir
+
+_LOCK_S = 0.2
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class LoadFile:
+    """The file to load a pair's target from; `problem` is why it is not the copy, if it is not."""
+
+    target: Path
+    problem: str | None = None
+
+
+def target_to_load(pair: Pair, on_progress: Callable[[float], None]) -> LoadFile:
+    """The copy of a pair's target, written at its first load; the target itself for other pairs.
+
+    `on_progress` gets a fraction several times a second; what it raises stops the writing and
+    comes out of here.
+    """
+    if not pair.reencode:
+        return LoadFile(pair.target)
+    try:
+        copy = copy_of(pair.target)
+        if not copy.is_file():
+            _write(pair.target, copy, on_progress)
+    except (OSError, QuantiseError) as error:
+        return LoadFile(
+            pair.target,
+            f"A faster copy of {pair.target.name} cannot be written ({error}). It is loaded as it "
+            "is: replies are the same, and drafting pays less.",
+        )
+    return LoadFile(copy)
+
+
+def copy_of(target: Path) -> Path:
+    """Where the copy lies or would lie: its name has the checksum of what it was made from."""
+    digest = hashlib.sha256()
+    with target.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return reencoded_dir() / f"{target.stem}-{digest.hexdigest()[:16]}.f16.gguf"
+
+
+def _write(source: Path, copy: Path, on_progress: Callable[[float], None]) -> None:
+    """Write the copy whole or not at all. Raises OSError, QuantiseError."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(copy, on_progress):
+        if copy.is_file():
+            return
+        part = copy.with_name(copy.name + ".part")
+        try:
+            quantise(
+                source,
+                part,
+                LlamaFileType.MOSTLY_F16,
+                lambda done, total: on_progress(done / total),
+            )
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())
+            part.replace(copy)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _locked(copy: Path, on_progress: Callable[[float], None]) -> filelock.BaseFileLock:
+    """Another eaglechat may be writing the same copy: wait for it."""
+    lock = filelock.FileLock(copy.with_name(copy.name + ".lock"))
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=_LOCK_S)
+        except filelock.Timeout:
+            on_progress(0.0)
+    return lock

@@ -1,0 +1,74 @@
+"""The copy that a slow target is loaded from: written once, whole, for exactly that file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglechat import paths
+from eaglechat.gguf.header import read_header
+from eaglechat.hub.local.pairs import builtin_pair, pair_of_files
+from eaglechat.hub.local.reencoded import copy_of, target_to_load
+from tests import tiny
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tiny.write_target(tmp_path / "target.gguf")
+
+
+def test_the_copy_is_in_f16_and_written_once(target: Path) -> None:
+    pair = replace(pair_of_files(target, None), reencode=True)
+    fractions: list[float] = []
+    first = target_to_load(pair, fractions.append)
+    assert (first.problem, first.target) == (None, copy_of(target))
+    assert read_header(first.target).quantization == "F16"
+    assert fractions
+    written = first.target.stat().st_mtime_ns
+    assert target_to_load(pair, fractions.append) == first
+    assert first.target.stat().st_mtime_ns == written
+
+
+def test_another_target_of_the_same_name_has_another_copy(target: Path) -> None:
+    before = copy_of(target)
+    target.write_bytes(target.read_bytes() + b"\0")
+    assert copy_of(target) != before
+
+
+def test_what_stops_the_writing_leaves_nothing(target: Path) -> None:
+    def stop(_fraction: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        target_to_load(replace(pair_of_files(target, None), reencode=True), stop)
+    assert not list(paths.reencoded_dir().glob("*.gguf*[!k]"))
+
+
+def test_where_no_copy_can_be_written_the_target_itself_is_loaded(target: Path, home: Path) -> None:
+    home.write_text("a file where the folder should be")
+    found = target_to_load(replace(pair_of_files(target, None), reencode=True), lambda _: None)
+    assert found.target == target
+    assert "cannot be written" in (found.problem or "")
+
+
+def test_a_damaged_target_is_left_to_the_loader(tmp_path: Path) -> None:
+    target = tmp_path / "target.gguf"
+    target.write_bytes(b"GGUF, but not for long")
+    found = target_to_load(replace(pair_of_files(target, None), reencode=True), lambda _: None)
+    assert found.target == target
+    assert "llama.cpp could not quantise" in (found.problem or "")
+
+
+def test_only_the_built_in_pair_has_a_copy(target: Path) -> None:
+    assert builtin_pair().reencode
+    pair = pair_of_files(target, None)
+    assert target_to_load(pair, lambda _: None).target == target
+    assert not paths.reencoded_dir().exists()
