@@ -24,6 +24,7 @@ from eaglechat.chat.conversation.notices import NoticeKind, Notices
 from eaglechat.chat.conversation.parties import Engine, View
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Reply, TurnId, Turns
+from eaglechat.chat.greeting import greeting, only_read
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
@@ -88,9 +89,9 @@ class OpenChat:
             log = resumed_log(saved, self._complain)
         self._recorder = ChatRecorder(log, self.turns, saved)
         if self.info is None:
-            self._note(wording.only_read(self.pair, self._view.key_of), "warning")
+            self._note(only_read(self.pair, self._view.key_of), "warning")
         elif not self.turns:
-            self._note(wording.greeting(self.info, self.pair, self._view.key_of))
+            self._note(greeting(self.info, self.pair, self._view.key_of))
         if log.is_copy:
             self._note(wording.ELSEWHERE, "warning")
         self._touch()

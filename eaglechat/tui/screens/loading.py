@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat import wording
+from eaglechat.chat.greeting import to_be_loaded
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.tui.commands.registry import key_of, with_keys
@@ -73,7 +74,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         with Vertical(id="loading", classes="dialog") as dialog:
             server = self._pair.server
             dialog.border_title = f"{'Connecting to' if server else 'Loading'} {self._pair.name}"
-            for line in wording.to_be_loaded(self._pair):
+            for line in to_be_loaded(self._pair):
                 yield Static(line, classes="muted", markup=False)
             yield Static("", id="stage", markup=False)
             yield ProgressBar(total=1.0, show_eta=False, id="progress")

@@ -1,0 +1,52 @@
+"""What is said of a pair: before it is loaded, and at the top of its chat."""
+
+from __future__ import annotations
+
+from eaglechat.chat.wording import KeyOf
+from eaglechat.hub.local.pair import Pair
+from eaglechat.wire.protocol import AUTO, PairInfo
+
+
+def to_be_loaded(pair: Pair) -> tuple[str, str]:
+    """What is loaded, or connected to, in two lines."""
+    if pair.server is not None:
+        return f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
+    return f"target  {pair.target.name}", f"draft   {pair.draft.name if pair.draft else 'none'}"
+
+
+def greeting(info: PairInfo, pair: Pair, key_of: KeyOf) -> str:
+    """What a new chat says of the pair it runs on."""
+    where = ", ".join(info.devices) or "the processor"
+    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
+    if info.server:
+        loaded = f"Connected to {info.server}."
+    if info.speculation_off:
+        return f"{loaded} Speculation is off: {info.speculation_off}."
+    if info.draft is None:
+        return (
+            f"{loaded} There is no draft: where the text repeats itself, what followed before is "
+            f"guessed, and the target checks it all at once. {pair.note}"
+        ).rstrip()
+    last = _starts_with(pair, key_of) or pair.note
+    return (
+        f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
+        f"once. The colours show which guesses it accepted. {last}"
+    ).rstrip()
+
+
+def _starts_with(pair: Pair, key_of: KeyOf) -> str:
+    """Why a pair that is there to be looked at does not measure first."""
+    if pair.source != "built-in" or pair.n_draft_max in (None, AUTO):
+        return ""
+    return (
+        f"This small pair drafts {pair.n_draft_max} tokens a round to show how it works; "
+        f"{key_of('chat.auto')} lets measurement choose."
+    )
+
+
+def only_read(pair: Pair, key_of: KeyOf) -> str:
+    """What a chat says whose models are not here any more."""
+    return (
+        f"{pair.target} no longer exists, so this chat is read-only. "
+        f"{key_of('chat.load_again')} loads the models once they are back."
+    )
