@@ -263,6 +263,18 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
             extra={"flag": ""},
         ),
     ] = False
+    notify: Annotated[
+        Literal["bell", "desktop", "off"],
+        Meta(
+            description="What says that a long reply has ended while the terminal does not have "
+            "the focus: its bell, a notice on the desktop (OSC 9), or nothing.",
+            extra={"flag": ""},
+        ),
+    ] = "bell"
+    notify_after: Annotated[
+        int,
+        Meta(ge=0, description="Seconds that such a reply takes at least.", extra={"flag": ""}),
+    ] = 10
 
 
 CommandKeys = Annotated[

@@ -23,6 +23,7 @@ from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
 from eaglechat.tui.commands.registry import key_of, keys_of, use
 from eaglechat.tui.router import Router
+from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
@@ -94,6 +95,9 @@ class EagleApp(Router):
             installs=InstallWatch(self, desk, self._announce),
             chats_dir=chats_dir,
             typeahead=Typeahead(),
+            away=Away(
+                self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
+            ),
             servers=ServerWatch(),
         )
         self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
@@ -115,6 +119,7 @@ class EagleApp(Router):
         return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
     def on_mount(self) -> None:
+        self.services.away.open()
         self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self.services.installs.look)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
@@ -131,10 +136,15 @@ class EagleApp(Router):
             self.load_and_chat(self._start)
 
     def on_unmount(self) -> None:
+        self.services.away.close()
         # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
         # behind; the terminal is given back before.
         threading.Thread(target=self.services.engine.close, name="engine-close").start()
         self.services.desk.close()
+
+    def _write_past_screen(self, sequence: str) -> None:
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     def _follow_engine(self) -> None:
         # While the app closes, its screens have no widgets to show anything.

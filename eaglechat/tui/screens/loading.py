@@ -91,6 +91,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
+        self._services.away.show(f"loading {self._pair.name}")
         typed = self._services.typeahead.take()
         self.prompt.replace_all(typed.text)
         self._send_later(typed.is_sent)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
@@ -26,4 +27,5 @@ class Services:
     installs: InstallWatch
     chats_dir: Path
     typeahead: Typeahead
+    away: Away
     servers: ServerWatch

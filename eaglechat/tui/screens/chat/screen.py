@@ -175,6 +175,7 @@ class ChatScreen(Asking, Controlling, Viewing, Writing):
         if session.running is not None:
             state = "stopping…" if session.is_stopping else session.running.progress
         self.query_one(TitleBar).show(state=state)
+        self.services.away.follow(state if session.running is not None else None, self._pair.name)
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")

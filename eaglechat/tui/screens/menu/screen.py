@@ -133,6 +133,7 @@ class MenuScreen(EagleScreen[None]):
         self._unwatch()
 
     def on_screen_resume(self) -> None:
+        self._services.away.show("")
         if self.is_mounted:
             self._read_catalogue()
             self._ask_servers()
