@@ -31,6 +31,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Models on this machine": ("library",),
     "Open GGUF files": ("open",),
     "Downloads": ("downloads",),
+    "Past chats": ("chats",),
     "Chat": ("chat",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),

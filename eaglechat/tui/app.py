@@ -24,6 +24,7 @@ from eaglechat.tui.commands.palette import ScreenCommands
 from eaglechat.tui.commands.registry import key_of, keys_of, use
 from eaglechat.tui.router import Router
 from eaglechat.tui.services.away import Away
+from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
@@ -94,6 +95,7 @@ class EagleApp(Router):
             desk=desk,
             installs=InstallWatch(self, desk, self._announce),
             chats_dir=chats_dir,
+            chats=ChatsService(chats_dir),
             typeahead=Typeahead(),
             away=Away(
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current

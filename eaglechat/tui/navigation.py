@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.wire.protocol import Auto, PairInfo, Rendered
@@ -53,11 +54,13 @@ class Resume(Message):
 
 
 class OpenPastChats(Message):
-    """Choose a saved chat; `then` gets it."""
+    """Choose a saved chat; `then` gets it. `open_chat` is the one that is open, if one is."""
 
-    def __init__(self, then: Callable[[SavedChat], None]) -> None:
+    def __init__(
+        self, then: Callable[[SavedChat], None], open_chat: ChatRecorder | None = None
+    ) -> None:
         super().__init__()
-        self.then = then
+        self.then, self.open_chat = then, open_chat
 
 
 class OpenFiles(Message):
@@ -119,6 +122,14 @@ class Say(Message):
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
         self.title, self.text = title, text
+
+
+class Ask(Message):
+    """Ask for a line of text; `written` stands there already, and `then` gets what is written."""
+
+    def __init__(self, title: str, text: str, written: str, then: Callable[[str], None]) -> None:
+        super().__init__()
+        self.title, self.text, self.written, self.then = title, text, written, then
 
 
 class Confirm(Message):

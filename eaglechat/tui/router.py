@@ -18,6 +18,7 @@ from eaglechat.settings.servers import ServerSettings, key_variable
 from eaglechat.tui.commands.active import Active
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import (
+    Ask,
     Confirm,
     LoadAgain,
     LoadInstead,
@@ -150,7 +151,7 @@ class Router(App[None]):
     def on_open_past_chats(self, message: OpenPastChats) -> None:
         from eaglechat.tui.screens.chat.chats import ChatsScreen
 
-        self._show(ChatsScreen(self.services), message.then)
+        self._show(ChatsScreen(self.services, message.open_chat), message.then)
 
     def on_open_files(self) -> None:
         from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
@@ -198,6 +199,15 @@ class Router(App[None]):
         from eaglechat.tui.screens.message import MessageDialog
 
         self._show(MessageDialog(message.title, message.text))
+
+    def on_ask(self, message: Ask) -> None:
+        from eaglechat.tui.screens.ask import AskDialog
+
+        def closed(written: str | None) -> None:
+            if written is not None:
+                message.then(written)
+
+        self.push_screen(AskDialog(message.title, message.text, message.written), closed)
 
     def on_confirm(self, message: Confirm) -> None:
         from eaglechat.tui.screens.confirm import ConfirmDialog

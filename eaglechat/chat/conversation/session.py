@@ -140,6 +140,16 @@ class ChatSession(OpenChat):
         self._touch()
         return siblings[place]
 
+    def choose(self, id: TurnId) -> bool:
+        """Have the path go through a turn, if it is there."""
+        if id not in self.turns or (self.turns.find(id) not in self.turns.path and self._is_busy()):
+            return False
+        if self.turns.find(id) not in self.turns.path:
+            self.turns.choose(id)
+            self._recorder.chose(id)
+            self._touch()
+        return True
+
     def delete(self, id: TurnId) -> bool:
         """Delete a turn and all that follows it."""
         if self._is_busy():

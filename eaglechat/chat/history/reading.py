@@ -23,6 +23,14 @@ from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
 from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
 
+@dataclass(frozen=True)
+class Passage:
+    """A place in a chat: a turn, and what was looked for in it."""
+
+    turn: TurnId
+    words: str
+
+
 @dataclass
 class SavedChat:
     """A chat read back from its file."""
@@ -36,6 +44,8 @@ class SavedChat:
     title: str = ""
     """What the user called it; empty where its first question stands for it."""
     pinned: bool = False
+    opened_at: Passage | None = None
+    """Where it is to be opened, if not at its end."""
     size: int = 0
     """Bytes that were read."""
 

@@ -54,8 +54,10 @@ _SEARCH = """
 SELECT chat, turn, start, stop FROM words CROSS JOIN turns ON turns.id = words.rowid
 WHERE words MATCH ? ORDER BY words.rowid DESC LIMIT ?
 """
-_COMPLETED, _LAST = 100, "\U0010ffff"
-"""The most words that take the place of their beginning, and what comes after every letter."""
+_COMPLETED = 100
+"""The most words that take the place of their beginning."""
+_FIRST, _LAST = "\1", "\U0010ffff"
+"""What comes before and after every letter."""
 _LOOKED_AT = 20_000
 """Hits that are looked at for those of different chats."""
 
@@ -236,9 +238,10 @@ class Index:
 
         FTS5 itself would put all places of all of them in order before it gives the first one.
         """
-        question = "SELECT term FROM vocabulary WHERE term > ? AND term < ? LIMIT 1"
+        # Not “> after”: that would step through every place of the word itself.
+        question = "SELECT term FROM vocabulary WHERE term >= ? AND term < ? LIMIT 1"
         words, after = list[str](), beginning
-        while row := self._base.execute(question, (after, beginning + _LAST)).fetchone():
+        while row := self._base.execute(question, (after + _FIRST, beginning + _LAST)).fetchone():
             after = row[0]
             words.append(after)
             if len(words) > _COMPLETED:

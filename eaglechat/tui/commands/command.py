@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "prompt", "slider", "bench", "seen", "inside",
+    "chat", "prompt", "slider", "bench", "seen", "inside", "chats",
 ]  # fmt: skip
 """Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
 
@@ -22,6 +22,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "bench"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),
+    frozenset({"app", "dialog", "list", "chats"}),
 )
 """What holds at the same time: a key has one meaning within each."""
 

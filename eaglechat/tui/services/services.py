@@ -8,6 +8,7 @@ from pathlib import Path
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.tui.services.away import Away
+from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
@@ -26,6 +27,7 @@ class Services:
     desk: HubDesk
     installs: InstallWatch
     chats_dir: Path
+    chats: ChatsService
     typeahead: Typeahead
     away: Away
     servers: ServerWatch

@@ -30,7 +30,7 @@ async def test_a_chat_whose_models_are_gone_can_be_read_and_goes_on_when_they_ar
         await user.press("ctrl+t")
         await user.sees("on the other models")
         await user.press("enter")
-        await user.sees("can only be read")
+        await user.sees("read-only")
         await user.sees("sides of 3 and 4")
         await user.type("more")
         await user.press("enter")

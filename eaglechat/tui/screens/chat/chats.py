@@ -1,10 +1,13 @@
-"""Earlier chats, to go on with."""
+"""Earlier chats: find one by its title or by what was said in it, name it, pin it, delete it."""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -13,25 +16,46 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
-from eaglechat.chat.history.listing import ChatSummary, list_chats
-from eaglechat.chat.history.reading import SavedChat, read_chat
+from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.chat.history.naming import pin, rename
+from eaglechat.chat.history.reading import Passage, SavedChat, read_chat
+from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.history.trash import KEPT_DAYS
+from eaglechat.chat.search.shelf import Found
+from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.navigation import Ask
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.readouts import MUTED
+
+LOOKS_PER_SECOND = 5
+ROWS_AT_ONCE = 100
+Row = ChatSummary | Found
 
 
 class ChatsScreen(EagleModal[SavedChat | None]):
-    """Dismisses with the chat to go on with, or None. Typing filters."""
+    """Dismisses with the chat to go on with, or None. Typing finds titles, and passages in all
+    chats."""
 
     CSS_PATH = "chats.tcss"
+    BINDINGS = bindings_of("chats")
 
     class Listed(Message):
-        """The list of chats was read."""
+        """The list of chats, as far as it was read."""
 
         def __init__(self, chats: list[ChatSummary]) -> None:
             super().__init__()
             self.chats = chats
+
+    class FoundPassages(Message):
+        """What a search found."""
+
+        def __init__(self, typed: str, found: list[Found]) -> None:
+            super().__init__()
+            self.typed, self.found = typed, found
 
     class Read(Message):
         """The chat that was chosen was read, or why it could not be."""
@@ -40,40 +64,104 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             super().__init__()
             self.chat, self.problem = chat, problem
 
-    def __init__(self, services: Services) -> None:
+    class Changed(Message):
+        """Something was done to a chat, or why it was not."""
+
+        def __init__(self, sentence: str, *, bad: bool = False) -> None:
+            super().__init__()
+            self.sentence, self.bad = sentence, bad
+
+    def __init__(self, services: Services, open_chat: ChatRecorder | None = None) -> None:
+        """`open_chat` is the one on the screen below."""
         super().__init__()
-        self._chats_dir = services.chats_dir
+        self._service, self._shelf = services.chats, services.chats.shelf
+        self._open_chat = open_chat
         self._chats: list[ChatSummary] | None = None
+        self._found: list[Found] = []
+        self._rows: list[Row] = []
+        self._with_thoughts = False
+        self._version = -1
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
-            dialog.border_subtitle = with_keys("{list.choose} opens, {dialog.back} back")
-            chats = OptionList(id="list", compact=True)
-            yield Filter(chats, id="filter")
-            yield Static("Reading the chats…", id="none", classes="muted", markup=False)
-            yield chats
+            dialog.border_subtitle = with_keys(
+                "{list.choose} opens, {chats.rename} renames, {chats.remove} deletes, "
+                "{app.leader} more"
+            )
+            rows = OptionList(id="list", compact=True)
+            words = Filter(rows, id="filter")
+            words.placeholder = "find in titles and in what was said"
+            yield words
+            yield Static("Reading the chats…", id="said", classes="muted", markup=False)
+            yield rows
         yield TooSmall()
 
     def on_mount(self) -> None:
         self.query_one(Filter).focus()
-        self._list(self._chats_dir)
+        self._list()
+        self._service.update()
+        self.set_interval(1 / LOOKS_PER_SECOND, self._look)
 
-    @work(thread=True)
-    def _list(self, directory: Path) -> None:
-        for chats in list_chats(directory):
-            self.post_message(self.Listed(chats))
+    # In the background
 
-    @work(thread=True, exclusive=True)
-    def _read(self, file: Path) -> None:
-        try:
-            self.post_message(self.Read(read_chat(file)))
-        except (OSError, ValueError) as error:
-            self.post_message(self.Read(None, f"{file} cannot be read: {error}."))
+    def _list(self) -> None:
+        in_background(self, lambda: map(self.Listed, self._shelf.listed()))
+
+    def _look(self) -> None:
+        """What the index has learned since the last look is searched."""
+        if self._version != self._service.version:
+            self._version = self._service.version
+            self._search()
+            self._say_count()
+
+    def _search(self) -> None:
+        typed, with_thoughts = self._typed, self._with_thoughts
+
+        def search() -> Iterator[Message]:
+            found = self._shelf.find(typed, with_thoughts=with_thoughts)
+            if found is not None:
+                yield self.FoundPassages(typed, found)
+
+        in_background(self, search)
+
+    def _read(self, file: Path, place: Passage | None) -> None:
+        def read() -> Iterator[Message]:
+            try:
+                chat = read_chat(file)
+            except (OSError, ValueError) as error:
+                yield self.Read(None, f"{file} cannot be read: {error}.")
+            else:
+                if place is not None and place.turn in chat.turns:
+                    chat.turns.choose(place.turn)
+                    chat.opened_at = place
+                yield self.Read(chat)
+
+        in_background(self, read)
+
+    def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
+        def changed() -> Iterator[Message]:
+            try:
+                change()
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else None
+                name = chat.title or chat.file.name
+                yield self.Changed(f"“{name}” stays as it is: {reason or error}.", bad=True)
+            else:
+                yield self.Changed(sentence)
+
+        in_background(self, changed)
+
+    # What came of it
 
     def on_chats_screen_listed(self, message: Listed) -> None:
         self._chats = message.chats
-        self._refresh_list()
+        self._show()
+
+    def on_chats_screen_found_passages(self, message: FoundPassages) -> None:
+        if message.typed == self._typed:
+            self._found = message.found
+            self._show()
 
     def on_chats_screen_read(self, message: Read) -> None:
         if message.chat is not None:
@@ -81,44 +169,183 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         else:
             self.notify(message.problem, severity="error", markup=False)
 
-    @on(Input.Changed)
-    def _refresh_list(self) -> None:
+    def on_chats_screen_changed(self, message: Changed) -> None:
+        severity = "error" if message.bad else "information"
+        if message.sentence:
+            self.notify(message.sentence, severity=severity, markup=False)  # type: ignore[arg-type]
+        self._list()
+        self._service.update()
+
+    # The list
+
+    @property
+    def _typed(self) -> str:
+        return self.query_one(Filter).value
+
+    @on(Input.Changed, "#filter")
+    def _typing(self) -> None:
+        self._found = []
+        self.query_one("#list", OptionList).highlighted = None
+        self._show()
+        self._search()
+
+    def _show(self) -> None:
+        """Titles first, then passages. The highlighted row stays highlighted."""
         if self._chats is None:
             return
         options = self.query_one("#list", OptionList)
+        before, place = self._highlighted, options.highlighted or 0
+        words = self._typed.casefold().replace('"', " ").split()
+        titled = [c for c in self._chats if all(w in " ".join(_words(c)).casefold() for w in words)]
+        self._rows = [*titled, *self._found]
         options.clear_options()
-        wanted = self.query_one(Filter).words
-        for index, chat in enumerate(self._chats):
-            text = " ".join(_words(chat)).casefold()
-            if all(word in text for word in wanted):
-                options.add_option(Option(_row(chat), id=str(index)))
-        options.highlighted = 0 if options.option_count else None
-        none = self.query_one("#none", Static)
-        none.display = not options.option_count
-        none.update(
-            "No chat matches."
-            if self._chats
-            else f"No chats yet. They are saved in {self._chats_dir}."
+        place = next((i for i, row in enumerate(self._rows) if _same(row, before)), place)
+        self._add_rows(place + ROWS_AT_ONCE)
+        options.highlighted = min(place, len(self._rows) - 1) if self._rows else None
+        self._say_count()
+
+    def _add_rows(self, stop: int) -> None:
+        options = self.query_one("#list", OptionList)
+        options.add_options(
+            Option(_content(row)) for row in self._rows[options.option_count : stop]
         )
 
-    @on(Input.Submitted)
+    @on(OptionList.OptionHighlighted)
+    def _near_the_end(self, event: OptionList.OptionHighlighted) -> None:
+        count = event.option_list.option_count
+        if event.option_index >= count - 1 and count < len(self._rows):
+            self._add_rows(count + ROWS_AT_ONCE)
+
+    def _say_count(self) -> None:
+        if self._chats is not None:
+            self.query_one("#said", Static).update(self._count(len(self._rows) - len(self._found)))
+
+    def _count(self, titled: int) -> str:
+        if not self._chats:
+            return f"No chats yet. They are saved in {self._shelf.directory}."
+        said = wording.plural(titled, "chat")
+        if self._typed.strip():
+            said += f", {wording.plural(len(self._found), 'passage')}"
+            said += ", reasoning included" if self._with_thoughts else ""
+        if self._shelf.problem:
+            return f"{said}. Their text cannot be searched: {self._shelf.problem}."
+        if (progress := self._service.progress) is not None:
+            return f"{said}. Indexing, oldest first: {progress.done:,} of {progress.total:,} chats"
+        return said
+
+    @property
+    def _highlighted(self) -> Row | None:
+        place = self.query_one("#list", OptionList).highlighted
+        return self._rows[place] if place is not None and place < len(self._rows) else None
+
+    @property
+    def _chat(self) -> ChatSummary | None:
+        """The chat of the highlighted row."""
+        row = self._highlighted
+        return row.chat if isinstance(row, Found) else row
+
+    # What the keys do
+
+    @on(Input.Submitted, "#filter")
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        option = self.query_one("#list", OptionList).highlighted_option
-        if option is not None and option.id is not None and self._chats is not None:
-            self._read(self._chats[int(option.id)].file)
+        row = self._highlighted
+        if isinstance(row, Found):
+            self._read(row.chat.file, Passage(row.turn, self._typed))
+        elif row is not None:
+            self._read(row.file, None)
+
+    def action_rename(self) -> None:
+        chat = self._chat
+        if chat is not None:
+            text = "Its title. Left empty, it is the first question."
+            self.go(Ask("Rename the chat", text, chat.title, partial(self._rename, chat)))
+
+    def _rename(self, chat: ChatSummary, title: str) -> None:
+        if (record := self._record_of(chat)) is not None:
+            self._change(chat, lambda: record.rename(title), "")
+        else:
+            self._change(chat, lambda: rename(chat.file, title), "")
+
+    def action_pin(self) -> None:
+        chat = self._chat
+        if chat is None:
+            return
+        sentence = "Unpinned." if chat.pinned else "Pinned: it stands first."
+        if (record := self._record_of(chat)) is not None:
+            self._change(chat, lambda: record.pin(not chat.pinned), sentence)
+        else:
+            self._change(chat, lambda: pin(chat.file, not chat.pinned), sentence)
+
+    def action_remove(self) -> None:
+        chat = self._chat
+        if chat is None:
+            return
+        if self._record_of(chat) is not None:
+            self.notify(
+                with_keys("This chat is open. {chat.new} starts another one first."),
+                severity="warning",
+            )
+            return
+        undo = with_keys(f"Deleted. {{chats.undo_delete}} brings it back, for {KEPT_DAYS} days.")
+        self._change(chat, lambda: self._shelf.trash.take(chat.file), undo)
+
+    def action_undo_delete(self) -> None:
+        def restored() -> Iterator[Message]:
+            try:
+                file = self._shelf.trash.restore(self._shelf.directory)
+            except OSError as error:
+                yield self.Changed(f"It stays deleted: {error.strerror or error}.", bad=True)
+            else:
+                yield self.Changed("It is back." if file else "No deleted chat is left.")
+
+        in_background(self, restored)
+
+    def action_thought(self) -> None:
+        self._with_thoughts = not self._with_thoughts
+        included = "is searched too" if self._with_thoughts else "is left out"
+        self.notify(f"Reasoning {included}.")
+        self._search()
+
+    def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
+        """What writes the chat's file, where it is the one on the screen below."""
+        record = self._open_chat
+        return record if record is not None and record.file == chat.file else None
+
+
+def _same(row: Row, other: Row | None) -> bool:
+    if isinstance(row, Found) and isinstance(other, Found):
+        return (row.chat.file, row.turn) == (other.chat.file, other.turn)
+    if isinstance(row, ChatSummary) and isinstance(other, ChatSummary):
+        return row.file == other.file
+    return False
 
 
 def _words(chat: ChatSummary) -> tuple[str, str]:
-    """The two lines of a row."""
+    """The two lines of a chat's row."""
     if chat.header is None:
         return chat.file.name, f"cannot be read: {chat.problem}"
-    when = chat.header.created[:16].replace("T", " ")
     count = wording.plural(chat.messages, "message")
-    return chat.title or "(empty)", f"{when}  {chat.header.pair}  {count}"
+    return chat.title or "(empty)", f"{_when(chat)}  {chat.header.pair}  {count}"
 
 
-def _row(chat: ChatSummary) -> Content:
-    title, details = _words(chat)
-    style = "$text-error" if chat.problem else "$foreground-muted"
-    return Content.assemble((title, "bold"), "\n", (details, style))
+def _when(chat: ChatSummary) -> str:
+    return datetime.datetime.fromtimestamp(chat.used).strftime("%Y-%m-%d %H:%M")
+
+
+def _content(row: Row) -> Content:
+    if isinstance(row, Found):
+        return _passage(row)
+    title, details = _words(row)
+    style = "$text-error" if row.problem else MUTED
+    pinned = ("pinned  ", "$text-accent") if row.pinned else ""
+    return Content.assemble((title, "bold"), "\n", pinned, (details, style))
+
+
+def _passage(found: Found) -> Content:
+    text = Content(found.passage.text)
+    for start, stop in found.passage.marks:
+        text = text.stylize("bold $text-accent", start, stop)
+    thought = ("reasoning: ", MUTED) if found.is_thought else ""
+    title = found.chat.title or found.chat.file.name
+    return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

@@ -24,6 +24,7 @@ from eaglechat.tui.navigation import LoadAgain, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.screens.base import TitleBar, TooSmall
 from eaglechat.tui.screens.chat.asking import Asking
 from eaglechat.tui.screens.chat.controlling import Controlling
+from eaglechat.tui.screens.chat.keeping import Keeping
 from eaglechat.tui.screens.chat.viewing import Viewing
 from eaglechat.tui.screens.chat.writing import Writing
 from eaglechat.tui.services.pace import drawing_pace
@@ -45,7 +46,7 @@ TABLE_FROM = 48
 """Height from which the panel has room for the table of the automatic draft length."""
 
 
-class ChatScreen(Asking, Controlling, Viewing, Writing):
+class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     """A chat with a loaded pair, new or resumed; without `info` nothing is loaded, and a chat can
     be read only."""
 
@@ -110,6 +111,7 @@ class ChatScreen(Asking, Controlling, Viewing, Writing):
         )
         self._has_session = True
         self._show_opened()
+        self.show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self._save)
         self._take_typed()
@@ -209,14 +211,17 @@ class ChatScreen(Asking, Controlling, Viewing, Writing):
         self.go(OpenMenu())
 
     def action_past_chats(self) -> None:
-        self.go(OpenPastChats(self._resume))
+        self.go(OpenPastChats(self._resume, self.session.record))
 
     def _resume(self, chat: SavedChat) -> None:
-        if _is_of(chat, self._pair) and not self.session.is_engine_gone:
+        if chat.file == self.session.record.file:
+            self.show_passage(chat.opened_at)
+        elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
             self.leave()
             self.prompt.clear()
             self.session.open(chat)
             self._show_opened()
+            self.show_passage(chat.opened_at)
         else:
             self.go(Resume(chat))
 
