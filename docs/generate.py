@@ -33,6 +33,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Downloads": ("downloads",),
     "Past chats": ("chats",),
     "Chat": ("chat",),
+    "The conversation, when it has the focus": ("transcript",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
     "What the model sees": ("seen",),

@@ -56,6 +56,8 @@ def cannot_compare(reply: Recording | None, off: str | None = None) -> str | Non
         return "There is no reply yet to compare with."
     if reply.end is None:
         return "The last reply was cut off: how it was sampled is not known."
+    if reply.went_on:
+        return "The last reply was stopped and went on: no single run gives it again."
     if not reply.end.tokens:
         return "The last reply is empty: there is nothing to compare."
     if not reply.speculated:

@@ -33,8 +33,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     top: int = 0
 
-    def to_chat(self, messages: Sequence[Message]) -> Chat:
-        """The request for a reply to these messages."""
+    def to_chat(self, messages: Sequence[Message], begun: tuple[int, ...] = ()) -> Chat:
+        """The request for a reply to these messages, which may have begun with some tokens."""
         system = [Message(role="system", content=self.system_prompt)] if self.system_prompt else []
         return Chat(
             messages=(*system, *messages),
@@ -43,6 +43,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             thinking=self.thinking,
             max_tokens=self.max_tokens,
             top=self.top,
+            begun=begun,
         )
 
 
@@ -80,6 +81,8 @@ class Recording:
         """Why speculation stopped by itself, if it did."""
         self.end: ReplyEnd | None = None
         """How it ended; None while it runs, and where it was cut off."""
+        self.went_on = False
+        """It was stopped once, and went on later: its terms are those of its beginning."""
         self._kept = kept
         self._rounds: list[Round] = []
         self._fold = StatsFold()
@@ -107,6 +110,15 @@ class Recording:
             for round_ in rounds:
                 self.add(round_)
         return self._rounds
+
+    @property
+    def ids(self) -> tuple[int, ...] | None:
+        """Every token in the context behind the prompt; None where one is not known."""
+        ids: list[int | None] = []
+        for round_ in self.rounds:
+            ids += [*round_.given, *(token.id for token in round_.tokens)]
+        known = tuple(id for id in ids if id is not None and id >= 0)
+        return known if len(known) == len(ids) else None
 
     @property
     def text(self) -> str:
@@ -138,10 +150,13 @@ class Recording:
         thought = (TurnPart(self.reasoning, "reasoning"),) if self.reasoning else ()
         return (*thought, TurnPart(self.text))
 
+    def written(self, part: Part) -> str:
+        """What the rounds wrote in a part."""
+        return self._kept.text(part) if self._kept else text_in(self._rounds, part)
+
     def _text(self, part: Part) -> str:
-        written = self._kept.text(part) if self._kept else text_in(self._rounds, part)
         is_tails = self.end is not None and (self.end.tail_part or Part.ANSWER) is part
-        return written + (self.end.tail if self.end and is_tails else "")
+        return self.written(part) + (self.end.tail if self.end and is_tails else "")
 
     @property
     def stats(self) -> SpeculationStats:

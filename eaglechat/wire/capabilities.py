@@ -42,6 +42,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """It answers `bench`."""
     prompt: bool = False
     """It shows prompts: it answers `render`."""
+    goes_on: bool = False
+    """It goes on with a reply that has begun."""
 
 
 EVERYTHING = Capabilities(
@@ -56,4 +58,5 @@ EVERYTHING = Capabilities(
     plain=True,
     bench=True,
     prompt=True,
+    goes_on=True,
 )

@@ -135,6 +135,8 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     stop: tuple[str, ...] = ()
     top: Annotated[int, Meta(ge=0, le=TOP_LIMIT)] = 0
     """Report as many of the target's likeliest tokens in each place of a round."""
+    begun: tuple[int, ...] = ()
+    """Tokens with which the reply begins already: it goes on behind them."""
 
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):

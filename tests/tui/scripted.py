@@ -361,11 +361,13 @@ class _Reply:
             texts[fork:] = [" otherwise", " it", " ends."]
         self._texts = texts[: chat.max_tokens]
         self._cut = len(self._texts) < len(texts)
-        self._position = self._index = 0
+        self._position, self._index = len(chat.begun), 0
         self._fold = StatsFold()
         self._times = [0.0, 0.0, 0.0]
         self._prefilled, self._reused = prefilled, reused
         self._text = ReplyText(engine.dialect.begin(""))
+        for text in texts[: self._position]:
+            self._text.push(text.encode())
 
     def end_reasoning(self) -> None:
         """Go on behind the marker that ends it."""
@@ -396,7 +398,8 @@ class _Reply:
         )
         seed = SEED if self.chat.sampling.seed is None else self.chat.sampling.seed
         tail, part = self._text.flush()
-        self.end = ReplyEnd(reason, seed, self._position, tail, timings, part)
+        tokens = self._position - len(self.chat.begun)
+        self.end = ReplyEnd(reason, seed, tokens, tail, timings, part)
         return protocol.Done(id=self.chat.id, end=self.end, stats=self._fold.stats())
 
     def _round(self, speculation: protocol.Speculation) -> Round:

@@ -16,7 +16,8 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.transcript.entry import Entry
-from eaglechat.tui.widgets.transcript.transcript import Transcript, UserEntry, WindowMark
+from eaglechat.tui.widgets.transcript.said import UserEntry, WindowMark
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason

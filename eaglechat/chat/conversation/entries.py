@@ -41,6 +41,13 @@ class Entry:
     place: Place | None = None
     """Of a turn with siblings, in its first entry."""
 
+    def below(self) -> str | None:
+        """The note in full: that of reasoning takes a look at all its rounds, so it has to wait
+        until somebody sees it."""
+        if self.kind == "thought" and self.recording is not None and self.note is not None:
+            return wording.thought(self.recording.by_part.get(Part.REASONING))
+        return self.note
+
 
 def entries(session: ChatSession) -> Iterator[Entry]:
     """From the first entry to the last."""
@@ -78,7 +85,7 @@ def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry
     place = _place(session, turn) if isinstance(turn, Reply) else None
     if recording.has_reasoning:
         is_thought = is_over or recording.is_answering
-        note = wording.thought(recording.by_part.get(Part.REASONING)) if is_thought else None
+        note = "" if is_thought else None
         yield Entry(
             f"thought {turn.id}", "thought", recording=recording, note=note, turn=id, place=place
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Comparison, Reply, TurnId
-from eaglechat.wire.records import Prefill, Window
+from eaglechat.wire.records import Prefill, ReplyEnd, Window
 
 
 @dataclass
@@ -15,6 +15,12 @@ class Running:
 
     turn: Reply | Comparison
     question: TurnId
+    before: ReplyEnd | None = None
+    """How a reply that goes on had ended."""
+    so_far: ReplyEnd | None = None
+    """What that one had taken."""
+    n_before: int = 0
+    """Rounds it had."""
     request_id: int = 0
     prefill: Prefill | None = None
     window: Window | None = None
@@ -26,7 +32,7 @@ class Running:
     @property
     def progress(self) -> str:
         """What is being done for it."""
-        if not self.turn.recording.rounds:
+        if len(self.turn.recording.rounds) == self.n_before:
             prefill = self.prefill
             share = prefill.done / prefill.total if prefill and prefill.total else 0.0
             return wording.reading_prompt(share)

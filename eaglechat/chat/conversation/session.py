@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from eaglechat.chat import wording
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import seeded_anew, terms_of
+from eaglechat.chat.conversation.going_on import (
+    cannot_go_on,
+    changes,
+    end_so_far,
+    terms_to_go_on,
+    together,
+)
 from eaglechat.chat.conversation.open_chat import OpenChat
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId
@@ -58,6 +66,30 @@ class ChatSession(OpenChat):
         turn = self.turns.find(id)
         question = self.turns.question(turn.parent if isinstance(turn, Reply) else id)
         self._answer(question, is_again=True)
+        return True
+
+    def go_on(self, id: TurnId) -> bool:
+        """Have a reply that was stopped go on, from its very last token."""
+        if self._refuses():
+            return False
+        reason = cannot_go_on(self.turns, id, self.terms, self.hello)
+        if reason is not None:
+            self._view.say(reason)
+            return False
+        reply = self.turns.reply(id)
+        recording = reply.recording
+        running = Running(
+            reply,
+            reply.parent,
+            before=recording.end,
+            so_far=end_so_far(recording),
+            n_before=len(recording.rounds),
+        )
+        terms = terms_to_go_on(recording.terms, self.terms)
+        recording.changed |= changes(recording.terms, terms)
+        recording.end, recording.went_on = None, True
+        self._recorder.goes_on(reply)
+        self._send(running, terms, recording.ids or ())
         return True
 
     def edit(self, id: TurnId, text: str) -> bool:
@@ -191,21 +223,25 @@ class ChatSession(OpenChat):
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
         self._recorder.began(turn)
+        self._send(Running(turn, question), turn.recording.terms)
+
+    def _send(self, running: Running, terms: Terms, begun: tuple[int, ...] = ()) -> None:
         self.is_stopping = False
-        self.running = Running(turn, question)
-        self.running.request_id = self._engine.request(
-            turn.recording.terms.to_chat(self.turns.messages_to(question)),
-            lambda event: self._heard(turn, event),
+        self.running = running
+        running.request_id = self._engine.request(
+            terms.to_chat(self.turns.messages_to(running.question), begun),
+            lambda event: self._heard(running, event),
         )
         self._touch()
 
-    def _heard(self, turn: Reply | Comparison, event: protocol.Answer) -> None:
-        running = self.running
-        if running is None or running.turn is not turn:
+    def _heard(self, running: Running, event: protocol.Answer) -> None:
+        if running is not self.running:
             return
+        turn = running.turn
         match event:
             case protocol.RoundDone():
-                self._add_round(turn, event.round)
+                index = running.n_before + event.round.index
+                self._add_round(turn, replace(event.round, index=index))
             case protocol.WindowMoved():
                 running.window = event.window
                 self._move_window(running, event.window.first_turn)
@@ -217,7 +253,10 @@ class ChatSession(OpenChat):
                 turn.recording.speculation_stopped = event.off.reason
                 self._touch()
             case protocol.Done():
-                turn.recording.finish(event.end, event.stats)
+                if running.so_far is None:
+                    turn.recording.finish(event.end, event.stats)
+                else:
+                    turn.recording.finish(together(running.so_far, event.end), None)
                 self._end()
             case protocol.Error():
                 self._end()
@@ -249,7 +288,10 @@ class ChatSession(OpenChat):
         """Nothing more will come of what is running: keep it, or take it back if it is nothing.
         A question that is given back."""
         assert self.running is not None
-        turn, self.running, self.is_stopping = self.running.turn, None, False
+        running, self.running, self.is_stopping = self.running, None, False
+        turn = running.turn
+        if turn.recording.end is None and len(turn.recording.rounds) == running.n_before:
+            turn.recording.end = running.before
         self.version += 1
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED

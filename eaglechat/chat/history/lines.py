@@ -70,6 +70,12 @@ class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
     data: str
 
 
+class GoesOnLine(_Line, frozen=True, kw_only=True, tag="goes_on"):
+    """A reply that was stopped goes on: more rounds follow, and another end."""
+
+    of: int
+
+
 class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
     """How a reply or comparison ended; without `end` it was cut off."""
 
@@ -155,6 +161,7 @@ Line = (
     | ReplyLine
     | ComparisonLine
     | RoundsLine
+    | GoesOnLine
     | EndLine
     | ChosenLine
     | DeletedLine

@@ -145,7 +145,7 @@ class _Reader:
                 self._turns.compare(line.of, self._begin(line.id), line.id)
             case lines.RoundsLine() if line.of in self._kept:
                 self._kept[line.of].pieces.append(line)
-            case lines.EndLine():
+            case lines.GoesOnLine() | lines.EndLine():
                 self._end(line)
             case lines.ChosenLine() | lines.DeletedLine() | lines.RestoredLine():
                 self._branch(line)
@@ -198,9 +198,13 @@ class _Reader:
         self._kept[id] = _KeptRounds()
         return Recording(self._terms, self._kept[id])
 
-    def _end(self, line: lines.EndLine) -> None:
+    def _end(self, line: lines.EndLine | lines.GoesOnLine) -> None:
         turn = self._turns.find(line.of)
-        if isinstance(turn, Reply | Comparison):
+        if not isinstance(turn, Reply | Comparison):
+            return
+        if isinstance(line, lines.GoesOnLine):
+            turn.recording.end, turn.recording.went_on = None, True
+        else:
             turn.recording.changed.update(line.changed)
             turn.recording.speculation_stopped = line.speculation_stopped
             if line.end is not None:

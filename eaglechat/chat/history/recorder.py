@@ -66,6 +66,11 @@ class ChatRecorder:
         else:
             self._log.add(lines.ComparisonLine(id=turn.id, of=turn.of))
 
+    def goes_on(self, reply: Reply) -> None:
+        """A reply that was stopped goes on."""
+        self._rounds = len(reply.recording.rounds)
+        self._log.add(lines.GoesOnLine(of=reply.id))
+
     def writing(self, turn: Reply | Comparison) -> None:
         """Add what was written since the last call."""
         rounds = turn.recording.rounds[self._rounds :]

@@ -10,6 +10,7 @@ from eaglechat.engine.generation.window import cut_starts
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
+from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
 
 _REMEMBERED = 8
@@ -50,12 +51,20 @@ class Prompter:
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
         cancelled: Callable[[], bool] = lambda: False,
+        begun: Sequence[int] = (),
     ) -> tuple[int, ...]:
-        """The tokens of the prompt for the next reply. Raises PromptError, PromptCancelledError."""
+        """The tokens of the prompt for the next reply, and those with which it has begun.
+
+        Raises PromptError, PromptCancelledError.
+        """
+        if begun and max(begun) >= self._model.n_vocab:
+            raise PromptError("the tokens that the reply is to begin with are not this model's")
         text = self.text(messages, thinking, cancelled)
         tokens = self._tokens_of(text)
         self._remember(text, tokens)
-        return tokens
+        if begun:
+            self.note_reply(tokens, begun)
+        return (*tokens, *begun)
 
     def as_tokens(
         self,
@@ -95,10 +104,10 @@ class Prompter:
     def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
         return tuple(self._model.tokenize(text, bos=bos, special=True))
 
-    def parts(self, thinking: Thinking = AS_IT_IS) -> ReplyParts:
+    def parts(self, thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()) -> ReplyParts:
         """How the reply to a prompt falls into reasoning and answer."""
         closing = self._tokenize(self._template.dialect.answers, bos=False)
-        return ReplyParts(self._template.parts(thinking), self.written, closing)
+        return ReplyParts(self._template.parts(thinking), self.written, closing, tuple(begun))
 
     def written(self, token: int) -> bytes:
         """The bytes a token writes, markers of the template among the control tokens included."""
@@ -128,9 +137,12 @@ class Prompter:
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
         cancelled: Callable[[], bool] = lambda: False,
+        begun: Sequence[int] = (),
     ) -> ConversationTurns:
         """The turns of a conversation, to let the oldest of them leave the context."""
-        return ConversationTurns(self, self._model, messages, thinking, cancelled)
+        return ConversationTurns(
+            self, self._model, messages, thinking, cancelled, begun=tuple(begun)
+        )
 
     def tokens_of(self, text: str) -> tuple[int, ...]:
         """The tokens of a prompt's text by itself, whatever was generated before."""
@@ -166,8 +178,11 @@ class ConversationTurns:
         messages: Sequence[Message],
         thinking: Thinking,
         cancelled: Callable[[], bool],
+        *,
+        begun: tuple[int, ...] = (),
     ) -> None:
         self._prompter = prompter
+        self._begun = begun
         self._thinking = thinking
         self._model = model
         self._messages = messages
@@ -181,6 +196,9 @@ class ConversationTurns:
     def without(self, n: int) -> tuple[int, ...]:
         """The prompt's tokens without its first `n` turns, those of what remains unchanged where
         the template allows it. Raises PromptError, PromptCancelledError."""
+        return self._prompt_without(n) + self._begun
+
+    def _prompt_without(self, n: int) -> tuple[int, ...]:
         if n == 0:
             return self._tokens
         head = self._messages[: self._starts[0]]

@@ -63,6 +63,8 @@ class ReplyState:
         self._text = ReplyText(parts.stream if parts else None, stop)
         self._written = parts.written if parts else target.model.piece
         self._closing = parts.closing if parts else ()
+        for token in parts.begun if parts else ():
+            self._text.push(self._written(token))
         self._recent = list(prompt[-REPEAT_LAST_N:])
         self._n_tokens = 0
         self._sampler = self._make_sampler(seed)

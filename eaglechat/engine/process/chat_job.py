@@ -42,17 +42,18 @@ class ChatJob:
     def run(self, pair: LoadedPair) -> None:
         """Raises EngineError."""
         request, reply = self._request, list[int]()
+        asked = (request.messages, request.thinking, self._cancelled)
         try:
-            prompt = pair.prompter.prompt(request.messages, request.thinking, self._cancelled)
+            prompt = pair.prompter.prompt(*asked, begun=request.begun)
             for record in pair.generator.reply(
                 prompt,
                 request.sampling,
                 self._live,
                 seed=request.sampling.draw_seed(),
-                turns=pair.prompter.turns(request.messages, request.thinking, self._cancelled),
+                turns=pair.prompter.turns(*asked, begun=request.begun),
                 max_tokens=request.max_tokens,
                 stop=request.stop,
-                parts=pair.prompter.parts(request.thinking),
+                parts=pair.prompter.parts(request.thinking, request.begun),
                 top=request.top,
                 cancelled=self._cancelled,
             ):

@@ -17,3 +17,5 @@ class ReplyParts:
     """The bytes a token writes, markers among the control tokens spelled out."""
     closing: tuple[int, ...] = ()
     """The tokens that end the reasoning and begin the answer; empty where nothing can."""
+    begun: tuple[int, ...] = ()
+    """The tokens with which the reply begins: they are in the prompt, and were read before."""

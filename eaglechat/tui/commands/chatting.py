@@ -161,7 +161,7 @@ CHAT = (
     Command(
         id="chat.reading",
         title="Reading view",
-        help="Show finished replies as formatted text instead of tokens",
+        help="Show replies as formatted text instead of tokens, also while they are written",
         scopes=("chat",),
         keys=("leader v",),
         aliases=("f4",),

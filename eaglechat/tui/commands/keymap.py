@@ -29,7 +29,7 @@ _TAKEN = {
     "ctrl+left_square_bracket": "Esc",
 }
 """Terminals send the same for both."""
-_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider"}
+_NOTHING_TYPED: set[Scope] = {"transcript", "downloads", "confirm", "slider"}
 _MEANT_TO_SHARE = {frozenset({"list.clear", "dialog.back"})}
 """The filter takes the key first, and only while something is typed in it."""
 

@@ -80,6 +80,12 @@ class ChatMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data())
+    def go_on(self, data: st.DataObject) -> None:
+        if self.chat.session.go_on(self.turns.path[-1].id):
+            self.end(data)
+
+    @precondition(lambda self: len(self.turns))
+    @rule(data=st.data())
     def edit(self, data: st.DataObject) -> None:
         self.chat.session.edit(self.pick(data, Question), "edited")
         self.end(data)

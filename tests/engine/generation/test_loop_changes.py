@@ -9,8 +9,8 @@ import pytest
 
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
-from eaglechat.wire.errors import DecodeError
-from eaglechat.wire.protocol import Set, Speculation
+from eaglechat.wire.errors import DecodeError, PromptError
+from eaglechat.wire.protocol import Message, Set, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Round
 from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, fresh_reply, plainly
 
@@ -283,3 +283,33 @@ def test_a_target_that_fails_is_an_error_and_the_next_reply_works(
 
     fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
     assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
+
+
+# --- going on ---
+
+
+def test_a_stopped_reply_goes_on_as_if_it_never_was_stopped(rig: Rig) -> None:
+    messages = [Message(role="user", content=TEXT)]
+    asked = rig.prompter.prompt(messages)
+    whole = rig.reply(asked, max_tokens=40)
+    begun = rig.reply(asked, max_tokens=15)
+    rig.prompter.note_reply(asked, begun.tokens)
+
+    prompt = rig.prompter.prompt(messages, begun=begun.tokens)
+    turns = rig.prompter.turns(messages, begun=begun.tokens)
+    parts = rig.prompter.parts(begun=begun.tokens)
+    rest = rig.reply(prompt, turns=turns, parts=parts, max_tokens=25)
+
+    assert prompt == (*asked, *begun.tokens)
+    assert begun.tokens + rest.tokens == whole.tokens
+    assert begun.text.removesuffix(begun.end.tail) + rest.text == whole.text
+    assert rest.end.tokens == 25
+    # The last token alone was sampled and never decoded.
+    assert rest.end.timings.prefill_tokens == 0
+    assert rest.end.timings.reused_tokens == len(prompt) - 1
+    check_bookkeeping(rest, prompt)
+
+
+def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
+    with pytest.raises(PromptError, match="not this model's"):
+        rig.prompter.prompt([Message(role="user", content=TEXT)], begun=(10**9,))

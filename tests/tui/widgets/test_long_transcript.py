@@ -1,74 +1,107 @@
-"""A long chat is there at once: entries are made when the reader comes near them."""
+"""Of a long chat only the entries near what is seen are made, and every place is one key away."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from textual.pilot import Pilot
 
 from eaglechat.chat.conversation.entries import Entry
-from eaglechat.tui.widgets.transcript.transcript import MADE_AT_ONCE
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 
-LONG = [Entry(f"entry {n}", "question", f"question {n}") for n in range(500)]
+HEIGHT = 12
+LONG = [
+    Entry(f"turn {n}", "question", f"question {n}" + "\nand more" * (n % 4), turn=n)
+    for n in range(2000)
+]
+MOST_MADE = 7 * HEIGHT
+"""What fits into the screens that are kept made, at a row an entry."""
 
 
-async def shown(app: TranscriptApp, pilot: Pilot[None], entries: list[Entry]) -> None:
+async def opened(app: TranscriptApp, pilot: Pilot[None], entries: list[Entry] = LONG) -> None:
     app.transcript.show(entries)
-    await until(pilot, lambda: app.transcript.max_scroll_y > 0)
-    await until(pilot, lambda: app.transcript.scroll_y == app.transcript.max_scroll_y)
+    await until(pilot, lambda: f"question {entries[-1].turn}" in seen(app))
+
+
+def seen(app: TranscriptApp) -> str:
+    return "\n".join(on_screen(app.transcript))
 
 
 async def test_only_the_end_of_a_long_chat_is_made() -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(40, 12)) as pilot:
-        await shown(app, pilot, LONG)
-        assert len(app.transcript.children) == MADE_AT_ONCE
-        assert "question 499" in on_screen(app.transcript.children[-1])[0]
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot)
+        assert len(app.transcript.children) < MOST_MADE
 
 
-async def test_what_is_in_sight_stays_there_when_more_is_made_above_it() -> None:
+async def test_the_beginning_and_the_end_are_one_key_away() -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(40, 12)) as pilot:
-        await shown(app, pilot, LONG)
-        transcript = app.transcript
-        first = transcript.children[0]
-        for _ in range(100):
-            if len(transcript.children) > MADE_AT_ONCE:
-                break
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot)
+        await pilot.press("home")
+        await until(pilot, lambda: on_screen(app.transcript)[0].endswith("question 0"))
+        assert app.transcript.scroll_y == 0
+        await until(pilot, lambda: len(app.transcript.children) < MOST_MADE)
+        await pilot.press("end")
+        await until(pilot, lambda: "question 1999" in seen(app))
+
+
+async def test_every_page_shows_what_follows_the_page_before() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot, LONG[:100])
+        order: list[str] = re.findall(r"question (\d+)", seen(app))
+        while app.transcript.scroll_y:
             await pilot.press("pageup")
-            await until(pilot, lambda: not app.animator.is_being_animated(transcript, "scroll_y"))
-        await until(pilot, lambda: not transcript._is_growing)
-        assert len(transcript.children) == 2 * MADE_AT_ONCE
-        assert transcript.children[MADE_AT_ONCE] is first
-        height = transcript.size.height
-        await until(pilot, lambda: transcript.scroll_y > height)
-        assert abs(first.region.y - transcript.region.y) < 3 * height
+            await pilot.pause()
+            order = re.findall(r"question (\d+)", seen(app)) + order
+        assert [*dict.fromkeys(order)] == [str(n) for n in range(100)]
 
 
-async def test_the_beginning_can_be_reached() -> None:
+@pytest.mark.parametrize("turn", [0, 3, 777, 1998])
+async def test_any_turn_can_be_revealed_with_a_passage_of_it(turn: int) -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(40, 12)) as pilot:
-        await shown(app, pilot, LONG[:150])
-        transcript = app.transcript
-        for _ in range(10):
-            await pilot.press("home")
-            await until(pilot, lambda: not app.animator.is_being_animated(transcript, "scroll_y"))
-            await until(pilot, lambda: not transcript._is_growing)
-        await until(pilot, lambda: len(transcript.children) == 150)
-        assert "question 0" in on_screen(transcript.children[0])[0]
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot)
+        app.transcript.reveal(turn, (0, len("question")))
+        await until(pilot, lambda: f"question {turn}" in seen(app))
+        entry = next(made for made in app.transcript.children if made.turn == turn)
+        marked = [s.text for s in entry.render_line(0) if s.style and s.style.reverse]
+        assert marked == ["question"]
+        app.transcript.unmark()
+        assert not any(s.style and s.style.reverse for s in entry.render_line(0))
+
+
+async def test_what_is_in_sight_stays_there_whatever_comes_after_it() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot)
+        app.transcript.reveal(1000)
+        await until(pilot, lambda: "question 1000" in seen(app))
+        before = seen(app)
+        app.transcript.show([*LONG, Entry("new", "question", "and now?")])
+        await pilot.pause()
+        assert seen(app) == before
+        app.transcript.show(LONG[500:])
+        await pilot.pause()
+        assert seen(app) == before
 
 
 async def test_a_high_screen_is_filled() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(40, 200)) as pilot:
-        await shown(app, pilot, LONG)
-        assert len(app.transcript.children) == 2 * MADE_AT_ONCE
+        await opened(app, pilot)
+        assert all("question" in row or "more" in row or not row.strip() for row in [seen(app)])
+        assert on_screen(app.transcript)[0] or on_screen(app.transcript)[1]
 
 
-async def test_what_comes_after_a_long_chat_is_shown_and_the_rest_stays_as_it_is() -> None:
+async def test_a_new_width_keeps_the_place() -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(40, 12)) as pilot:
-        await shown(app, pilot, LONG)
-        first = app.transcript.children[0]
-        app.transcript.show([*LONG, Entry("new", "question", "and now?")])
-        await until(pilot, lambda: len(app.transcript.children) == MADE_AT_ONCE + 1)
-        assert app.transcript.children[0] is first
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot)
+        app.transcript.reveal(1000)
+        await until(pilot, lambda: "question 1000" in seen(app))
+        await pilot.resize_terminal(30, HEIGHT)
+        await until(pilot, lambda: app.transcript.size.width < 30)
+        assert "question 1000" in seen(app)

@@ -17,8 +17,8 @@ from textual.widget import Widget
 from eaglechat.chat.conversation.entries import Entry
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.transcript.reply import Reply
+from eaglechat.tui.widgets.transcript.said import UserEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
-from eaglechat.tui.widgets.transcript.transcript import UserEntry
 from tests.tui.widgets.transcript_app import (
     THEMES,
     TranscriptApp,
@@ -353,9 +353,9 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         reply = await shown_reply(app, pilot, [make_round([], word) for word in words])
         tokens = drawn_rows(reply)
         app.transcript.reading = True
-        await pilot.pause()
-        assert drawn_rows(reply) == tokens, "a reply that still streams stays in tokens"
-
+        await until(pilot, lambda: "fast sort" in "".join(drawn_rows(reply)))
+        app.write(reply, [make_round([], word) for word in ("- ", "three", "\n")])
+        await until(pilot, lambda: drawn_rows(reply)[-1].strip() == "• three")
         app.end(reply, make_end(), "stopped")
         await until(pilot, lambda: reply.reading_shown)
         await until(pilot, lambda: "stopped" in drawn_rows(reply)[-1])
@@ -398,7 +398,7 @@ async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
     def fail(*_: object) -> None:
         raise RecursionError("nested too deep")
 
-    monkeypatch.setattr("eaglechat.tui.widgets.transcript.reply.render", fail)
+    monkeypatch.setattr("eaglechat.tui.widgets.transcript.reading.Reading.whole", fail)
     app = TranscriptApp()
     async with app.run_test(notifications=True) as pilot:
         app.add_reply("**bold**")

@@ -1,4 +1,4 @@
-"""The commands that work on the turns of a chat: the one that is selected, or the last."""
+"""The commands that work on the turns of a chat, and those that read what stands there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ TURNS = (
         scopes=("chat",),
         keys=("leader g",),
         action="answer_again",
+        priority=True,
+    ),
+    Command(
+        id="chat.go_on",
+        title="Continue the reply",
+        help="Have a reply that was stopped go on where it stopped",
+        scopes=("chat",),
+        keys=("leader o",),
         priority=True,
     ),
     Command(
@@ -41,7 +49,7 @@ TURNS = (
         priority=True,
     ),
     Command(
-        id="chat.delete",
+        id="chat.delete_turn",
         title="Delete a turn",
         help="Delete the selected turn, or the last, with all that follows it",
         scopes=("chat",),
@@ -69,11 +77,53 @@ TURNS = (
     Command(
         id="chat.turn_after",
         title="Turn after",
-        help="Select the turn after; behind the last, none",
+        help="Select the turn after; behind the last is the end of the chat",
         scopes=("chat",),
         keys=("leader down",),
         aliases=("ctrl+down",),
         action="select_turn(1)",
         priority=True,
+    ),
+)
+
+READING = (
+    Command(
+        id="chat.copy_code",
+        title="Copy a code block",
+        help="Copy the last code block; again, the one before it",
+        scopes=("chat",),
+        keys=("leader j",),
+        priority=True,
+    ),
+    Command(
+        id="chat.open_link",
+        title="Open a link",
+        help="Open the last link of the chat, after showing where it leads; again, the one before",
+        scopes=("chat",),
+        keys=("leader greater_than_sign",),
+        priority=True,
+    ),
+    Command(
+        id="chat.first",
+        title="Beginning",
+        help="Scroll to the beginning of the chat",
+        scopes=("chat",),
+        keys=("leader home",),
+        priority=True,
+    ),
+    Command(
+        id="chat.latest",
+        title="End",
+        help="Scroll to the end of the chat, and follow it",
+        scopes=("chat",),
+        keys=("leader end",),
+        priority=True,
+    ),
+    Command(
+        id="transcript.copy_last",
+        title="Copy the reply",
+        help="Copy the last answer",
+        scopes=("transcript",),
+        keys=("y",),
     ),
 )

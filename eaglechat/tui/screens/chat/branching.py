@@ -37,7 +37,11 @@ class Branching(ChatBase):
             return
         selected = self.transcript.selected
         place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
-        self.transcript.selected = ids[max(place, 0)] if place < len(ids) else None
+        if place < len(ids):
+            self.transcript.selected = ids[max(place, 0)]
+        else:
+            self.transcript.selected = None
+            self.transcript.action_scroll_end()
 
     @on(Entry.Chosen)
     def _chosen(self, event: Entry.Chosen) -> None:
@@ -55,6 +59,10 @@ class Branching(ChatBase):
 
     def action_answer_again(self) -> None:
         if (id := self._target()) is not None and self.session.answer_again(id):
+            self.transcript.selected = None
+
+    def action_go_on(self) -> None:
+        if (id := self._target()) is not None and self.session.go_on(id):
             self.transcript.selected = None
 
     def action_step(self, by: int) -> None:
@@ -85,7 +93,7 @@ class Branching(ChatBase):
 
     # Deleting
 
-    def action_delete(self) -> None:
+    def action_delete_turn(self) -> None:
         if (id := self._target()) is not None:
             self.session.delete(id)
 

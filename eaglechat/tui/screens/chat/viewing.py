@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual import on
 
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.unreported import not_reported
-from eaglechat.tui.navigation import LookInside
+from eaglechat.tui.navigation import Confirm, LookInside
 from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.screens.chat.links import cannot_open, shown
+from eaglechat.tui.widgets.transcript.reply import LinkChosen
 from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
 
 
@@ -21,6 +25,27 @@ class Viewing(ChatBase):
             self.transcript.scroll_page_up()
         else:
             self.transcript.scroll_page_down()
+
+    def action_first(self) -> None:
+        self.transcript.action_scroll_home()
+
+    def action_latest(self) -> None:
+        self.transcript.action_scroll_end()
+
+    def action_copy_code(self) -> None:
+        self.transcript.copy_code()
+
+    def action_open_link(self) -> None:
+        self.transcript.open_link()
+
+    @on(LinkChosen)
+    def _link_chosen(self, event: LinkChosen) -> None:
+        reason = cannot_open(event.address)
+        if reason is not None:
+            self.notify(reason, severity="warning", markup=False)
+        else:
+            open_it = partial(self.app.open_url, event.address)
+            self.go(Confirm("Open this address?", shown(event.address), "Open", open_it))
 
     def action_copy(self) -> None:
         self.transcript.copy_reply()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.selection import Selection
@@ -30,6 +30,7 @@ from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping, neut
 TEXT = "text"
 """The kind of text that has no origin to show."""
 MARKER_CELLS = 2
+_MARKED = Style(reverse=True)
 _STEP = "step"
 """What a click on a cell steps by, among the siblings."""
 
@@ -94,6 +95,7 @@ class Entry(TokenStyled):
         self._styles: dict[str, Style] = {}
         self.turn: TurnId | None = None
         self._place: Place | None = None
+        self._mark: tuple[int, int] | None = None
 
     @dataclass
     class Chosen(Message):
@@ -138,6 +140,22 @@ class Entry(TokenStyled):
         last = len(self._wrapping.rows) - 1
         self._add(runs)
         self.rows_changed(last, len(self._wrapping.rows) - 1 == last)
+
+    def mark(self, span: tuple[int, int] | None) -> None:
+        """Show a passage of the text, from one character to another; None shows none."""
+        self._mark = span
+        self._strips.clear()
+        self.refresh()
+
+    def row_of(self, character: int) -> int:
+        """The row that has a character of the text."""
+        at = _position(self.body.text, character)
+        rows = [
+            number
+            for number, row in enumerate(self.body.rows)
+            if (row.line, row.start) <= (at.y, at.x)
+        ]
+        return self._rows_above + (rows[-1] if rows else 0)
 
     def rewrap(self) -> None:
         """Wrap everything anew, after a change of what is shown."""
@@ -248,11 +266,15 @@ class Entry(TokenStyled):
         if self.text_selection is not None:
             return
         event.stop()
-        by = event.style.meta.get(_STEP)
+        if not self.clicked_on(event.style.meta):
+            self.clicked(event.style.meta.get("offset"))
+
+    def clicked_on(self, meta: Mapping[str, Any]) -> bool:
+        """Whether a click on a cell with this meaning did something."""
+        by = meta.get(_STEP)
         if by and self.turn is not None:
             self.post_message(self.Stepped(self.turn, by))
-        else:
-            self.clicked(event.style.meta.get("offset"))
+        return bool(by)
 
     def clicked(self, at: tuple[int, int] | None) -> None:
         """A click that selects no text, at a character and a line of the copied text."""
@@ -260,17 +282,27 @@ class Entry(TokenStyled):
             self.post_message(self.Chosen(self.turn))
 
     def _segments(self, row: Row) -> Iterator[Segment]:
-        selected = self._selected_span(row.line)
         # Only the ground: the selection's own ink would hide the origins.
         highlight = Style(bgcolor=self.selection_style.bgcolor)
+        spans = (self._selected_span(row.line), self._marked_span(row.line))
         for piece in _merged(row.pieces):
             style = self.style_of(piece.style) if isinstance(piece.style, str) else piece.style
-            for shown, start, is_selected in _cut(piece, selected):
+            for shown, start, (is_selected, is_marked) in _cut(piece, spans):
                 full = style + highlight if is_selected else style
+                full = full + _MARKED if is_marked else full
                 yield Segment(shown, full + _offset(start, row.line))
 
     def _selected_span(self, line: int) -> tuple[int, int]:
-        selection = self.text_selection
+        return self._span(self.text_selection, line)
+
+    def _marked_span(self, line: int) -> tuple[int, int]:
+        if self._mark is None:
+            return 0, 0
+        text = self.body.text
+        start, stop = (_position(text, character) for character in self._mark)
+        return self._span(Selection(start, stop), line)
+
+    def _span(self, selection: Selection | None, line: int) -> tuple[int, int]:
         span = selection.get_span(line) if selection is not None else None
         if span is None:
             return 0, 0
@@ -310,17 +342,28 @@ def _merged(pieces: list[Piece]) -> Iterator[Piece]:
         yield open_piece
 
 
-def _cut(piece: Piece, selected: tuple[int, int]) -> Iterator[tuple[str, int, bool]]:
-    """Cut a piece where the selection begins and ends: (shown, start, is it selected)."""
-    begin, end = selected
+def _position(text: str, character: int) -> Offset:
+    """Column and line of a character."""
+    before = text[:character]
+    line = before.count("\n")
+    return Offset(character - (before.rfind("\n") + 1), line)
+
+
+def _cut(
+    piece: Piece, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, int, tuple[bool, ...]]]:
+    """Cut a piece where spans begin and end: (shown, start, in which of them it is)."""
     if _stretched(piece):
-        is_selected = begin < piece.stop and piece.start < end and piece.start < piece.stop
+        within = tuple(
+            begin < piece.stop and piece.start < end and piece.start < piece.stop
+            for begin, end in spans
+        )
         for character in piece.shown:
-            yield character, piece.start, is_selected
+            yield character, piece.start, within
         return
-    cuts = sorted(
-        {0, len(piece.shown)}
-        | {cut - piece.start for cut in selected if 0 < cut - piece.start < len(piece.shown)}
-    )
+    edges = (edge - piece.start for span in spans for edge in span)
+    size = len(piece.shown)
+    cuts = sorted({0, size} | {edge for edge in edges if 0 < edge < size})
     for left, right in itertools.pairwise(cuts):
-        yield piece.shown[left:right], piece.start + left, begin <= piece.start + left < end
+        start = piece.start + left
+        yield piece.shown[left:right], start, tuple(begin <= start < end for begin, end in spans)

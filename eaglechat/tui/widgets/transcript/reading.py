@@ -1,18 +1,31 @@
-"""Markdown as rows of a reply. Pure, so that a thread can do it: a long reply takes a while."""
+"""Markdown as rows of a reply, as it grows. Pure, so that a thread can do it: a long reply takes a
+while."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from markdown_it import MarkdownIt
-from rich.console import Console
-from rich.markdown import Markdown
+from markdown_it.token import Token
+from rich import markdown as rich_markdown
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
+from rich.syntax import Syntax
+from rich.table import Table
 from rich.theme import Theme
 
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
+
+CODE, LINK = "code", "link"
+"""What a click on a cell means: the number of a code block to copy, an address to open."""
+_RAIL = "│ "
+_CODE_TYPES = ("fence", "code_block")
+
+_parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
 
 @dataclass(frozen=True)
@@ -29,29 +42,148 @@ class ReadingLook:
 
 @dataclass(frozen=True)
 class Rendered:
-    """Rows of a rendered text. What they show is what they copy, but for the note below."""
+    """Rows of a rendered text. What they show is what they copy, but for the note below and what
+    stands around code."""
 
     look: ReadingLook
     rows: list[Row]
     text: str
 
 
-def render(text: str, note: str, look: ReadingLook) -> Rendered:
-    """Render neutralised Markdown. What is not Markdown (HTML) stays as it is written."""
-    # Links stay text: a model's reply does not get to make clickable ones.
-    markdown = Markdown(
-        text, code_theme="ansi_dark" if look.dark else "ansi_light", hyperlinks=False
-    )
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    markdown.parsed = parser.parse(text)
-    console = Console(
-        file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
-    )
-    rows = [Row(0, 0)]
-    for number, line in enumerate(console.render_lines(markdown, pad=False)):
-        rows[number:] = [_row(number, line, look.base)]
-    copied = "\n".join(row.text.rstrip() for row in rows)
-    return Rendered(look, rows + _note_rows(note, rows[-1], look.width), copied)
+@dataclass(frozen=True)
+class Code:
+    """A code block, exactly as it was written."""
+
+    language: str
+    text: str
+
+
+def code_blocks(text: str) -> list[Code]:
+    """The code blocks of a Markdown text, from the first."""
+    found = (token for token in _parser.parse(text) if token.type in _CODE_TYPES)
+    return [Code(_language(token), token.content) for token in found]
+
+
+def links(text: str) -> list[str]:
+    """The addresses that a Markdown text leads to, from the first."""
+    inline = (child for token in _parser.parse(text) for child in token.children or ())
+    return [str(child.attrs.get("href", "")) for child in inline if child.type == "link_open"]
+
+
+class Reading:
+    """A Markdown text that grows: only its last block is rendered anew.
+
+    What is not Markdown (HTML) stays as it is written.
+    """
+
+    def __init__(self, look: ReadingLook) -> None:
+        self.look = look
+        self._console = Console(
+            file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
+        )
+        self._settled = _Page()
+        self._end = 0
+        """Where in the text the blocks end that stay as they are."""
+
+    def render(self, text: str) -> Rendered:
+        """The rows of neutralised text, which begins as it did in the call before."""
+        rest = text[self._end :]
+        blocks = [*_blocks(_parser.parse(rest))]
+        for block in blocks[:-1]:
+            self._write(block, self._settled)
+        if len(blocks) > 1:
+            starts = [0, *accumulate(len(line) + 1 for line in rest.split("\n"))]
+            self._end += starts[_first_line(blocks[-1])]
+        page = self._settled.copy()
+        for block in blocks[-1:]:
+            self._write(block, page)
+        return Rendered(self.look, page.rows or [Row(0, 0)], "\n".join(page.lines))
+
+    def whole(self, text: str, note: str) -> Rendered:
+        """The rows of a text that grows no more, with a note below."""
+        self._settled, self._end = _Page(), 0
+        rendered = self.render(text)
+        rows = rendered.rows + _note_rows(note, rendered.rows[-1], self.look.width)
+        return Rendered(self.look, rows if text.strip() else rows[1:] or rows, rendered.text)
+
+    def _write(self, block: Sequence[Token], page: _Page) -> None:
+        if page.rows:
+            page.add([Row(0, 0)], [""])
+        first, look = block[0], self.look
+        if first.type in _CODE_TYPES:
+            page.add(*_code(first, page.n_codes, look, self._console))
+        else:
+            lines = self._console.render_lines(_Markdown(block, look.dark), pad=False)
+            rows = _without_empty_edges(
+                [_row(number, line, look.base) for number, line in enumerate(lines)]
+            )
+            page.add(rows, [row.text.rstrip() for row in rows])
+        page.n_codes += sum(token.type in _CODE_TYPES for token in block)
+
+
+class _Page:
+    """Rows, and the lines of what they copy."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.lines: list[str] = []
+        self.n_codes = 0
+
+    def copy(self) -> _Page:
+        page = _Page()
+        page.rows, page.lines, page.n_codes = [*self.rows], [*self.lines], self.n_codes
+        return page
+
+    def add(self, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Add rows that count their lines from 0."""
+        first = len(self.lines)
+        self.rows += [Row(first + row.line, row.start, row.pieces) for row in rows]
+        self.lines += lines
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """The tokens of each block that lies in no other."""
+    block: list[Token] = []
+    for token in tokens:
+        block.append(token)
+        if token.level == 0 and token.nesting <= 0:
+            yield block
+            block = []
+
+
+def _without_empty_edges(rows: list[Row]) -> list[Row]:
+    full = [number for number, row in enumerate(rows) if row.text.strip()] or [0]
+    rows = rows[full[0] : full[-1] + 1]
+    return [Row(number, row.start, row.pieces) for number, row in enumerate(rows)]
+
+
+def _first_line(block: Sequence[Token]) -> int:
+    return block[0].map[0] if block[0].map else 0
+
+
+def _language(token: Token) -> str:
+    return token.info.split()[0] if token.info.split() else ""
+
+
+def _code(
+    token: Token, number: int, look: ReadingLook, console: Console
+) -> tuple[list[Row], list[str]]:
+    """A code block: a line that says what it is and copies it, and the code beside a rail."""
+    language, code = _language(token), token.content.rstrip("\n")
+    theme = "ansi_dark" if look.dark else "ansi_light"
+    highlighted = Syntax("", language or "text", theme=theme).highlight(code)
+    highlighted.rstrip()
+    wrapping = Wrapping(look.width - len(_RAIL))
+    for text, style, _ in highlighted.render(console):
+        wrapping.append(text, look.base + style if style else look.base)
+    said = f"{language} · copy" if language else "copy"
+    click = look.faint + Style.from_meta({CODE: number}) + Style(underline=True)
+    head = Row(0, 0, [Piece(f"╭ {said}"[: look.width], click, 0, 0)])
+    rows = [
+        Row(row.line, row.start, [Piece(_RAIL, look.faint, row.start, row.start), *row.pieces])
+        for row in wrapping.rows
+    ]
+    return [head, *rows], wrapping.text.split("\n")
 
 
 def _row(number: int, line: list[Segment], base: Style) -> Row:
@@ -59,8 +191,17 @@ def _row(number: int, line: list[Segment], base: Style) -> Row:
     stop = 0
     for text, style, _ in line:
         start, stop = stop, stop + len(text)
-        row.pieces.append(Piece(text, base + style if style else base, start, stop))
+        row.pieces.append(Piece(text, _clickable(base, style), start, stop))
     return row
+
+
+def _clickable(base: Style, style: Style | None) -> Style:
+    """A link is opened by the app, which shows its address first; not by the terminal."""
+    if style is None:
+        return base
+    if style.link:
+        return base + style.update_link(None) + Style.from_meta({LINK: style.link})
+    return base + style
 
 
 def _note_rows(note: str, last: Row, width: int) -> list[Row]:
@@ -76,6 +217,54 @@ def _note_rows(note: str, last: Row, width: int) -> list[Row]:
     ]
 
 
+class _Heading(rich_markdown.Heading):
+    """At the left, without a box."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _Table(rich_markdown.TableElement):
+    """Cells fold, whatever is in them."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                for column in table.columns:
+                    column.overflow = "fold"
+            yield table
+
+
+class _Markdown(rich_markdown.Markdown):
+    """Blocks that are parsed already. Every line break is one, and every address is seen."""
+
+    elements = {**rich_markdown.Markdown.elements, "heading_open": _Heading, "table_open": _Table}
+
+    def __init__(self, tokens: Sequence[Token], dark: bool) -> None:
+        super().__init__("", code_theme="ansi_dark" if dark else "ansi_light")
+        self.parsed = [_seen(token) for token in tokens]
+
+
+def _seen(token: Token) -> Token:
+    """A token whose line breaks are kept and whose links say where they lead."""
+    if token.type != "inline" or not token.children:
+        return token
+    children: list[Token] = []
+    href, text = "", ""
+    for child in token.children:
+        if child.type == "softbreak":
+            children.append(Token("hardbreak", "br", 0))
+            continue
+        if child.type == "link_open":
+            href, text = str(child.attrs.get("href", "")), ""
+        elif child.type == "link_close" and text != href:
+            children.append(Token("text", "", 0, content=f" ({href})"))
+        text += child.content
+        children.append(child)
+    return Token(**{**token.as_dict(as_upstream=False), "children": children})
+
+
 def _rich_theme(look: ReadingLook) -> Theme:
     headings = {f"markdown.h{level}": look.heading for level in range(1, 7)}
     return Theme(
@@ -88,7 +277,7 @@ def _rich_theme(look: ReadingLook) -> Theme:
             "markdown.item.number": look.heading,
             "markdown.list": Style(),
             "markdown.link": look.heading,
-            "markdown.link_url": look.faint,
+            "markdown.link_url": look.heading + Style(underline=True),
             "markdown.block_quote": look.faint,
             "markdown.hr": look.faint,
             "markdown.table.border": look.faint,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from rich.style import Style
 from textual.geometry import Size
@@ -14,10 +16,12 @@ from textual.worker import Worker, WorkerState
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
-from eaglechat.tui.widgets.transcript.reading import ReadingLook, Rendered, render
+from eaglechat.tui.widgets.transcript.reading import CODE, LINK, Reading, ReadingLook, Rendered
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
 from eaglechat.wire.records import DraftToken, Origin, Part, Round
 
+RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
+"""Shortest pause between two renderings of a reply that grows, in seconds and in what one took."""
 _ORIGINS = {origin.value for origin in Origin}
 _SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
@@ -29,6 +33,21 @@ class ReplyView:
     show_rejected: bool = True
     token_colours: bool = True
     reading: bool = False
+
+
+@dataclass
+class CodeChosen(Message):
+    """The code block of this number in a text is to be copied."""
+
+    text: str
+    number: int
+
+
+@dataclass
+class LinkChosen(Message):
+    """An address is to be opened."""
+
+    address: str
 
 
 class Reply(Entry):
@@ -52,12 +71,12 @@ class Reply(Entry):
     part = Part.ANSWER
     """The part of the recording that is drawn."""
 
+    @dataclass
     class ReadingReady(Message):
-        """The reading view was rendered, in a thread."""
+        """The reading view was rendered, in a thread, in so many seconds."""
 
-        def __init__(self, rendered: Rendered) -> None:
-            super().__init__()
-            self.rendered = rendered
+        rendered: Rendered
+        took_s: float
 
     @dataclass
     class RoundChosen(Message):
@@ -73,8 +92,10 @@ class Reply(Entry):
         self._view = view
         self._note = note
         self._rounds_drawn = 0
-        self._reading: Rendered | None = None
-        self._reading_asked: ReadingLook | None = None
+        self._reading: Reading | None = None
+        self._rendered: Rendered | None = None
+        self._is_rendering = self._is_rendered = False
+        """In a thread now; as it is, so that only another look asks for more."""
 
     @property
     def text(self) -> str:
@@ -104,21 +125,29 @@ class Reply(Entry):
             return
         new = self._recording.rounds[self._rounds_drawn :]
         self._rounds_drawn += len(new)
-        self.append(self._runs_of(new))
+        write = self._add if self.reading_shown else self.append
+        write(self._runs_of(new))
         if note is not None:
             self._note = note
-            self.append(self._end_runs())
+            write(self._end_runs())
+        if new or note is not None:
+            self._is_rendered = False
             self._ask_for_reading()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is written."""
+        return self._note is not None
 
     @property
     def reading_shown(self) -> bool:
         """Whether the reply is drawn as Markdown now."""
-        return self._view.reading and self._reading is not None
+        return self._view.reading and self._rendered is not None
 
     @property
     def body(self) -> Body:
-        if self._view.reading and self._reading is not None:
-            return self._reading
+        if self._view.reading and self._rendered is not None:
+            return self._rendered
         return super().body
 
     def clicked(self, at: tuple[int, int] | None) -> None:
@@ -191,15 +220,17 @@ class Reply(Entry):
             self.screen.clear_selection()
 
     def _ask_for_reading(self) -> None:
-        """Have the reading view rendered, unless it is, for the width and theme of now."""
-        if not (self._view.reading and self._note is not None and self.body_width):
+        """Have the reading view rendered, unless it is, for the text, width and theme of now."""
+        if not (self._view.reading and self.body_width) or self._is_rendering:
             return
         look = self._look()
-        if look != self._reading_asked:
-            self._reading_asked = look
-            text, note = neutralise(self.text), neutralise(self._note)
-            work = partial(self._render_reading, text, note, look)
-            self.run_worker(work, group="reading", thread=True, exclusive=True, exit_on_error=False)
+        if self._reading is None or self._reading.look != look:
+            self._reading, self._is_rendered = Reading(look), False
+        if not self._is_rendered:
+            self._is_rendering = self._is_rendered = True
+            text = neutralise(self.text)
+            work = partial(self._render_reading, self._reading, text, self._note)
+            self.run_worker(work, group="reading", thread=True, exit_on_error=False)
 
     def _look(self) -> ReadingLook:
         return ReadingLook(
@@ -211,18 +242,40 @@ class Reply(Entry):
             faint=self.get_component_rich_style("reply--faint"),
         )
 
-    def _render_reading(self, text: str, note: str, look: ReadingLook) -> None:
-        self.post_message(self.ReadingReady(render(text, note, look)))
+    def _render_reading(self, reading: Reading, text: str, note: str | None) -> None:
+        began = time.perf_counter()
+        rendered = reading.render(text) if note is None else reading.whole(text, neutralise(note))
+        self.post_message(self.ReadingReady(rendered, time.perf_counter() - began))
 
     def on_reply_reading_ready(self, event: ReadingReady) -> None:
         event.stop()
-        if event.rendered.look == self._reading_asked:
-            self._reading = event.rendered
-            self.rows_changed(0, same_height=False)
+        before, self._rendered = self._rendered, event.rendered
+        if self._view.reading:
+            # A thread that renders takes its turns from the one that draws: most of the time, none.
+            pause = max(RENDERED_EVERY_S, RENDERING_PAUSE * event.took_s)
+            self.set_timer(pause, self._rendering_is_over)
+            same = before is not None and len(before.rows) == len(event.rendered.rows)
+            self.rows_changed(0, same_height=same)
+        else:
+            self._is_rendering = False
+
+    def _rendering_is_over(self) -> None:
+        self._is_rendering = False
+        self._ask_for_reading()
+
+    def clicked_on(self, meta: Mapping[str, Any]) -> bool:
+        if CODE in meta:
+            self.post_message(CodeChosen(self.text, meta[CODE]))
+        elif LINK in meta:
+            self.post_message(LinkChosen(meta[LINK]))
+        else:
+            return super().clicked_on(meta)
+        return True
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         event.stop()
         if event.state is WorkerState.ERROR:
+            # It stays as if it were being rendered: nothing asks for it again.
             self.notify(
                 f"The reply could not be read as Markdown ({event.worker.error}); "
                 "it is shown as it was written.",

@@ -2,96 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from textual.containers import VerticalScroll
-from textual.geometry import Region, Size
-from textual.reactive import Reactive, reactive
+from textual.geometry import Region
+from textual.reactive import reactive
 from textual.strip import Strip
 
 from eaglechat.chat.conversation import entries
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.tui.widgets.transcript.entry import TEXT, Entry, Run, filtered
-from eaglechat.tui.widgets.transcript.reply import Reply, ReplyView
+from eaglechat.chat.recording import Recording
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.widgets.transcript.entry import Entry, filtered
+from eaglechat.tui.widgets.transcript.found import Backwards, said_of
+from eaglechat.tui.widgets.transcript.reading import Code, code_blocks, links
+from eaglechat.tui.widgets.transcript.reply import CodeChosen, LinkChosen, Reply, ReplyView
+from eaglechat.tui.widgets.transcript.rows import Rows
+from eaglechat.tui.widgets.transcript.said import Notice, UserEntry, WindowMark
+from eaglechat.tui.widgets.transcript.scrolling import Aim, RowScroll
 from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
-MADE_AT_ONCE = 60
-"""Entries: more than any screen shows, and few enough to be there at once."""
+PAGES_MADE, PAGES_KEPT = 1, 3
+"""Screens above and below what is seen: entries there are made, and stay made."""
 
 
-class UserEntry(Entry):
-    """What the user said, as it was typed."""
-
-    DEFAULT_CSS = """
-    UserEntry {
-        background: $surface;
-        text-style: none;
-    }
-    UserEntry > .entry--marker {
-        color: $accent;
-    }
-    """
-
-    marker = ">"
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def runs(self) -> Iterator[Run]:
-        yield Run(self._text, TEXT)
-
-
-class Notice(UserEntry):
-    """What the app has to say about the conversation."""
-
-    DEFAULT_CSS = """
-    Notice {
-        background: transparent;
-        color: $text-muted;
-    }
-    Notice.-warning, Notice.-warning > .entry--marker {
-        color: $text-warning;
-    }
-    Notice.-error, Notice.-error > .entry--marker {
-        color: $text-error;
-    }
-    """
-
-    MARKERS = {"information": "i", "warning": "!", "error": "x"}
-
-    def __init__(self, text: str, severity: str) -> None:
-        super().__init__(text)
-        self.marker = self.MARKERS[severity]
-        self.add_class(f"-{severity}")
-
-
-class WindowMark(Entry):
-    """Where the part of the conversation begins that is in the context."""
-
-    DEFAULT_CSS = """
-    WindowMark > .entry--marker {
-        color: $text-muted;
-    }
-    """
-
-    marker = "↑"
-
-    def runs(self) -> Iterator[Run]:
-        yield Run("Older messages are no longer in the context.", "note", copied=False)
-
-
-class Transcript(VerticalScroll):
-    """Entries in order, a short conversation at the bottom.
+class Transcript(RowScroll):
+    """Entries in order, a short conversation at the bottom. Only those near what is seen are made.
 
     It follows the newest text until the reader scrolls up, and again from when the reader is back
     at the bottom or says something. The scrollbar shows while the reader is not at the bottom.
     """
 
+    BINDINGS = bindings_of("transcript")
     DEFAULT_CSS = """
     Transcript {
-        layout: stream;
         height: 1fr;
         padding: 0 1;
         scrollbar-gutter: stable;
@@ -117,165 +61,182 @@ class Transcript(VerticalScroll):
     selected: reactive[TurnId | None] = reactive(None)
     """The turn that commands work on, if one is chosen."""
 
-    # As in an entry; a scrollbar that comes or goes lays out by itself.
-    virtual_size = Reactive(Size(0, 0), repaint=False)
-
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._wanted: Sequence[entries.Entry] = ()
-        self._first = 0
-        """The first of them that is made; those before it are when the reader comes near."""
-        self._shown: dict[str, Entry] = {}
-        self._last_reply: str | None = None
-        self._is_growing = False
+        self._unfolded: set[str] = set()
+        """Thoughts that are not one line, and are not made now."""
+        self._code, self._links = Backwards[Code](), Backwards[str]()
+        self._marked: tuple[str, tuple[int, int]] | None = None
 
-    def on_mount(self) -> None:
+    # Which entries there are
+
+    def show(self, wanted: Sequence[entries.Entry]) -> None:
+        """Show these entries. Those that are made already stay, and draw what was added."""
+        begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
+        if not self.is_following:
+            self.aim = self.aim or self.in_sight()
+        self.rows.take(wanted)
+        gone = [key for key in self.made if key not in self.rows.place_of]
+        self._unmake([*gone, *(entry.key for entry in begun if entry.key in self.made)])
+        for key, entry in self.made.items():
+            said = wanted[self.rows.place_of[key]]
+            entry.stand(said.turn, said.place)
+            self.follow(said)
+        if self.selected not in {entry.turn for entry in wanted}:
+            self.selected = None
+        if begun:
+            self._make_way()
+        self.fill()
+        self.refresh(layout=True)
+
+    def _is_begun(self, entry: entries.Entry) -> bool:
+        """Whether an entry that is being written was not until now: it is new, or goes on."""
+        place = self.rows.place_of.get(entry.key)
+        return place is None or self.rows.entries[place].note is not None
+
+    def follow(self, entry: entries.Entry) -> None:
+        """Draw what was added to a reply or comparison."""
+        made = self.made.get(entry.key)
+        if isinstance(made, Reply) and not made.is_over:
+            made.follow(entry.below())
+
+    def clear(self) -> None:
+        """Remove every entry: the next ones are of another chat."""
+        self._unmake([*self.made])
+        self.rows = Rows()
+        self._unfolded.clear()
+        self.aim = self._marked = None
         self.anchor()
-        # Following the newest text moves the view without a word to `watch_scroll_y`.
-        self.add_class("-at-end")
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        self.set_class(self.is_vertical_scroll_end, "-at-end")
-        if new_value < self.size.height:
-            self._grow_upwards()
+    @property
+    def last_reply(self) -> Recording | None:
+        """The newest reply, finished or not; a comparison is none."""
+        replies = (e.recording for e in reversed(self.rows.entries) if e.kind == "reply")
+        return next(replies, None)
+
+    # Making them
+
+    def fill(self) -> None:
+        """Make the entries near what is seen, and drop those that are far from it."""
+        height = self.size.height or self.app.size.height
+        top = self.top_in_sight(height)
+        near = self.rows.between(top - PAGES_MADE * height, top + (1 + PAGES_MADE) * height)
+        self._make_missing(self.rows.entries[place] for place in near)
+        if not self.screen.selections:
+            kept = self.rows.between(top - PAGES_KEPT * height, top + (1 + PAGES_KEPT) * height)
+            place_of = self.rows.place_of
+            self._unmake([key for key in self.made if place_of[key] not in kept])
+
+    def _make_missing(self, wanted: Iterable[entries.Entry]) -> None:
+        missing = [entry for entry in wanted if entry.key not in self.made]
+        if not missing:
+            return
+        place_of = self.rows.place_of
+        made = sorted(place_of[key] for key in self.made)
+        behind = {place: self.made[self.rows.entries[place].key] for place in made}
+        groups: dict[Entry | None, list[Entry]] = {}
+        for entry in missing:
+            place = place_of[entry.key]
+            before = next((behind[other] for other in made if other > place), None)
+            groups.setdefault(before, []).append(self._make(entry))
+        for before, group in groups.items():
+            self.mount(*group, before=before)
+
+    def _make(self, entry: entries.Entry) -> Entry:
+        made: Entry
+        if entry.recording is not None:
+            kind = Thought if entry.kind == "thought" else Reply
+            made = kind(entry.recording, self._reply_view(), entry.below())
+            if isinstance(made, Thought) and entry.key in self._unfolded:
+                made.fold(False)
+        elif entry.kind == "question":
+            made = UserEntry(entry.text)
+        elif entry.kind == "window":
+            made = WindowMark()
+        else:
+            made = Notice(entry.text, entry.kind)
+        made.stand(entry.turn, entry.place)
+        made.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
+        if self._marked is not None and self._marked[0] == entry.key:
+            made.mark(self._marked[1])
+        if isinstance(made, Reply) and not made.is_over:
+            made.follow(None)
+        self.made[entry.key] = made
+        return made
+
+    def _unmake(self, keys: Sequence[str]) -> None:
+        gone = [self.made.pop(key) for key in keys]
+        for key, entry in zip(keys, gone, strict=True):
+            if isinstance(entry, Thought) and not entry.is_folded:
+                self._unfolded.add(key)
+        if gone:
+            self.remove_children(gone)
+
+    def _make_way(self) -> None:
+        """A reply begins: follow it, and free what the ones before it have drawn."""
+        for entry in self.made.values():
+            entry.forget_drawn_rows()
+        self.aim = None
+        self.anchor()
+
+    # What is seen
+
+    def reveal(
+        self,
+        turn: TurnId,
+        span: tuple[int, int] | None = None,
+        *,
+        in_reasoning: bool = False,
+    ) -> None:
+        """Scroll to a turn of the path, whether its entry is made or not, and mark a passage of
+        its text: where it begins and ends. The mark goes with the next call."""
+        self.unmark()
+        place_of = self.rows.place_of
+        keys = [f"turn {turn}", f"thought {turn}"]
+        if in_reasoning or span is None:
+            keys.reverse()
+        key = next((key for key in keys if key in place_of), None)
+        if key is None:
+            return
+        if span is not None:
+            self._marked = key, span
+            if in_reasoning:
+                self._unfolded.add(key)
+            made = self.made.get(key)
+            if made is not None:
+                made.mark(span)
+        self.go(Aim(key, 0, span[0] if span else None, self.size.height // 3))
+
+    def unmark(self) -> None:
+        """Take the mark of a passage away."""
+        if self._marked is not None and (made := self.made.get(self._marked[0])) is not None:
+            made.mark(None)
+        self._marked = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # The empty ground; Textual would draw it anew, line by line, for every new row of a reply.
         blank = Strip.blank(crop.width, self.visual_style.rich_style)
         return filtered(self, [blank]) * crop.height
 
-    @property
-    def last_reply(self) -> Reply | None:
-        """The newest reply, finished or not; a comparison is none."""
-        reply = self._shown.get(self._last_reply or "")
-        return reply if isinstance(reply, Reply) else None
-
-    def show(self, wanted: Sequence[entries.Entry]) -> None:
-        """Show these entries. Those that are shown already stay, and draw what was added."""
-        keys = {entry.key for entry in wanted}
-        for key in [key for key in self._shown if key not in keys]:
-            self._shown.pop(key).remove()
-        latest = max(0, len(wanted) - MADE_AT_ONCE)
-        places = (place for place, entry in enumerate(wanted) if entry.key in self._shown)
-        self._wanted, self._first = wanted, min(next(places, latest), latest)
-        self._mount_missing(wanted[self._first :])
-        for entry in wanted[self._first :]:
-            self._shown[entry.key].stand(entry.turn, entry.place)
-            self.follow(entry)
-        if self.selected not in {entry.turn for entry in wanted}:
-            self.selected = None
-        self._mark_selected()
-        self._last_reply = next((e.key for e in reversed(wanted) if e.kind == "reply"), None)
-        if self._first:
-            self.call_after_refresh(self._fill)
-
-    def _fill(self) -> None:
-        """Make more where what is made leaves room above it."""
-        if self.max_scroll_y == 0:
-            self._grow_upwards()
-
-    def _grow_upwards(self) -> None:
-        if self._first and not self._is_growing:
-            self._is_growing = True
-            self.call_later(self._grow)
-
-    async def _grow(self) -> None:
-        """Make some of the entries before the first one; what is in sight stays there."""
-        first, before = self._first, self._shown.get(self._wanted[self._first].key)
-        self._first = max(0, first - MADE_AT_ONCE)
-        top, is_at_end = before.virtual_region.y if before else 0, self.is_vertical_scroll_end
-        made = [self._make(entry) for entry in self._wanted[self._first : first]]
-        await self.mount(*made, before=before)
-        self.call_after_refresh(self._keep_place, before, top, is_at_end)
-
-    def _keep_place(self, before: Entry | None, top: int, is_at_end: bool) -> None:
-        self._is_growing = False
-        if before is not None and before.is_attached and not is_at_end:
-            grown = before.virtual_region.y - top
-            self.scroll_to(y=self.scroll_y + grown, animate=False, immediate=True)
-        self._fill()
-
-    def follow(self, entry: entries.Entry) -> None:
-        """Draw what was added to a reply or comparison."""
-        shown = self._shown.get(entry.key)
-        if isinstance(shown, Reply):
-            shown.follow(entry.note)
-
-    def clear(self) -> None:
-        """Remove every entry: the next ones are of another chat."""
-        self._wanted, self._first = (), 0
-        self._shown.clear()
-        self.remove_children()
-
-    def _mount_missing(self, wanted: Sequence[entries.Entry]) -> None:
-        behind: Entry | None = None
-        missing: list[Entry] = []
-        for entry in reversed(wanted):
-            shown = self._shown.get(entry.key)
-            if shown is None:
-                missing.insert(0, self._make(entry))
-            else:
-                self._mount_before(behind, missing)
-                behind, missing = shown, []
-        self._mount_before(behind, missing)
-
-    def _mount_before(self, behind: Entry | None, missing: Sequence[Entry]) -> None:
-        if missing:
-            self.mount(*missing, before=behind)
-
-    def _make(self, entry: entries.Entry) -> Entry:
-        shown: Entry
-        if entry.recording is not None:
-            if entry.note is None:
-                self._make_way()
-            kind = Thought if entry.kind == "thought" else Reply
-            shown = kind(entry.recording, self._reply_view(), entry.note)
-        elif entry.kind == "question":
-            shown = UserEntry(entry.text)
-        elif entry.kind == "window":
-            shown = WindowMark()
-        else:
-            shown = Notice(entry.text, entry.kind)
-        self._shown[entry.key] = shown
-        shown.stand(entry.turn, entry.place)
-        return shown
-
-    def _make_way(self) -> None:
-        """A reply begins: follow it, and free what the ones before it have drawn."""
-        for entry in self._shown.values():
-            entry.forget_drawn_rows()
-        self.anchor()
-
-    def reveal(self, turn: TurnId, span: tuple[int, int] | None = None) -> None:
-        """Scroll to a turn of the path, whether its entry is made or not, and mark a passage of
-        its text: where it begins and ends. The mark goes with the next one, or with None."""
-        place = next((i for i, e in enumerate(self._wanted) if e.turn == turn), None)
-        if place is None:
-            return
-        if place < self._first:
-            made = [self._make(entry) for entry in self._wanted[place : self._first]]
-            self.mount(*made, before=self._shown[self._wanted[self._first].key])
-            self._first = place
-        entry = self._shown[self._wanted[place].key]
-        self.call_after_refresh(self.scroll_to_widget, entry, animate=False)
+    # What the reader does
 
     def watch_selected(self) -> None:
-        self._mark_selected()
+        for entry in self.made.values():
+            entry.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
         if self.selected is not None:
             self.reveal(self.selected)
 
-    def _mark_selected(self) -> None:
-        for entry in self._shown.values():
-            entry.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
-
     def fold_thought(self) -> None:
         """Fold or unfold the latest reasoning."""
-        thoughts = [entry for entry in self._shown.values() if isinstance(entry, Thought)]
-        if not thoughts:
+        keys = [entry.key for entry in self.rows.entries if entry.kind == "thought"]
+        if not keys:
             self.notify("No reply has reasoning yet.")
+            return
+        made = self.made.get(keys[-1])
+        if isinstance(made, Thought):
+            made.fold(not made.is_folded)
         else:
-            thoughts[-1].fold(not thoughts[-1].is_folded)
+            self._unfolded ^= {keys[-1]}
 
     def copy_reply(self) -> None:
         """Copy the last reply, as far as it is generated, without rejected tokens."""
@@ -285,6 +246,35 @@ class Transcript(VerticalScroll):
             return
         self.app.copy_to_clipboard(neutralise(reply.text))
         self.notify("Copied the last reply.")
+
+    def copy_code(self) -> None:
+        """Copy the last code block; called again, the one before it."""
+        found = self._code.step(self.rows.entries, code_blocks)
+        if found is None:
+            self.notify("There is no code block, or none before it.", severity="warning")
+        else:
+            self._copy_block(found)
+
+    def open_link(self) -> None:
+        """Have the last address opened; called again, the one before it."""
+        address = self._links.step(self.rows.entries, links)
+        if address is None:
+            self.notify("There is no link, or none before it.", severity="warning")
+        else:
+            self.post_message(LinkChosen(address))
+
+    def on_code_chosen(self, event: CodeChosen) -> None:
+        event.stop()
+        self._copy_block(code_blocks(event.text)[event.number])
+
+    def _copy_block(self, code: Code) -> None:
+        self.app.copy_to_clipboard(neutralise(code.text))
+        self.notify(said_of(code), markup=False)
+
+    def action_copy_last(self) -> None:
+        self.copy_reply()
+
+    # Views
 
     def watch_show_rejected(self) -> None:
         self._apply_view()
@@ -300,5 +290,7 @@ class Transcript(VerticalScroll):
 
     def _apply_view(self) -> None:
         view = self._reply_view()
-        for reply in self.query(Reply):
-            reply.view = view
+        self.rows.forget()
+        for entry in self.made.values():
+            if isinstance(entry, Reply):
+                entry.view = view

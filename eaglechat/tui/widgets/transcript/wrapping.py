@@ -102,7 +102,7 @@ class Wrapping:
         """What a copy of all of it gives."""
         return "".join(self._copied)
 
-    def append(self, text: str, style: str, *, copied: bool = True) -> None:
+    def append(self, text: str, style: str | Style, *, copied: bool = True) -> None:
         """Add neutralised text. What is not `copied` is only shown."""
         if copied:
             self._copied.append(text)
@@ -123,11 +123,11 @@ class Wrapping:
         self._new_row()
         self._last = " "
 
-    def _add_space(self, shown: str, style: str, characters: int) -> None:
+    def _add_space(self, shown: str, style: str | Style, characters: int) -> None:
         self._push(shown[: max(0, self.width - self._column)], style, characters)
         self._last = " "
 
-    def _add_word(self, atom: str, style: str, copied: bool) -> None:
+    def _add_word(self, atom: str, style: str | Style, copied: bool) -> None:
         if not atom.isascii() or self._last[-1] == _JOINER:
             atom = self._join(atom, copied)
             if not atom:
@@ -148,7 +148,7 @@ class Wrapping:
         pieces.pop()
         self._column -= cell_len(last.shown)
         self._index = last.start if copied else self._index
-        self._place(last.shown + atom[:size], str(last.style), copied)
+        self._place(last.shown + atom[:size], last.style, copied)
         return atom[size:]
 
     def _may_break_before(self, atom: str) -> bool:
@@ -157,7 +157,7 @@ class Wrapping:
         closing = atom[0] in _CLOSERS
         return not closing and bool(_IS_WIDE.match(atom) or _IS_WIDE.match(self._last))
 
-    def _place(self, atom: str, style: str, copied: bool) -> None:
+    def _place(self, atom: str, style: str | Style, copied: bool) -> None:
         cells = cell_len(atom)
         if self._column + cells > self.width and self._unit > 0:
             self._move_unit_to_new_row()
@@ -190,7 +190,7 @@ class Wrapping:
         self._column = 0
         self._unit = 0
 
-    def _push(self, shown: str, style: str, characters: int) -> None:
+    def _push(self, shown: str, style: str | Style, characters: int) -> None:
         if shown:
             piece = Piece(shown, style, self._index, self._index + characters)
             self.rows[-1].pieces.append(piece)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from eaglechat.chat.conversation.turns import Question
 from eaglechat.tui.widgets.transcript.entry import Entry
-from eaglechat.tui.widgets.transcript.transcript import UserEntry
+from eaglechat.tui.widgets.transcript.said import UserEntry
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -106,7 +106,7 @@ async def test_a_click_selects_a_turn_and_an_arrow_steps(drive: Drive) -> None:
 async def test_a_turn_is_deleted_and_comes_back(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await asked(user, "one", "two")
-        await user.command("chat.delete")
+        await user.command("chat.delete_turn")
         await user.until(lambda: questions(user) == ["one"], "one question")
         await user.sees("brings it back")
         await user.command("chat.undo_delete")

@@ -1,0 +1,88 @@
+"""A reply that goes on where it was stopped: whether it can, and its numbers as those of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
+from eaglechat.chat.recording import Recording, Terms
+from eaglechat.wire.protocol import Hello
+from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, summed
+
+_OF_THE_PROMPT = ("system_prompt", "thinking")
+
+
+def cannot_go_on(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
+    """Why a turn is no reply that can go on, asked for with these terms now; None where it is."""
+    reply = turns.find(id)
+    if not isinstance(reply, Reply):
+        return "There is no reply yet that could go on."
+    end = reply.recording.end
+    if turns.is_followed(id):
+        reason = "Only the last reply of a chat can go on."
+    elif end is not None and end.finish_reason is FinishReason.STOP:
+        reason = "The reply is complete: there is nothing to go on with."
+    elif hello is not None and not hello.can.goes_on:
+        reason = f"{hello.engine} cannot go on with a reply."
+    elif reply.recording.terms.target != terms.target:
+        reason = "Another model wrote the reply: have it answered again instead."
+    elif not reply.recording.ids:
+        reason = "The tokens of the reply are not known, so it cannot go on."
+    else:
+        return None
+    return reason
+
+
+def terms_to_go_on(begun: Terms, now: Terms) -> Terms:
+    """What the rest of a reply is asked with: behind the same prompt, sampled and drafted as it
+    would be now."""
+    kept = {name: getattr(begun, name) for name in _OF_THE_PROMPT}
+    return msgspec.structs.replace(now, **kept)
+
+
+def changes(begun: Terms, now: Terms) -> set[str]:
+    """The names of what is sampled or drafted otherwise."""
+    pairs = ((begun.sampling, now.sampling), (begun.speculation, now.speculation))
+    return {
+        name
+        for one, other in pairs
+        for name in one.__struct_fields__
+        if name != "seed" and getattr(one, name) != getattr(other, name)
+    }
+
+
+def end_so_far(recording: Recording) -> ReplyEnd:
+    """How a recording ended; counted from its rounds where it was cut off."""
+    if recording.end is not None:
+        return recording.end
+    times = [round_.timings for round_ in recording.rounds]
+    timings = ReplyTimings(
+        prefill_ms=0.0,
+        prefill_tokens=0,
+        reused_tokens=0,
+        generation_ms=sum(time.total_ms for time in times),
+        draft_ms=summed(time.draft_ms for time in times),
+        verify_ms=summed(time.verify_ms for time in times),
+        process_ms=summed(time.process_ms for time in times),
+        sample_ms=summed(time.sample_ms for time in times),
+    )
+    tokens = sum(len(round_.tokens) for round_ in recording.rounds)
+    return ReplyEnd(FinishReason.CANCELLED, 0, tokens, "", timings)
+
+
+def together(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
+    """The end of a reply that went on: what it took counts from its beginning."""
+    timings: dict[str, Any] = {
+        name: summed((getattr(before.timings, name), getattr(after.timings, name)))
+        for name in ReplyTimings.__dataclass_fields__
+    }
+    return ReplyEnd(
+        finish_reason=after.finish_reason,
+        seed=after.seed,
+        tokens=before.tokens + after.tokens,
+        tail=after.tail,
+        timings=ReplyTimings(**timings),
+        tail_part=after.tail_part,
+    )

@@ -1,0 +1,91 @@
+"""Which rows of a transcript each entry has: counted where it is drawn, estimated elsewhere."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from eaglechat.chat.conversation.entries import Entry
+from eaglechat.wire.records import Part
+
+MARGIN = 1
+"""Empty rows below each entry."""
+_NARROW = 20
+
+
+class Rows:
+    """The heights of all entries at one width, and where each begins."""
+
+    def __init__(self) -> None:
+        self.entries: Sequence[Entry] = ()
+        self.place_of: dict[str, int] = {}
+        """By their keys."""
+        self._width = 0
+        self._counted: dict[str, int] = {}
+        self._estimated: dict[str, int] = {}
+        self._tops = [0]
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """These are the entries now. The heights of those that are as they were still hold."""
+        for entry in entries:
+            place = self.place_of.get(entry.key)
+            if place is not None and self.entries[place] != entry:
+                self._counted.pop(entry.key, None)
+                self._estimated.pop(entry.key, None)
+        self.entries = entries
+        self.place_of = {entry.key: place for place, entry in enumerate(entries)}
+        self._add_up()
+
+    def count(self, width: int, heights: Mapping[str, int]) -> None:
+        """The heights of entries that are drawn at this width, by their keys."""
+        if width != self._width:
+            self.forget()
+            self._width = width
+        self._counted |= heights
+        self._add_up()
+
+    def forget(self) -> None:
+        """Whatever was counted or estimated holds no more."""
+        self._counted.clear()
+        self._estimated.clear()
+
+    @property
+    def total(self) -> int:
+        """Rows of all entries."""
+        return self._tops[-1]
+
+    def top(self, key: str) -> int:
+        """The row at which an entry begins."""
+        return self._tops[self.place_of[key]]
+
+    def place_at(self, row: float) -> int:
+        """The place of the entry that has a row, or of the nearest one."""
+        return min(max(bisect_right(self._tops, row) - 1, 0), max(len(self.entries) - 1, 0))
+
+    def between(self, first: float, last: float) -> range:
+        """The places of the entries that have some of these rows."""
+        if not self.entries:
+            return range(0)
+        return range(self.place_at(first), self.place_at(last) + 1)
+
+    def _add_up(self) -> None:
+        self._tops = [0, *accumulate(map(self._height, self.entries))]
+
+    def _height(self, entry: Entry) -> int:
+        height = self._counted.get(entry.key) or self._estimated.get(entry.key)
+        if height is None:
+            height = self._estimated[entry.key] = MARGIN + _estimate(entry, self._width or 80)
+        return height
+
+
+def _estimate(entry: Entry, width: int) -> int:
+    """About how many rows an entry will have."""
+    if entry.kind == "window" or (entry.kind == "thought" and entry.note is not None):
+        return 1
+    text, below = entry.text, int(entry.place is not None)
+    if entry.recording is not None:
+        part = Part.REASONING if entry.kind == "thought" else Part.ANSWER
+        text = entry.recording.written(part)
+        below += bool(entry.note)
+    return 1 + text.count("\n") + len(text) // max(width, _NARROW) + below

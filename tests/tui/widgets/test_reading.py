@@ -1,0 +1,175 @@
+"""Markdown as it is read: while it grows, at any width, with its code and links."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+from textual.pilot import Pilot
+
+from eaglechat.tui.screens.chat.links import cannot_open, shown
+from eaglechat.tui.widgets.transcript.reading import (
+    CODE,
+    LINK,
+    Reading,
+    ReadingLook,
+    code_blocks,
+    links,
+)
+from eaglechat.tui.widgets.transcript.reply import LinkChosen, Reply
+from tests.tui.widgets.transcript_app import (
+    TranscriptApp,
+    drawn_rows,
+    make_end,
+    make_round,
+    segment_of,
+    shown_reply,
+    until,
+)
+
+CODE_TEXT = 'def f(x):\n\treturn "a line that is wider than the page is"  \n\n\nprint(f(2))\n'
+PARTS = (
+    "# A heading\n\n",
+    "Some *words* and `code`\nin two lines.\n\n",
+    f"```python\n{CODE_TEXT}```\n\n",
+    "- one\n- two\n  1. three\n\n",
+    "| a | b |\n| - | - |\n| 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 | x |\n\n",
+    "> said\n\n",
+    "See [the page](https://example.com/a).\n\n",
+    "---\n\n",
+    "~~~\nplain\n~~~\n",
+)
+
+
+def look(width: int = 30) -> ReadingLook:
+    return ReadingLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(PARTS), max_size=5), st.integers(1, 40), st.integers(12, 50))
+def test_a_text_that_grows_ends_as_the_whole_text(parts: list[str], step: int, width: int) -> None:
+    text = "".join(parts)
+    growing = Reading(look(width))
+    for end in range(0, len(text) + 1, step):
+        growing.render(text[:end])
+    grown, whole = growing.render(text), Reading(look(width)).whole(text, "")
+    assert [row.text for row in grown.rows] == [row.text for row in whole.rows]
+    assert grown.text == whole.text
+    assert all(cell_len(row.text.rstrip()) <= width for row in whole.rows)
+
+
+def test_only_the_last_block_is_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+    write = Reading._write
+
+    def counted(self: Reading, block: list, page: object) -> None:
+        rendered.append(block[1].content)
+        write(self, block, page)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Reading, "_write", counted)
+    growing = Reading(look())
+    text = "".join(f"paragraph {n}\n\n" for n in range(50))
+    growing.render(text)
+    rendered.clear()
+    growing.render(text + "more")
+    assert rendered == ["paragraph 49", "more"]
+
+
+def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
+    text = f"1. first\n\n   ```sh\n   ls\n   ```\n\nthen\n\n````python\n{CODE_TEXT}````\n"
+    assert [(code.language, code.text) for code in code_blocks(text)] == [
+        ("sh", "ls\n"),
+        ("python", CODE_TEXT),
+    ]
+    rendered = Reading(look()).whole(text, "")
+    assert CODE_TEXT.rstrip("\n").expandtabs(4) in rendered.text
+    clicks = [p.style.meta.get(CODE) for row in rendered.rows for p in row.pieces]
+    assert [number for number in clicks if number is not None] == [1]
+
+
+def test_a_link_says_where_it_leads_and_is_not_left_to_the_terminal() -> None:
+    rendered = Reading(look(60)).whole("See [the page](https://example.com/a).", "")
+    assert rendered.text == "See the page (https://example.com/a)."
+    pieces = [piece for row in rendered.rows for piece in row.pieces]
+    assert {p.style.meta[LINK] for p in pieces if LINK in p.style.meta} == {"https://example.com/a"}
+    assert not any(piece.style.link for piece in pieces)
+    assert links("a [b](http://c) <http://d>") == ["http://c", "http://d"]
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "file:///etc/passwd", "x", "http://["])
+def test_other_addresses_are_not_opened(address: str) -> None:
+    assert "not" in (cannot_open(address) or "")
+
+
+def test_an_address_is_shown_with_its_host_in_plain_letters() -> None:
+    assert cannot_open("https://example.com") is None
+    assert shown("https://example.com/ä") == "https://example.com/ä"
+    assert "xn--" in shown("https://ex\u0430mple.com/")
+    assert "\u202e" not in shown("https://example.com/\u202emoc")
+
+
+async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:
+    app.add_reply("First:\n\n```sh\nls\n```\n\nthen\n\n```python\nx = 1\n```")
+    app.add_reply("no code, but [a page](https://example.com)")
+    app.add_reply("last\n\n```\nplain\n```\n")
+    await pilot.pause()
+
+
+async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        await shown_code(app, pilot)
+        for copied in ("plain\n", "x = 1\n", "ls\n"):
+            app.transcript.copy_code()
+            assert app.clipboard == copied
+        app.transcript.copy_code()
+        assert app.clipboard == "ls\n"
+        app.transcript.copy_code()
+        assert app.clipboard == "plain\n"
+
+
+async def test_a_click_copies_a_code_block_and_y_the_reply() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.reading = True
+        await shown_code(app, pilot)
+        reply = app.query(Reply).first()
+        await until(pilot, lambda: any("python · copy" in row for row in drawn_rows(reply)))
+        row = next(y for y, row in enumerate(drawn_rows(reply)) if "python · copy" in row)
+        await pilot.click(reply, offset=(6, row))
+        await until(pilot, lambda: app.clipboard == "x = 1\n")
+        app.transcript.focus()
+        await pilot.press("y")
+        assert app.clipboard == "last\n\n```\nplain\n```\n"
+
+
+async def test_links_are_opened_from_the_last_to_the_first() -> None:
+    chosen: list[str] = []
+
+    class LinkApp(TranscriptApp):
+        def on_link_chosen(self, event: LinkChosen) -> None:
+            chosen.append(event.address)
+
+    app = LinkApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        await shown_code(app, pilot)
+        app.transcript.open_link()
+        await until(pilot, lambda: chosen == ["https://example.com"])
+
+
+async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.reading = True
+        reply = await shown_reply(app, pilot, [make_round([], "Some **bold")])
+        app.write(reply, [make_round(["**"], " words\n\n", "wrong")])
+        await until(pilot, lambda: "Some bold words" in drawn_rows(reply)[0])
+        assert segment_of(reply, "bold").style.bold
+        app.transcript.reading = False
+        assert "Some **bold**wrong words" in drawn_rows(reply)[0]
+        app.transcript.reading = True
+        app.end(reply, make_end(" end"), "stopped")
+        await until(pilot, lambda: drawn_rows(reply)[-1].endswith("stopped"))
+        assert "Some bold words" in drawn_rows(reply)[0]
