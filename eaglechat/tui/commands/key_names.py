@@ -9,6 +9,8 @@ _NAMES = {
     "plus": "+",
     "minus": "-",
     "comma": ",",
+    "semicolon": ";",
+    "apostrophe": "'",
     "equals_sign": "=",
     "number_sign": "#",
     "asterisk": "*",
