@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,6 +73,24 @@ def test_pages_name_only_flags_that_exist(page: Path) -> None:
     for line in re.findall(r"`[^`\n]*eaglechat [^`\n]*`|^[^|\n]*eaglechat .*$", _text(page), re.M):
         command = line.split("&&")[-1]
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command)) <= _flags(), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_is_one(page: Path) -> None:
+    for line in _commands(page):
+        cli._parser().parse_args(shlex.split(line, comments=True))
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len(_text(ROOT / "README.md").split()) < 700
+
+
+def test_pictures_are_made_by_the_script() -> None:
+    made = set(re.findall(r'save(?:_film)?\("(\w+)"\)', _text(DOCS / "pictures.py")))
+    made |= set(re.findall(r'mid_reply\("(\w+)"', _text(DOCS / "pictures.py")))
+    used = {name for page in PAGES for name in re.findall(r"images/(\w+)\.svg", _text(page))}
+    assert {file.name for file in (DOCS / "images").iterdir()} == {f"{one}.svg" for one in made}
+    assert used <= made
 
 
 def test_headless_explains_every_flag_of_run() -> None:
@@ -162,6 +181,19 @@ def _documented_fields(section: str) -> list[str]:
     """The first column of the section's first table of fields."""
     table = re.search(r"^\| Field \|.*\n\|.*\n((?:\|.*\n)*)", section, re.M)
     return re.findall(r"^\| `(\w+)`", table[1], re.M) if table else []
+
+
+def _commands(page: Path) -> Iterator[str]:
+    """What follows `eaglechat` in a page's blocks, up to a pipe or the next command."""
+    text = re.sub(r"\\\n\s*", "", _text(page))
+    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.M):
+        for line in block.splitlines() if kind in ("", "sh") else ():
+            for command in re.split(r" && | \| | < | 2?> ", line.strip()):
+                found = re.match(
+                    r"(?:\S+=\S+ )?(?:\S*[/\\])?eaglechat(?= --?[a-z]| [a-z]+( |$))", command
+                )
+                if found:
+                    yield command[found.end() :]
 
 
 def _anchors(page: Path) -> list[str]:

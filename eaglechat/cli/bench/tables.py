@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,10 @@ def lines(
     markdown: bool,
 ) -> Iterator[str]:
     """Everything the bench prints."""
-    yield f"{info.target.name} {info.target.quantization}, {info.n_threads} threads, " + (
-        ", ".join(info.devices) or "no device named"
-    )
+    devices = ", ".join(info.devices) or "no device named"
+    today = time.strftime("%d %B %Y").lstrip("0")
+    target = f"{info.target.name} {info.target.quantization}"
+    yield f"{target}, {info.n_threads} threads, {devices}, {today}"
     if not report.prompts:
         yield "Nothing was measured."
         return

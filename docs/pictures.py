@@ -1,0 +1,249 @@
+"""Takes every picture of the documentation again: the real app with the built-in pair.
+
+    python docs/pictures.py [NAME ...]
+
+Times in the moving picture are those of the machine it runs on. Only the download is staged:
+a scripted desk, with made-up numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+from film import Frame, film, rows_of, still  # noqa: E402
+
+from eaglechat import paths  # noqa: E402
+from eaglechat.hub.local.pairs import PairLibrary, builtin_pair  # noqa: E402
+from eaglechat.links.process import EngineProcess  # noqa: E402
+from eaglechat.settings import Settings  # noqa: E402
+from eaglechat.tui.app import EagleApp  # noqa: E402
+from eaglechat.tui.commands.command import LEADER  # noqa: E402
+from eaglechat.tui.commands.registry import keys_of  # noqa: E402
+from eaglechat.tui.screens.bench.screen import BenchScreen  # noqa: E402
+from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
+from tests.tui.scripted_desk import ScriptedDesk, entry, on_its_way  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+IMAGES = Path(__file__).parent / "images"
+FRAME_S, LAST_S = 0.12, 4.0
+PATIENCE_S = 300.0
+PROMPT = "Explain the Pythagorean theorem"
+
+
+class Camera:
+    """The running app, and what was seen of it so far."""
+
+    def __init__(self, app: EagleApp, pilot: Pilot[None]) -> None:
+        self.app, self.pilot = app, pilot
+        self.frames: list[Frame] = []
+        self._begun = time.monotonic()
+
+    def look(self) -> tuple[str, ...]:
+        width, height = self.app.size
+        strips = self.app.screen._compositor.render_strips()[:height]
+        return rows_of((strip.crop(0, width) for strip in strips), self.background)
+
+    @property
+    def background(self) -> str:
+        return self.app.get_css_variables()["background"]
+
+    def begin(self) -> None:
+        self.frames, self._begun = [], time.monotonic()
+
+    def shoot(self) -> None:
+        rows = self.look()
+        if not self.frames or rows != self.frames[-1].rows:
+            self.frames.append(Frame(time.monotonic() - self._begun, rows))
+
+    async def until(self, condition: Callable[[], object], *, film: bool = False) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError("\n".join(strip.text for strip in self.strips()))
+            await self.pilot.pause(FRAME_S)
+            if film:
+                self.shoot()
+
+    def strips(self) -> list[Any]:
+        return self.app.screen._compositor.render_strips()
+
+    async def command(self, id: str) -> None:
+        leader, _, second = keys_of(id)[0].partition(" ")
+        keys = [keys_of("app.leader")[0], second] if leader == LEADER else [leader]
+        await self.pilot.press(*keys)
+
+    async def chat(self) -> ChatScreen:
+        await self.until(lambda: isinstance(self.app.screen, ChatScreen))
+        screen = self.app.screen
+        assert isinstance(screen, ChatScreen)
+        await self.pilot.pause(FRAME_S)
+        return screen
+
+    async def ask(self, chat: ChatScreen, prompt: str) -> None:
+        chat.prompt.load_text(prompt)
+        await self.pilot.press("enter")
+        await self.until(lambda: chat.session.running is not None)
+
+    def save(self, name: str) -> None:
+        columns, _ = self.app.size
+        (IMAGES / f"{name}.svg").write_text(still(self.look(), columns, self.background))
+
+    def save_film(self, name: str) -> None:
+        columns, _ = self.app.size
+        first = self.frames[0].at
+        frames = [replace(frame, at=round(frame.at - first, 2)) for frame in self.frames]
+        written = film(frames, columns, self.background, frames[-1].at + LAST_S)
+        (IMAGES / f"{name}.svg").write_text(written)
+
+
+@asynccontextmanager
+async def running(
+    size: tuple[int, int], *, with_chat: bool = True, desk: ScriptedDesk | None = None,
+    theme: str = "", max_tokens: int = 160,
+) -> AsyncIterator[Camera]:  # fmt: skip
+    settings = Settings()
+    for table, key, value in (
+        ("generation", "temperature", 0.0),
+        ("generation", "max_tokens", max_tokens),
+        *((("interface", "theme", theme),) if theme else ()),
+    ):
+        settings = settings.with_value(table, key, value)
+    with tempfile.TemporaryDirectory() as home:
+        app = EagleApp(
+            settings=settings,
+            engine=EngineProcess((sys.executable, "-m", "eaglechat", "engine"), None),
+            pairs=PairLibrary(Path(home) / "state"),
+            config_file=Path(home) / "config.toml",
+            chats_dir=Path(home) / "chats",
+            theme_dirs=(paths.builtin_themes_dir(),),
+            desk=desk or ScriptedDesk(),
+            start=builtin_pair() if with_chat else None,
+        )
+        app.animation_level = "none"
+        async with app.run_test(size=size, notifications=True) as pilot:
+            yield Camera(app, pilot)
+
+
+async def moving() -> None:
+    """A reply streams, n_draft_max is turned, and it is compared with plain decoding."""
+    async with running((112, 34), max_tokens=110) as camera:
+        chat = await camera.chat()
+        await camera.pilot.pause(0.5)
+        camera.begin()
+        camera.shoot()
+        for character in PROMPT:
+            chat.prompt.insert(character)
+            await camera.pilot.pause(0.03)
+            camera.shoot()
+        await camera.pilot.press("enter")
+        await camera.until(lambda: _tokens(chat) > 45, film=True)
+        for _ in range(2):
+            await camera.command("chat.more")
+            await camera.pilot.pause(0.4)
+            camera.shoot()
+        await camera.until(lambda: chat.session.running is None, film=True)
+        await camera.pilot.pause(1.0)
+        camera.shoot()
+        await camera.command("chat.compare")
+        await camera.until(lambda: chat.session.running is not None, film=True)
+        await camera.until(lambda: chat.session.running is None, film=True)
+        await camera.pilot.pause(0.5)
+        camera.shoot()
+        camera.save_film("eaglechat")
+        camera.save("compare")
+
+
+def _tokens(chat: ChatScreen) -> int:
+    shown = chat.session.shown
+    return sum(len(round_.tokens) for round_ in shown.rounds) if shown else 0
+
+
+def mid_reply(name: str, size: tuple[int, int], **how: Any) -> Callable[[], Awaitable[None]]:
+    async def take() -> None:
+        async with running(size, **how) as camera:
+            chat = await camera.chat()
+            await camera.ask(chat, PROMPT)
+            await camera.until(lambda: _tokens(chat) > 100)
+            camera.save(name)
+
+    return take
+
+
+async def bench() -> None:
+    async with running((120, 40)) as camera:
+        await camera.chat()
+        await camera.command("chat.bench")
+        await camera.until(lambda: isinstance(camera.app.screen, BenchScreen))
+        await camera.pilot.pause(FRAME_S)
+        await camera.command("bench.quick")
+        await camera.until(lambda: "Reply 1 of" in _text(camera))
+        await camera.until(lambda: "Reply " not in _text(camera))
+        await camera.pilot.pause(0.5)
+        camera.save("bench")
+
+
+async def menu() -> None:
+    async with running((120, 40), with_chat=False, desk=_desk()) as camera:
+        await camera.until(lambda: "Q4_1" in _text(camera))
+        camera.save("menu")
+
+
+async def download() -> None:
+    desk = _desk()
+    desk.moving = [on_its_way(entry("qwen3-4b"))]
+    async with running((100, 30), with_chat=False, desk=desk) as camera:
+        await camera.until(lambda: "Q4_1" in _text(camera))
+        await camera.command("app.downloads")
+        await camera.until(lambda: "Pause" in _text(camera))
+        camera.save("download")
+
+
+def _desk() -> ScriptedDesk:
+    """The catalogue, where the Hub cannot be reached."""
+    from eaglechat.hub.catalogue.entries import load  # noqa: PLC0415
+
+    desk = ScriptedDesk()
+    for one in load()[0]:
+        desk.offer(one)
+    return desk
+
+
+def _text(camera: Camera) -> str:
+    return "\n".join(strip.text for strip in camera.strips())
+
+
+PICTURES: dict[str, Callable[[], Awaitable[None]]] = {
+    "eaglechat": moving,
+    "chat": mid_reply("chat", (120, 40)),
+    "small": mid_reply("small", (80, 24)),
+    "light": mid_reply("light", (120, 40), theme="eagle-light"),
+    "bench": bench,
+    "menu": menu,
+    "download": download,
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or PICTURES:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(PICTURES[name]())
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
