@@ -49,6 +49,15 @@ def no_auto(hello: Hello | None, controls: Controls) -> str | None:
     return f"{hello.engine} cannot choose the draft length itself: set one by hand."
 
 
+def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
+    """That a change of these controls starts the engine's program again."""
+    if hello is None or not hello.can.restarts or not DRAFTING & change.keys():
+        return None
+    if "ngram" in change:
+        return f"{hello.engine} looks up no n-grams from here."
+    return f"{hello.engine} starts again with this before the next reply."
+
+
 def not_yet(hello: Hello | None) -> str | None:
     """That a change does not reach the reply that is being written."""
     if hello is None or hello.can.live_draft_length:

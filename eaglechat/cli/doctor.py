@@ -36,6 +36,7 @@ def run(_args: argparse.Namespace) -> int:
     print(f"{platform.platform()}, {platform.machine()}\n")
     for title, section in (
         ("llama.cpp", _llama_cpp),
+        ("llama-server", _llama_server),
         ("Devices", _devices),
         ("Threads", _threads),
         ("Paths", _paths),
@@ -67,6 +68,34 @@ def _llama_cpp(wrong: list[str]) -> Iterator[str]:
     yield f"built for {', '.join(backend.backends())}"
     yield from _features(backend.system_info())
     yield "every function the engine needs is there"
+
+
+def _llama_server(wrong: list[str]) -> Iterator[str]:
+    """The program that may run the pairs in place of the engine above."""
+    from eaglechat.engine.llama_server import program
+
+    chosen = settings.load(paths.config_file())[0].engine.llama_server
+    found = program.find(chosen or "llama-server")
+    if found is None:
+        yield "none on the PATH" if not chosen else f"{chosen}: not there"
+        if chosen:
+            wrong.append(f"no pair would load: there is no program {chosen} (engine.llama_server)")
+        return
+    try:
+        yield f"{found}: {program.version_of(found) or 'says no version'}"
+        drafts = program.knows_eagle3(found)
+    except ModelLoadError as error:
+        wrong.append(str(error))
+        return
+    if not drafts:
+        yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
+        if chosen:
+            wrong.append(f"{found} (engine.llama_server) cannot draft with EAGLE-3")
+    elif chosen:
+        yield "runs the pairs (engine.llama_server)"
+    else:
+        yield "can run the pairs in place of eaglechat's own engine, with this in config.toml:"
+        yield f'  [engine] llama_server = "{found}"'
 
 
 def _features(system_info: str) -> Iterator[str]:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from eaglechat.cli.status import FAILED, complain
 from eaglechat.wire.errors import NativeLibraryError
 
 
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """The engine takes its orders as requests."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--llama-server", metavar="PROGRAM", help="run the pairs in this program of llama.cpp"
+    )
 
 
-def run(_args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    if args.llama_server:
+        return _with_llama_server(args.llama_server)
     try:
         from eaglechat.engine.process import server  # loads llama.cpp
     except NativeLibraryError as error:
         complain(str(error))
         return FAILED
     return server.main()
+
+
+def _with_llama_server(program: str) -> int:
+    from eaglechat.engine.llama_server.jobs import LlamaServerJobs  # reads the HTTP client
+    from eaglechat.engine.llama_server.program import find
+    from eaglechat.engine.process import pipes
+
+    found = find(program)
+    if found is None:
+        complain(f"there is no program {program} (engine.llama_server)")
+        return FAILED
+    return pipes.serve(partial(LlamaServerJobs, found))

@@ -73,7 +73,11 @@ def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> P
 
 def engine_command(settings: Settings) -> tuple[str, ...]:
     """The command line that starts an engine."""
-    return tuple(settings.engine.command) or (sys.executable, "-m", "eaglechat", "engine")
+    if settings.engine.command:
+        return tuple(settings.engine.command)
+    own = (sys.executable, "-m", "eaglechat", "engine")
+    program = settings.engine.llama_server
+    return (*own, "--llama-server", program) if program else own
 
 
 def connect(server: ServerSettings) -> Link:
@@ -94,7 +98,7 @@ def start_engine(settings: Settings) -> Link:
     try:
         process.start()
     except EngineStartError:
-        if settings.engine.command:
+        if settings.engine.command or settings.engine.llama_server:
             raise
         from eaglechat.engine.process.local import LocalEngine  # loads llama.cpp
 

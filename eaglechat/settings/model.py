@@ -215,6 +215,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         DraftWindow,
         Meta(description="How many of the latest tokens the draft sees; 0 means all of them."),
     ] = DRAFT_WINDOW_DEFAULT
+    llama_server: Annotated[
+        str,
+        Meta(
+            description="A llama-server of llama.cpp that runs the pairs in place of eaglechat's "
+            "own engine; empty is that one.",
+        ),
+    ] = ""
     command: Annotated[
         tuple[str, ...],
         Meta(

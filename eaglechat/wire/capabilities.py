@@ -34,6 +34,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """It drafts as a request asks it to; else as it was started to."""
     live_draft_length: bool = False
     """`set` turns the draft length of a running reply."""
+    restarts: bool = False
+    """Its program starts again for a change of the drafting, before the next reply."""
     auto: bool = False
     """It chooses draft lengths by measurement."""
     plain: bool = False

@@ -29,7 +29,7 @@ from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.unreported import no_auto, no_drafting, not_yet
+from eaglechat.chat.unreported import no_auto, no_drafting, not_yet, restart
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.settings import Settings
@@ -71,7 +71,7 @@ class OpenChat:
         self.turns = saved.turns if saved else Turns()
         self.first_question = saved.first_question if saved else None
         """The oldest question in the context, where older ones have left it."""
-        self.unsent = saved.draft if saved else ()
+        self.unsent = saved.unsent if saved else ""
         """What stood in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
@@ -90,7 +90,10 @@ class OpenChat:
         self._recorder = ChatRecorder(log, self.turns, saved)
         if self.info is None:
             self._note(only_read(self.pair, self._view.key_of), "warning")
-        elif not self.turns:
+        elif reason := no_auto(self.hello, self.controls):
+            self.controls = turned(self.controls, N_DRAFT_MAX, self._length_in_force())
+            self._note(reason)
+        if self.info is not None and not self.turns:
             self._note(greeting(self.info, self.pair, self._view.key_of))
         if log.is_copy:
             self._note(wording.ELSEWHERE, "warning")
@@ -117,7 +120,9 @@ class OpenChat:
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
         change = differences(self.controls, controls)
         self.controls = controls
-        if change and self.running is not None and isinstance(self.running.turn, Reply):
+        if when := restart(self.hello, change):
+            self._view.say(when)
+        elif change and self.running is not None and isinstance(self.running.turn, Reply):
             if when := not_yet(self.hello):
                 self._view.say(when)
             else:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from eaglechat.engine.llama_server.arguments import draft_gpu_options, gpu_options
 from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchRun
 from eaglechat.wire.load_options import LoadOptions
 
@@ -52,19 +53,8 @@ class Reference:
             *(str(self.binary), "-m", str(self.target), *self._speculation(n)),
             *("-f", str(prompt), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
             *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
-            *self._gpu_flags(),
-        ]
-
-    def _gpu_flags(self) -> list[str]:
-        """The same models on the same GPUs as here; `-fit` would change that as it likes."""
-        options = self.options
-        layers = "all" if options.n_gpu_layers < 0 else str(options.n_gpu_layers)
-        shares = ",".join(f"{share:g}" for share in options.tensor_split)
-        return [
-            *("-ngl", layers, "-ngld", layers, "-fit", "off", "-sm", options.split_mode),
-            *("-mg", str(options.main_gpu), "-fa", options.flash_attention),
-            *(("-ts", shares) if shares else ()),
-            *(("--rpc", ",".join(options.rpc_servers)) if options.rpc_servers else ()),
+            *gpu_options(self.options),
+            *draft_gpu_options(self.options),
         ]
 
     def _speculation(self, n: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The engine process: requests on standard input, events on standard output, logs on the rest.
+"""The engine process, which computes with llama.cpp itself.
 
 A failed assertion inside llama.cpp kills this process and nothing else.
 """
@@ -6,75 +6,22 @@ A failed assertion inside llama.cpp kills this process and nothing else.
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from typing import BinaryIO
+from collections.abc import Callable
 
 from eaglechat.engine.llama import backend
+from eaglechat.engine.process import pipes
 from eaglechat.engine.process.job_loop import JobLoop
-from eaglechat.wire.lines import ProtocolError, decode_request, encode
-from eaglechat.wire.protocol import AnyEvent, Error, Hello, Shutdown
+from eaglechat.wire.protocol import AnyEvent
 
 
 def main() -> int:
     """Serve on this process' own pipes until they close."""
-    # Ctrl+C in the client's terminal reaches this process too; the client decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # A debugger's report of a failed assertion would push the assertion out of the log's end.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-    # Whatever native code prints must not stand between the events.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return pipes.serve(_jobs)
+
+
+def _jobs(say: Callable[[AnyEvent], None]) -> JobLoop:
+    # The pipes are made: what it prints goes to the log.
     backend.start_backend(backend.LOG_INFO)
-    Server(sys.stdin.buffer, events).serve()
-    return 0
-
-
-class Server:
-    """Answers the requests of one client, a line each."""
-
-    def __init__(self, requests: BinaryIO, events: BinaryIO) -> None:
-        self._requests = requests
-        self._events = events
-        self._jobs = JobLoop(self._send)
-
-    def serve(self) -> None:
-        """Read requests until shutdown or the end of the input."""
-        self._jobs.start()
-        for line in self._requests:
-            if line.strip() and not self._receive(line):
-                break
-        self._jobs.stop()
-
-    def _receive(self, line: bytes) -> bool:
-        """Act on a request; False ends the service."""
-        try:
-            request = decode_request(line)
-        except ProtocolError as error:
-            message = f"not understood: {error}"
-            self._jobs.say(Error(id=error.request_id, code="protocol", message=message))
-            return True
-        if isinstance(request, Shutdown):
-            return False
-        self._jobs.take(request)
-        return True
-
-    def _send(self, event: AnyEvent) -> None:
-        try:
-            line = encode(event)
-        except ProtocolError as error:
-            line = self._instead(event, error)
-        try:
-            self._events.write(line)
-            self._events.flush()
-        except OSError:
-            # The client is gone; its end of the input closes too and ends the service.
-            self._jobs.cancel()
-
-    def _instead(self, event: AnyEvent, error: ProtocolError) -> bytes:
-        """What is said in place of an event that cannot be: the request has failed."""
-        request_id = None if isinstance(event, Hello) else event.id
-        self._jobs.cancel(request_id)
-        kind = type(event).__name__
-        message = f"the engine cannot say what it has to ({kind}): {error}"
-        return encode(Error(id=request_id, code="internal", message=message))
+    return JobLoop(say)

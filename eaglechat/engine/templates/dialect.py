@@ -56,8 +56,7 @@ class Dialect:
         if not self.opens:
             return PartStream(self.modes, _REASONING)
         _, opened, inside = generation_prompt.rpartition(self.opens)
-        # The answer may still stand in tags.
-        start = _START if not opened else _BETWEEN if self.closes in inside else _REASONING
+        start = _START if not opened else _ANSWER if self.closes in inside else _REASONING
         return PartStream(self.modes, start)
 
     @property

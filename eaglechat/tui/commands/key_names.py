@@ -9,8 +9,6 @@ _NAMES = {
     "plus": "+",
     "minus": "-",
     "comma": ",",
-    "semicolon": ";",
-    "apostrophe": "'",
     "equals_sign": "=",
     "number_sign": "#",
     "asterisk": "*",

@@ -224,7 +224,7 @@ def test_the_reference_gets_the_gpus_of_the_loaded_pair(tmp_path: Path) -> None:
     )
     with pytest.raises(reference.ReferenceFailedError) as told:
         asked.run("chat", "Hello", 3, 0, lambda: False)
-    assert str(told.value).endswith("-ngl all -ngld all -fit off -sm none -mg 1 -fa on -ts 3,0.5")
+    assert str(told.value).endswith("-ngl all -fit off -sm none -mg 1 -fa on -ts 3,0.5 -ngld all")
 
 
 def test_a_reference_that_cannot_start_says_so(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.engine.process import server as server_module
-from eaglechat.engine.process.server import Server
+from eaglechat.engine.process import pipes
+from eaglechat.engine.process.job_loop import JobLoop
+from eaglechat.engine.process.pipes import Server
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
 
@@ -37,7 +38,7 @@ class Pipe(io.BytesIO):
 def serve(*lines: bytes) -> list[p.AnyEvent]:
     """What is answered to some lines, after hello."""
     pipe = Pipe()
-    Server(io.BytesIO(b"".join(line + b"\n" for line in lines)), pipe).serve()
+    Server(io.BytesIO(b"".join(line + b"\n" for line in lines)), pipe, JobLoop).serve()
     hello, *rest = pipe.events
     assert isinstance(hello, p.Hello)
     return rest
@@ -122,7 +123,7 @@ def test_an_event_that_cannot_be_encoded_fails_its_request_and_no_other(
             raise ProtocolError("“\\udce9” is not text in UTF-8")
         return encode(event)
 
-    monkeypatch.setattr(server_module, "encode", encode_but_unloaded)
+    monkeypatch.setattr(pipes, "encode", encode_but_unloaded)
     unloads = [encode(p.Unload(id=id)).strip() for id in (2, 3, 4)]
 
     assert serve(*unloads) == [
@@ -140,7 +141,7 @@ def test_an_event_that_cannot_be_encoded_fails_its_request_and_no_other(
 def test_a_client_that_is_gone_ends_the_service_quietly() -> None:
     pipe = Pipe()
     pipe.broken = True
-    Server(io.BytesIO(encode(CHAT)), pipe).serve()
+    Server(io.BytesIO(encode(CHAT)), pipe, JobLoop).serve()
     assert pipe.getvalue() == b""
 
 

@@ -31,7 +31,7 @@ TURNS = (
         priority=True,
     ),
     Command(
-        id="chat.older_version",
+        id="chat.older",
         title="Older version",
         help="Show the version before of the selected turn, or of the last that has several",
         scopes=("chat",),
@@ -40,7 +40,7 @@ TURNS = (
         priority=True,
     ),
     Command(
-        id="chat.newer_version",
+        id="chat.newer",
         title="Newer version",
         help="Show the version after",
         scopes=("chat",),
@@ -104,7 +104,7 @@ READING = (
         priority=True,
     ),
     Command(
-        id="chat.beginning",
+        id="chat.first",
         title="Beginning",
         help="Scroll to the beginning of the chat",
         scopes=("chat",),

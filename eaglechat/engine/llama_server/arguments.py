@@ -1,0 +1,77 @@
+"""The options of llama.cpp's programs that load a pair as eaglechat's own engine would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """How the program drafts, from its start to its end."""
+
+    n_draft_max: int = N_DRAFT_MAX_DEFAULT
+    n_min: int = 0
+    p_min: float = 0.0
+
+
+NO_DRAFT = Drafting(0)
+
+
+def drafting_of(speculation: Speculation) -> Drafting:
+    """What comes nearest to what a request asks; the program has no auto."""
+    n_draft_max = speculation.n_draft_max
+    if n_draft_max == AUTO:
+        n_draft_max = N_DRAFT_MAX_DEFAULT
+    if not speculation.enabled or n_draft_max == 0:
+        return NO_DRAFT
+    return Drafting(n_draft_max, speculation.n_min, speculation.p_min)
+
+
+def server_options(
+    target: Path, draft: Path | None, drafting: Drafting, options: LoadOptions, n_ctx: int
+) -> list[str]:
+    """Of llama-server, but for its address. Without drafting the draft is not loaded."""
+    threads = ["-t", str(options.n_threads)] if options.n_threads else []
+    kv = ["-ctk", options.kv_type, "-ctv", options.kv_type] if options.kv_type != "f16" else []
+    return [
+        *("-m", str(target), "-c", str(n_ctx), "-b", str(options.n_batch), "-np", "1"),
+        *("--no-webui", "--offline", *threads, *kv, *gpu_options(options)),
+        *(_draft_options(draft, drafting, options) if draft and drafting != NO_DRAFT else ()),
+    ]
+
+
+def gpu_options(options: LoadOptions) -> list[str]:
+    """The same models on the same GPUs as here; `-fit` would change that as it likes."""
+    layers = _layers(options)
+    shares = ",".join(f"{share:g}" for share in options.tensor_split)
+    return [
+        *("-ngl", layers, "-fit", "off", "-sm", options.split_mode),
+        *("-mg", str(options.main_gpu), "-fa", options.flash_attention),
+        *(("-ts", shares) if shares else ()),
+        *(("--rpc", ",".join(options.rpc_servers)) if options.rpc_servers else ()),
+    ]
+
+
+def draft_gpu_options(options: LoadOptions) -> list[str]:
+    """The same for a draft beside the target."""
+    return ["-ngld", _layers(options)]
+
+
+def _draft_options(draft: Path, drafting: Drafting, options: LoadOptions) -> list[str]:
+    kv_type = options.draft_kv_type
+    kv = ["-ctkd", kv_type, "-ctvd", kv_type] if kv_type != "f16" else []
+    return [
+        *("-md", str(draft), "--spec-type", "draft-eagle3"),
+        *("--spec-draft-n-max", str(drafting.n_draft_max)),
+        *("--spec-draft-n-min", str(drafting.n_min), "--spec-draft-p-min", f"{drafting.p_min:g}"),
+        *kv,
+        *draft_gpu_options(options),
+    ]
+
+
+def _layers(options: LoadOptions) -> str:
+    return "all" if options.n_gpu_layers < 0 else str(options.n_gpu_layers)

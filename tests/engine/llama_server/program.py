@@ -1,0 +1,125 @@
+"""Programs that take llama-server's options, to be started as one: `write_program` makes a file.
+
+`real` is llama.cpp's own server out of the wheel xllamacpp. The others do what a program may do to
+whoever starts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def write_program(folder: Path, kind: str) -> Path:
+    """An executable of this kind; it appends its options to `started` beside it."""
+    program = folder / "llama-server"
+    program.write_text(
+        f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m tests.engine.llama_server."
+        f"program {kind} '{folder}/started' \"$@\"\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+def started(folder: Path) -> list[list[str]]:
+    """The options of each start."""
+    return [line.split() for line in (folder / "started").read_text().splitlines()]
+
+
+def main() -> None:
+    kind, note, *options = sys.argv[1:]
+    if options == ["--version"]:
+        print("some library was found\nversion: 1.2.3 (abcdef)")
+        return
+    if options == ["--help"]:
+        print("--spec-type none,draft-eagle3" if kind != "crash" else "--draft N")
+        return
+    with Path(note).open("a", encoding="utf-8") as file:
+        file.write(" ".join(options) + "\n")
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for flag in ("-m", "-c", "-b", "-np", "-ngl", "-fit", "-sm", "-mg", "-fa", "--host", "-t"):
+        parser.add_argument(flag)
+    for flag in ("-md", "--spec-type", "-ngld", "-ctk", "-ctv"):
+        parser.add_argument(flag)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--spec-draft-n-max", type=int, dest="n_max", default=3)
+    parser.add_argument("--spec-draft-n-min", type=int, dest="n_min", default=0)
+    parser.add_argument("--spec-draft-p-min", type=float, dest="p_min", default=0.0)
+    parser.add_argument("--no-webui", action="store_true")
+    parser.add_argument("--offline", action="store_true")
+    args = parser.parse_args(options)
+    KINDS[kind](args)
+
+
+def real(args: argparse.Namespace) -> None:
+    from xllamacpp import CommonParams, Server
+    from xllamacpp.xllamacpp import common_speculative_type
+
+    params = CommonParams()
+    params.model.path, params.n_ctx, params.n_batch = args.m, int(args.c), int(args.b)
+    params.n_parallel, params.port = int(args.np), args.port
+    params.api_keys = [os.environ["LLAMA_API_KEY"]]
+    params.use_jinja, params.warmup = True, False
+    params.cpuparams.n_threads = int(args.t or 1)
+    if args.md:
+        draft = params.speculative.draft
+        draft.mparams.path = args.md
+        draft.n_max, draft.n_min, draft.p_min = args.n_max, args.n_min, args.p_min
+        draft.cpuparams.n_threads = int(args.t or 1)
+        eagle3 = common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3
+        params.speculative.types = [int(eagle3)]
+    server = Server(params)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    print("listening", server.listening_address, flush=True)
+    while True:
+        time.sleep(1.0)
+
+
+def crash(args: argparse.Namespace) -> None:
+    print(f"loading {args.m}", flush=True)
+    print("error: failed to load the model: out of memory", file=sys.stderr, flush=True)
+    print("it ends here", file=sys.stderr, flush=True)
+    sys.exit(3)
+
+
+def hang(args: argparse.Namespace) -> None:
+    print(f"loading {args.m}\nloading {args.md}", flush=True)
+    time.sleep(600.0)
+
+
+def deaf(args: argparse.Namespace) -> None:
+    """It does not end when it is asked to."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    hang(args)
+
+
+class _Garbage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.send_response(200)
+            self.end_headers()
+        else:
+            self.wfile.write(b"\x00\xff what?\r\n\r\n")
+
+    def log_message(self, format: str, *args: object) -> None:
+        print("\udcff\x1b[31m garbage".encode("utf-8", "surrogateescape"))
+
+
+def garbage(args: argparse.Namespace) -> None:
+    sys.stdout.buffer.write(b"\xff\xfe\x00" * 1000 + b"\n")
+    sys.stdout.flush()
+    HTTPServer(("127.0.0.1", args.port), _Garbage).serve_forever()
+
+
+KINDS = {"real": real, "crash": crash, "hang": hang, "deaf": deaf, "garbage": garbage}
+
+
+if __name__ == "__main__":
+    main()
