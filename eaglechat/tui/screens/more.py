@@ -30,7 +30,12 @@ class MoreScreen(EagleModal[Active | None]):
         with Vertical(classes="dialog", id="more") as dialog:
             dialog.border_title = f"{key_of('app.leader')} and"
             dialog.border_subtitle = f"{key_of('dialog.back')} back"
-            yield OptionList(*map(_row, self._active), compact=True)
+            keys = [_named(one) for one in self._active]
+            width = max(map(len, keys), default=0)
+            rows = (
+                _row(key.rjust(width), one) for key, one in zip(keys, self._active, strict=True)
+            )
+            yield OptionList(*rows, compact=True)
         yield TooSmall()
 
     def on_key(self, event: events.Key) -> None:
@@ -49,6 +54,10 @@ def _seconds(active: Active) -> list[str]:
     return [key.partition(" ")[2] for key in active.keys if key.startswith(f"{LEADER} ")]
 
 
-def _row(active: Active) -> Content:
-    key = name_of(_seconds(active)[0]).upper()
-    return Content.assemble((f"{key:>3}  ", "bold $primary"), active.command.title)
+def _named(active: Active) -> str:
+    name = name_of(_seconds(active)[0])
+    return name.upper() if len(name) == 1 else name
+
+
+def _row(key: str, active: Active) -> Content:
+    return Content.assemble((f"  {key}  ", "bold $primary"), active.command.title)
