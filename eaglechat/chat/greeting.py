@@ -22,6 +22,8 @@ def greeting(info: PairInfo, pair: Pair, key_of: KeyOf) -> str:
         loaded = f"Connected to {info.server}."
     if info.speculation_off:
         return f"{loaded} Speculation is off: {info.speculation_off}."
+    if info.server:
+        return loaded
     if info.draft is None:
         return (
             f"{loaded} There is no draft: where the text repeats itself, what followed before is "

@@ -18,6 +18,9 @@ class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str
     kind: Literal["text", "reasoning"] = "text"
+    source: Literal["typed", "paste", "file"] = "typed"
+    name: str = ""
+    """Of a file."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

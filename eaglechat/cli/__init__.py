@@ -12,6 +12,8 @@ from typing import Protocol
 import eaglechat
 from eaglechat.cli import doctor, engine, prompt, run, start
 from eaglechat.cli.bench import command as bench
+from eaglechat.cli.chats import command as chats
+from eaglechat.cli.chats import export
 from eaglechat.cli.hub import convert, models, pull, remove
 from eaglechat.cli.status import FAILED, INTERRUPTED
 from eaglechat.cli.train import command as train
@@ -36,6 +38,8 @@ _COMMANDS: dict[str, Command] = {
     "remove": remove,
     "convert": convert,
     "train": train,
+    "chats": chats,
+    "export": export,
     "doctor": doctor,
     "engine": engine,
 }

@@ -12,6 +12,7 @@ from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.writing.parts import Draft, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
@@ -63,8 +64,8 @@ class Headless:
     def changed(self) -> None:
         self.changes += 1
 
-    def give_back(self, text: str, wording_of: TurnId | None) -> None:
-        self.given_back.append(text)
+    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+        self.given_back.append(text_of(question))
         self.beside.append(wording_of)
 
     def key_of(self, command: str) -> str:

@@ -26,6 +26,7 @@ class Terminal:
         # The shell stays after the command, so that its exit status and last words can be read.
         line = f"{shlex.join([*environment, *command])}; echo exit status $?; exec cat"
         self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), line)
+        self._tmux("set-option", "-s", "set-clipboard", "on")
 
     def __enter__(self) -> Terminal:
         return self
@@ -74,6 +75,10 @@ class Terminal:
                 raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{self.screen()}")
             time.sleep(every)
         return screen
+
+    def copied(self) -> str:
+        """What the command has put on the clipboard of the terminal, by OSC 52."""
+        return self._tmux("show-buffer")
 
     def says(self, wanted: str, timeout: float = 60.0, every: float = 0.05) -> str:
         """The screen as one line, once it shows a match: where a sentence wraps depends on how long

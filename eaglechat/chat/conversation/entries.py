@@ -12,6 +12,7 @@ from eaglechat.chat.conversation.notices import NoticeKind
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.writing.parts import shown
 from eaglechat.wire.records import Part
 
 Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
@@ -57,7 +58,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
             yield Entry(f"window {turn.id}", "window")
         if isinstance(turn, Question):
             place = _place(session, turn)
-            yield Entry(f"turn {turn.id}", "question", turn.text, turn=turn.id, place=place)
+            yield Entry(f"turn {turn.id}", "question", shown(turn.parts), turn=turn.id, place=place)
         else:
             yield from entries_of(session, turn)
             yield from _beside(session, turn)

@@ -75,7 +75,7 @@ def end_so_far(recording: Recording) -> ReplyEnd:
 def together(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
     """The end of a reply that went on: what it took counts from its beginning."""
     timings: dict[str, Any] = {
-        name: summed((getattr(before.timings, name), getattr(after.timings, name)))
+        name: _sum(getattr(before.timings, name), getattr(after.timings, name))
         for name in ReplyTimings.__dataclass_fields__
     }
     return ReplyEnd(
@@ -86,3 +86,8 @@ def together(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
         timings=ReplyTimings(**timings),
         tail_part=after.tail_part,
     )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    """None where one of them is not reported; counts stay whole."""
+    return None if one is None or other is None else one + other

@@ -71,7 +71,7 @@ class OpenChat:
         self.turns = saved.turns if saved else Turns()
         self.first_question = saved.first_question if saved else None
         """The oldest question in the context, where older ones have left it."""
-        self.unsent = saved.unsent if saved else ""
+        self.unsent = saved.draft if saved else ()
         """What stood in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from eaglechat.chat.conversation.turns import TurnId
+from eaglechat.chat.writing.parts import Draft
 from eaglechat.links.base import AnsweredRequest, Listener, Watcher
 from eaglechat.wire.protocol import Cancel, Hello, Set
 
@@ -28,7 +29,7 @@ class View(Protocol):
     def changed(self) -> None:
         """Something is different. Not said again before the session was looked at."""
 
-    def give_back(self, text: str, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
         """A question to which nothing was answered; it is no part of the chat any more. If it was
         another wording of a question, that one is named."""
 

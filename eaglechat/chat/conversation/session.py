@@ -18,8 +18,9 @@ from eaglechat.chat.conversation.going_on import (
 from eaglechat.chat.conversation.open_chat import OpenChat
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId
-from eaglechat.chat.recording import Recording, Terms, TurnPart
+from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.unreported import no_comparison, no_prompt
+from eaglechat.chat.writing.parts import Draft, composed, draft_of, shown
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Round
@@ -30,31 +31,31 @@ class ChatSession(OpenChat):
 
     # Leaving
 
-    def leave(self, typed: str) -> None:
+    def leave(self, written: str | Draft) -> None:
         """Stop, and put on disk what is not there yet, with what stands in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             given_back = self._end()
-            typed = typed or given_back
-        self._recorder.left(typed)
+            written = written or given_back
+        self._recorder.left(draft_of(written))
 
     def close(self) -> None:
         """After leaving: hear of the engine no more."""
         self._unwatch()
 
-    def save(self, typed: str) -> None:
+    def save(self, written: str | Draft) -> None:
         """Every second: put on disk what is new, and what stands in the prompt."""
         if self.running is not None:
             self._recorder.writing(self.running.turn)
-        self._recorder.typed(typed)
+        self._recorder.typed(draft_of(written))
 
     # Asking
 
-    def ask(self, text: str) -> bool:
+    def ask(self, written: str | Draft) -> bool:
         """Ask at the end of the chat; False where that cannot be done now, and it was said why."""
         if self._refuses():
             return False
-        question = self.turns.ask([TurnPart(text)])
+        question = self.turns.ask(composed(draft_of(written)))
         self._recorder.asked(question)
         self._answer(question)
         return True
@@ -92,11 +93,11 @@ class ChatSession(OpenChat):
         self._send(running, terms, recording.ids or ())
         return True
 
-    def edit(self, id: TurnId, text: str) -> bool:
+    def edit(self, id: TurnId, written: str | Draft) -> bool:
         """Ask an earlier question in other words."""
         if self._refuses():
             return False
-        question = self.turns.edit(id, [TurnPart(text)])
+        question = self.turns.edit(id, composed(draft_of(written)))
         self._recorder.asked(question)
         self._answer(question)
         return True
@@ -284,7 +285,7 @@ class ChatSession(OpenChat):
 
     # The end of a reply
 
-    def _end(self) -> str:
+    def _end(self) -> Draft:
         """Nothing more will come of what is running: keep it, or take it back if it is nothing.
         A question that is given back."""
         assert self.running is not None
@@ -297,25 +298,25 @@ class ChatSession(OpenChat):
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self._recorder.ended(turn)
-            return ""
+            return ()
         return self._take_back(turn)
 
-    def _take_back(self, turn: Reply | Comparison) -> str:
+    def _take_back(self, turn: Reply | Comparison) -> Draft:
         """Two questions in a row break most chat templates: one without an answer goes."""
         gone = self.turns.delete(turn.id)
         self._recorder.deleted(gone.id)
         moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):
-            self._note(gone.text, "question")
+            self._note(shown(gone.parts), "question")
         if turn.recording.end is not None:
             self._note(wording.STOPPED_EMPTY)
         self.notices.put(moved, self._last_id)
         if not isinstance(gone, Question):
-            return ""
+            return ()
         others = self.turns.beside(gone)
-        self._recorder.gave_back(gone.text)
-        self._view.give_back(gone.text, others[-1] if others else None)
-        return gone.text
+        self._recorder.gave_back(gone.parts)
+        self._view.give_back(gone.parts, others[-1] if others else None)
+        return gone.parts
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:

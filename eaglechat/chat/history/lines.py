@@ -112,9 +112,10 @@ class WindowLine(_Line, frozen=True, kw_only=True, tag="window"):
 
 
 class UnsentLine(_Line, frozen=True, kw_only=True, tag="unsent"):
-    """What stood in the prompt when the chat was left."""
+    """What stood in the prompt when the chat was left; its parts, where not all was typed."""
 
     text: str
+    parts: tuple[TurnPart, ...] = ()
 
 
 class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):

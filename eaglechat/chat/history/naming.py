@@ -10,6 +10,7 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.reading import SavedChat, read_chat
+from eaglechat.chat.writing.parts import shown
 
 
 class ChatInUseError(OSError):
@@ -22,8 +23,8 @@ class ChatInUseError(OSError):
 def summary_of(turns: Turns, unsent: str, title: str, pinned: bool) -> lines.SummaryLine:
     """What the list says of a chat with these turns; `title` is what the user called it."""
     path = turns.path
-    shown = title or title_of(path[0].text if path else unsent)
-    return lines.SummaryLine(title=shown, messages=len(path), pinned=pinned)
+    name = title or title_of(shown(path[0].parts) if path else unsent)
+    return lines.SummaryLine(title=name, messages=len(path), pinned=pinned)
 
 
 def rename(file: Path, title: str) -> None:

@@ -20,6 +20,7 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.packing import unpack
 from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
+from eaglechat.chat.writing.parts import Draft, text_of, typed
 from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
 
@@ -38,7 +39,8 @@ class SavedChat:
     file: Path
     header: ChatHeader
     turns: Turns = field(default_factory=Turns)
-    unsent: str = ""
+    draft: Draft = ()
+    """What stood in the prompt when it was left."""
     first_question: TurnId | None = None
     """The oldest question that was in the context, where older ones had left it."""
     title: str = ""
@@ -48,6 +50,11 @@ class SavedChat:
     """Where it is to be opened, if not at its end."""
     size: int = 0
     """Bytes that were read."""
+
+    @property
+    def unsent(self) -> str:
+        """The same as text."""
+        return text_of(self.draft)
 
 
 def read_chat(file: Path) -> SavedChat:
@@ -159,7 +166,7 @@ class _Reader:
     def _take_about_chat(self, line: lines.Line) -> None:
         match line:
             case lines.UnsentLine():
-                self._chat.unsent = line.text
+                self._chat.draft = line.parts or typed(line.text)
             case lines.TitleLine():
                 self._chat.title = line.title
             case lines.PinnedLine():
@@ -183,7 +190,7 @@ class _Reader:
                 was_chosen = turn in turns.path
                 question = turns.delete(turn.id)
                 if was_chosen and isinstance(question, Question):
-                    chat.unsent = chat.unsent or question.text
+                    chat.draft = chat.draft or question.parts
         return chat
 
     def _ask(self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId) -> None:
@@ -192,7 +199,7 @@ class _Reader:
             last = self._turns.last_reply
             parent = last.id if last else None
         self._turns.add_question(parts, parent, id)
-        self._chat.unsent = ""
+        self._chat.draft = ()
 
     def _begin(self, id: TurnId) -> Recording:
         self._kept[id] = _KeptRounds()
@@ -232,7 +239,7 @@ class _Reader:
             if isinstance(self._turns.last, Question):
                 self._answer("")
             self._turns.ask([TurnPart(line.content)])
-            self._chat.unsent = ""
+            self._chat.draft = ()
 
     def _answer(self, text: str) -> None:
         if not isinstance(self._turns.last, Question):
@@ -250,7 +257,7 @@ class _Reader:
     def _retract(self) -> None:
         last = self._turns.last
         if isinstance(last, Question):
-            self._chat.unsent = last.text
+            self._chat.draft = last.parts
             self._turns.delete(last.id)
 
 

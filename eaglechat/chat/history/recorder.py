@@ -12,6 +12,7 @@ from eaglechat.chat.history.naming import summary_of
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.recording import Terms, text_in
+from eaglechat.chat.writing.parts import Draft, shown, text_of
 from eaglechat.wire.records import Part
 
 _SHORT = 2000
@@ -25,7 +26,7 @@ class ChatRecorder:
         """`saved` is what the log says already."""
         self._log, self._turns = log, turns
         self._first_question = saved.first_question if saved else None
-        self._unsent = self._typed = saved.unsent if saved else ""
+        self._unsent = self._typed = saved.draft if saved else ()
         self._title, self._is_pinned = (saved.title, saved.pinned) if saved else ("", False)
         self._terms: Terms | None = None
         self._rounds = 0
@@ -49,7 +50,7 @@ class ChatRecorder:
         self._summarise()
 
     def asked(self, question: Question) -> None:
-        self._unsent = ""
+        self._unsent = ()
         self._log.add(
             lines.QuestionLine(id=question.id, parent=question.parent, parts=question.parts)
         )
@@ -115,7 +116,7 @@ class ChatRecorder:
         self._log.add(lines.RestoredLine(turn=turn))
         self._summarise()
 
-    def gave_back(self, question: str) -> None:
+    def gave_back(self, question: Draft) -> None:
         """A question to which nothing was answered is in the prompt again."""
         self._keep_unsent(question)
 
@@ -125,28 +126,30 @@ class ChatRecorder:
             self._first_question = first_question
             self._log.add(lines.WindowLine(question=first_question))
 
-    def typed(self, text: str) -> None:
+    def typed(self, draft: Draft) -> None:
         """This stands in the prompt; to be called about once a second. A long text is written
         when it was left alone for that long."""
-        if len(text) <= _SHORT or text == self._typed:
-            self._keep_unsent(text)
-        self._typed = text
+        if sum(len(part.text) for part in draft) <= _SHORT or draft == self._typed:
+            self._keep_unsent(draft)
+        self._typed = draft
         self._log.try_again()
 
-    def left(self, unsent: str) -> None:
-        """The chat is left, with this text in the prompt."""
+    def left(self, unsent: Draft) -> None:
+        """The chat is left, with this in the prompt."""
         self._keep_unsent(unsent)
-        if not self._turns and not unsent.strip():
+        if not self._turns and not text_of(unsent).strip():
             self._log.discard()
         else:
             self._log.close()
 
-    def _keep_unsent(self, text: str) -> None:
-        if text != self._unsent:
-            self._unsent = text
-            self._log.add(lines.UnsentLine(text=text))
+    def _keep_unsent(self, draft: Draft) -> None:
+        if draft != self._unsent:
+            self._unsent = draft
+            is_typed = all(part.source == "typed" for part in draft)
+            parts = () if is_typed else draft
+            self._log.add(lines.UnsentLine(text=text_of(draft), parts=parts))
             if not self._turns:
                 self._summarise()
 
     def _summarise(self) -> None:
-        self._log.add(summary_of(self._turns, self._unsent, self._title, self._is_pinned))
+        self._log.add(summary_of(self._turns, shown(self._unsent), self._title, self._is_pinned))

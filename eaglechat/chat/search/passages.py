@@ -17,7 +17,7 @@ Span = tuple[int, int]
 """The bytes of a file in which the lines of a turn stand; empty where only the whole file tells."""
 
 _LINES = re.compile(rb'^\{"type":"(?:question","id|reply","id|rounds","of|end","of)":(\d+)', re.M)
-_BEFORE, _EXCERPT = 24, 200
+_BEFORE, _EXCERPT = 24, 120
 """Characters before the first hit, and of an excerpt in all."""
 
 

@@ -56,7 +56,8 @@ class Dialect:
         if not self.opens:
             return PartStream(self.modes, _REASONING)
         _, opened, inside = generation_prompt.rpartition(self.opens)
-        start = _START if not opened else _ANSWER if self.closes in inside else _REASONING
+        # The answer may still stand in tags.
+        start = _START if not opened else _BETWEEN if self.closes in inside else _REASONING
         return PartStream(self.modes, start)
 
     @property

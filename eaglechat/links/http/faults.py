@@ -35,6 +35,10 @@ class ServerError(EngineError):
         self.code = code
         self.is_passing, self.is_loading, self.wait_s = is_passing, is_loading, wait_s
 
+    def after_text(self) -> ServerError:
+        """The same in mid-reply."""
+        return ServerError(f"{self}; what came of the reply is kept", code=self.code)
+
 
 class _Said(msgspec.Struct):
     message: str = ""
@@ -60,7 +64,7 @@ def of_transport(error: Exception, where: str, connect_s: float, silence_s: floa
         )
     if isinstance(error, httpx2.ProxyError):
         return _unreachable(f"the proxy on the way to {where} refuses: {error}")
-    if isinstance(error, httpx2.TransportError):
+    if isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.SSEError):
         return ServerError(f"the connection to {where} broke", code="cut", is_passing=True)
     return not_understood(where, str(error))
 

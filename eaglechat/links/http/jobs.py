@@ -160,9 +160,9 @@ class Jobs:
             await self._cancellable(job.id, self._stream(job, model, seed, reply))
         except WorkCancelledError:
             is_cancelled = True
-        except ServerError:
+        except ServerError as error:
             reply.rest()
-            raise
+            raise error.after_text() if reply.has_begun else error from None
         reply.rest()
         self._say(
             Done(

@@ -48,14 +48,6 @@ CHAT = (
         footer="Compare",
     ),
     Command(
-        id="chat.model",
-        title="Other models",
-        help="Chat with another pair",
-        scopes=("chat",),
-        action="model({})",
-        argument=Argument(text="the name of a pair", is_optional=True),
-    ),
-    Command(
         id="chat.menu",
         title="Menu",
         help="Save the chat and return to the menu",
@@ -336,25 +328,6 @@ CONTROLS = (
         scopes=("slider",),
         keys=("end",),
         action="end(1)",
-    ),
-)
-
-PROMPT = (
-    Command(
-        id="prompt.send",
-        title="Send",
-        help="Send the prompt",
-        scopes=("prompt",),
-        keys=("enter",),
-    ),
-    Command(
-        id="prompt.newline",
-        title="New line",
-        help="Start a new line",
-        scopes=("prompt",),
-        keys=("ctrl+j",),
-        # Shift+Enter comes under two names: Kitty's protocol, and xterm's modifyOtherKeys.
-        aliases=("shift+enter", "ctrl+enter", "alt+enter", "shift+\\r"),
     ),
 )
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from eaglechat.tui.commands.chatting import BENCH, CHAT, CONTROLS, PROMPT
+from eaglechat.tui.commands.chatting import BENCH, CHAT, CONTROLS
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.everywhere import APP, DIALOGS, LISTS
 from eaglechat.tui.commands.key_names import key_name
 from eaglechat.tui.commands.tables.branching import READING, TURNS
 from eaglechat.tui.commands.tables.keeping import KEEPING
 from eaglechat.tui.commands.tables.models import DOWNLOADS, MENU
+from eaglechat.tui.commands.tables.writing import PROMPT, WRITING
 
 COMMANDS: tuple[Command, ...] = (
-    *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *TURNS, *READING, *CONTROLS, *PROMPT, *BENCH,
-    *KEEPING,
+    *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *WRITING, *TURNS, *READING, *CONTROLS,
+    *PROMPT, *BENCH, *KEEPING,
 )  # fmt: skip
 """In the order in which the bottom line, the help and the documentation have them."""
 

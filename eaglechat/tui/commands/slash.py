@@ -41,6 +41,8 @@ class Completion:
     text: str = ""
     is_whole: bool = False
     """Nothing need follow: it can be sent as it is."""
+    path: str = ""
+    """Of a file that takes the place of its name."""
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.finish()
     before, numbers = chat.entries[1:], numbers_of(chat.session)
     again = reopened_after_leaving(chat, "half a thought")
-    assert again.session.unsent == "half a thought"
+    assert again.session.unsent[0].text == "half a thought"
     for was, now in zip(before, again.entries, strict=True):
         assert (was.kind, was.text, was.note) == (now.kind, now.text, now.note)
         if was.recording:
@@ -375,7 +375,7 @@ def test_an_edit_without_an_answer_goes_back_to_what_it_was_a_wording_of(chat: H
 def test_a_question_without_an_answer_outlives_leaving(chat: Headless) -> None:
     chat.engine.budget = 0
     chat.session.ask("why?")
-    assert reopened_after_leaving(chat).session.unsent == "why?"
+    assert reopened_after_leaving(chat).session.unsent[0].text == "why?"
 
 
 def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:

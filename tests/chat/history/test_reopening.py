@@ -128,7 +128,7 @@ class ChatMachine(RuleBasedStateMachine):
         self.chat.session.leave("typed")
         self.chat = self.begin(read_chat(file))
         assert story(self.turns) == before
-        assert self.chat.session.unsent == "typed"
+        assert self.chat.session.unsent[0].text == "typed"
 
     @precondition(lambda self: len(self.turns))
     @rule()

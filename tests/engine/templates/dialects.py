@@ -66,6 +66,8 @@ CASES = (
          "R", "A"),
     Case("wrapped", "<|START_RESPONSE|>A<|END_RESPONSE|>", "", "A"),
     Case("wrapped", "<|START_THINKING|>R", "R", ""),
+    Case("wrapped", "<|START_RESPONSE|>A<|END_RESPONSE|>", "", "A", OFF),
+    Case("wrapped", "A", "", "A", OFF),
     Case("unheard", "<|mull|>R<|/mull|>A", "R", "A"),
     Case("unheard", "A", "", "A"),
     Case("plain", "<think>A</think> all of it", "", "<think>A</think> all of it"),

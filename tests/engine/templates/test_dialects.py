@@ -100,6 +100,6 @@ def test_a_template_nobody_knows_is_plain_where_the_vocabulary_has_no_tags() -> 
 
 
 def test_thinking_off_closes_the_thought_in_the_prompt() -> None:
-    stream = TEMPLATES["channel"].parts(OFF)
+    segments = parts(TEMPLATES["channel"], ["Not a", " thought"], OFF)
 
-    assert stream.part is Part.ANSWER
+    assert text_of(segments, Part.ANSWER) == "Not a thought"

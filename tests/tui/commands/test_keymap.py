@@ -137,7 +137,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.sees("Ctrl+K W, F20")
         await user.press("escape", "ctrl+p")
         await user.type("reading view")
-        await user.sees("Ctrl+K W  Show finished replies")
+        await user.sees("Ctrl+K W  Show replies")
 
 
 async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:

@@ -44,7 +44,7 @@ def test_a_line_is_a_command(text: str, id: str, value: object) -> None:
     [
         ("/", "Write the name of a command"),
         ("/etc/hosts", "There is no command /etc/hosts. To send it as text"),
-        ("/nwe", "Did you mean /new?"),
+        ("/hlep", "Did you mean /help?"),
         ("/th", "Did you mean /theme or /think or /thought?"),
         ("/n", "/n takes 0 to 16, or auto."),
         ("/n 99", "/n: 99 must be 0 to 16, or auto."),

@@ -356,6 +356,7 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         await until(pilot, lambda: "fast sort" in "".join(drawn_rows(reply)))
         app.write(reply, [make_round([], word) for word in ("- ", "three", "\n")])
         await until(pilot, lambda: drawn_rows(reply)[-1].strip() == "• three")
+        tokens[-1:] = ["  - three", ""]
         app.end(reply, make_end(), "stopped")
         await until(pilot, lambda: reply.reading_shown)
         await until(pilot, lambda: "stopped" in drawn_rows(reply)[-1])

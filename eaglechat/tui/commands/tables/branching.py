@@ -31,7 +31,7 @@ TURNS = (
         priority=True,
     ),
     Command(
-        id="chat.older",
+        id="chat.older_version",
         title="Older version",
         help="Show the version before of the selected turn, or of the last that has several",
         scopes=("chat",),
@@ -40,7 +40,7 @@ TURNS = (
         priority=True,
     ),
     Command(
-        id="chat.newer",
+        id="chat.newer_version",
         title="Newer version",
         help="Show the version after",
         scopes=("chat",),
@@ -104,7 +104,7 @@ READING = (
         priority=True,
     ),
     Command(
-        id="chat.first",
+        id="chat.beginning",
         title="Beginning",
         help="Scroll to the beginning of the chat",
         scopes=("chat",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eaglechat.chat import wording
+from eaglechat.chat.writing.parts import text_of
 from eaglechat.tui.navigation import ShowPrompt
 from eaglechat.tui.screens.chat.branching import Branching
 from eaglechat.wire.protocol import Rendered
@@ -15,7 +16,7 @@ class Asking(Branching):
         self.session.compare()
 
     def action_prompt(self) -> None:
-        typed = self.prompt.text.strip()
+        typed = text_of(self.prompt.marks.draft(self.prompt.text)).strip()
 
         def show(prompt: Rendered) -> None:
             if self.is_on_top:

@@ -8,6 +8,7 @@ from textual import on
 
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Question, TurnId
+from eaglechat.chat.writing.parts import Draft
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.transcript.entry import Entry
@@ -111,7 +112,7 @@ class Branching(ChatBase):
             self.notify(with_keys(wording.EDITING))
         elif (question := self._question_to_edit()) is not None:
             before = editing.before if editing else self.prompt.text
-            self.edit(question, question.text, before)
+            self.edit(question, self.prompt.marks.text(question.parts), before)
 
     def _question_to_edit(self) -> Question | None:
         """The one before that which is edited now; else that of the selected turn, or the last."""
@@ -128,7 +129,7 @@ class Branching(ChatBase):
 
     def edit(self, question: Question, text: str, before: str) -> None:
         """Put a question in the prompt, to be asked in the words that it has there."""
-        self.editing = Editing(question.id, question.text, before)
+        self.editing = Editing(question.id, self.prompt.marks.text(question.parts), before)
         self.transcript.selected = question.id
         self.prompt.replace_all(text)
         self.prompt.take_focus()
@@ -151,6 +152,11 @@ class Branching(ChatBase):
         if self.editing is not None and self.prompt.text == self.editing.original:
             return self.editing.before
         return self.prompt.text
+
+    @property
+    def draft(self) -> Draft:
+        """The same, with what its marks stand for."""
+        return self.prompt.marks.draft(self.typed)
 
     def action_stop(self) -> None:
         if self.editing is not None:

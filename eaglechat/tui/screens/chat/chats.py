@@ -30,9 +30,12 @@ from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100
+_TITLE = 44
+"""Characters of a title above a passage, which leave room for the date."""
 Row = ChatSummary | Found
 
 
@@ -336,16 +339,18 @@ def _when(chat: ChatSummary) -> str:
 def _content(row: Row) -> Content:
     if isinstance(row, Found):
         return _passage(row)
-    title, details = _words(row)
+    title, details = map(neutralise, _words(row))
     style = "$text-error" if row.problem else MUTED
     pinned = ("pinned  ", "$text-accent") if row.pinned else ""
     return Content.assemble((title, "bold"), "\n", pinned, (details, style))
 
 
 def _passage(found: Found) -> Content:
-    text = Content(found.passage.text)
+    text = Content(neutralise(found.passage.text))
     for start, stop in found.passage.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
-    title = found.chat.title or found.chat.file.name
+    title = neutralise(found.chat.title or found.chat.file.name)
+    if len(title) > _TITLE:
+        title = title[:_TITLE] + "…"
     return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

@@ -15,6 +15,7 @@ from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.unreported import not_reported
+from eaglechat.chat.writing.parts import Draft
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
@@ -131,7 +132,8 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     def changed(self) -> None:
         self.call_later(self.draw)
 
-    def give_back(self, text: str, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+        text = escaped(self.prompt.marks.text(question))
         if self.prompt.text and wording_of is None:
             self.prompt.remember(text)
         elif wording_of is not None and self.editing is None:
@@ -190,17 +192,17 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         self.transcript.clear()
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
-                self.prompt.remember(escaped(turn.text))
+                self.prompt.remember(escaped(self.prompt.marks.text(turn.parts)))
         if self.session.unsent:
-            self.prompt.replace_all(self.session.unsent)
+            self.prompt.replace_all(self.prompt.marks.text(self.session.unsent))
         self.draw()
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
-            self.session.leave("" if keep_prompt else self.typed)
+            self.session.leave("" if keep_prompt else self.draft)
 
     def _save(self) -> None:
-        self.session.save(self.typed)
+        self.session.save(self.draft)
 
     def action_new_chat(self) -> None:
         self.leave(keep_prompt=True)

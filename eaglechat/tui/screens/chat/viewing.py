@@ -26,7 +26,7 @@ class Viewing(ChatBase):
         else:
             self.transcript.scroll_page_down()
 
-    def action_first(self) -> None:
+    def action_beginning(self) -> None:
         self.transcript.action_scroll_home()
 
     def action_latest(self) -> None:

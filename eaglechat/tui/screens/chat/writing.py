@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from textual import on
+from textual import on, work
+from textual.app import SuspendNotSupported
 
 from eaglechat.chat import wording
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.editor import EditorError, edited, editor_command
+from eaglechat.chat.writing.files import (
+    AttachError,
+    Listed,
+    TypedPath,
+    as_typed,
+    fitting,
+    list_directory,
+    read_part,
+    typed_path,
+)
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import key_of
@@ -14,22 +29,33 @@ from eaglechat.tui.navigation import LoadInstead, OpenLibrary
 from eaglechat.tui.screens.chat.branching import Branching
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 
+MOST_OFFERED = 60
+
 
 class Writing(Branching):
     """Sends questions, runs commands, and completes both."""
+
+    def __init__(self, *args: Any, **names: Any) -> None:
+        super().__init__(*args, **names)
+        self._listed: dict[str, tuple[Listed, ...]] = {}
+        """Directories that were read for the path that is being typed."""
+        self._reading: set[str] = set()
+        """Files that will be in the question."""
 
     @on(Prompt.Sent)
     def _prompt_sent(self, event: Prompt.Sent) -> None:
         text = slash.literal(event.text) if self.editing is None else event.text
         if text is None:
             self._run_typed(event.text)
+        elif self._reading:
+            self.notify(f"{', '.join(self._reading)}: still being read.", markup=False)
         elif not text.strip():
             self.notify(wording.write_first(key_of))
         elif self.editing is not None:
-            if self.session.edit(self.editing.question, text.strip()):
+            if self.session.edit(self.editing.question, self.prompt.marks.draft(text)):
                 self.prompt.take()
                 self.end_edit()
-        elif self.session.ask(text.strip()):
+        elif self.session.ask(self.prompt.marks.draft(text)):
             self.prompt.take()
             self.transcript.selected = None
 
@@ -46,6 +72,9 @@ class Writing(Branching):
 
     def completed(self, before: str, is_first: bool) -> slash.Offer | None:
         """What the text before the cursor can become."""
+        if (path := typed_path(before)) is not None:
+            return self._files(path)
+        self._listed.clear()
         is_command = is_first and self.editing is None
         return slash.offer(before, self._names) if is_command else None
 
@@ -54,6 +83,68 @@ class Writing(Branching):
         if command.id == "chat.model":
             return [(pair.name, pair.source) for pair in self.services.pairs.pairs()]
         return ()
+
+    # Files
+
+    def _files(self, typed: TypedPath) -> slash.Offer | None:
+        """Those that a path can become; None until its directory is read."""
+        if typed.directory not in self._listed:
+            self._listed[typed.directory] = ()
+            self._list(typed.directory)
+        found = fitting(self._listed[typed.directory], typed.name)
+        ways = tuple(_way(typed.directory, one) for one in found[:MOST_OFFERED])
+        return slash.Offer(typed.start, ways) if ways else None
+
+    @work(thread=True)
+    def _list(self, directory: str) -> None:
+        listed = list_directory(directory, Path.cwd())
+        self.call_later(self._show_listed, directory, listed)
+
+    def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
+        if directory in self._listed:
+            self._listed[directory] = listed
+            self.prompt.complete()
+
+    @on(Prompt.Attach)
+    def _read_chosen(self, event: Prompt.Attach) -> None:
+        self._reading.add(event.path)
+        self._read(event.path, event.name, self.session.n_ctx)
+
+    @work(thread=True)
+    def _read(self, path: str, name: str, n_ctx: int) -> None:
+        part: TurnPart | None = None
+        problem = ""
+        try:
+            part = read_part(path, Path.cwd(), n_ctx)
+        except AttachError as error:
+            problem = str(error)
+        self.call_later(self._attached, path, name, part, problem)
+
+    def _attached(self, path: str, name: str, part: TurnPart | None, problem: str) -> None:
+        self._reading.discard(path)
+        if part is None:
+            self.notify(problem, severity="warning", markup=False)
+        else:
+            self.prompt.put_in_place_of(name, part)
+
+    # The user's editor
+
+    def action_editor(self) -> None:
+        """Give the terminal to the user's editor with the draft, until it ends."""
+        self.session.save(self.draft)
+        try:
+            command = editor_command()
+            with self.app.suspend():
+                text = edited(command, self.prompt.text)
+        except EditorError as error:
+            self.notify(str(error), severity="warning", markup=False)
+        except SuspendNotSupported:
+            self.notify("There is no terminal here that an editor could have.", severity="warning")
+        else:
+            self.prompt.replace_all(text)
+            self.prompt.take_focus()
+
+    # Other models
 
     def action_model(self, name: str | None) -> None:
         """Chat with other models; what is typed goes along."""
@@ -66,3 +157,11 @@ class Writing(Branching):
             self.notify(f"There is no pair “{name}”. There are: {known}.", markup=False)
         else:
             self.go(LoadInstead(pairs[0]))
+
+
+def _way(directory: str, listed: Listed) -> slash.Completion:
+    path = directory + listed.name
+    if listed.size is None:
+        return slash.Completion(f"{listed.name}/", "", as_typed(f"{path}/"))
+    size = wording.size(listed.size)
+    return slash.Completion(listed.name, size, as_typed(path), path=path)

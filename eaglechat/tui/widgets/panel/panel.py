@@ -16,6 +16,7 @@ from textual.widgets import Checkbox, Static
 from eaglechat.chat import wording
 from eaglechat.chat.controls import (
     CONTROLS,
+    DRAFTING,
     THOUGHT_CONTROLS,
     Choice,
     Control,
@@ -162,6 +163,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """Bring every reading up to date."""
         self._show_controls(numbers.controls)
         for control in CONTROLS:
+            is_of_use = numbers.drafts_as_asked or control.name not in DRAFTING
+            self.query_one(f"#{control.name}").display = is_of_use
             if isinstance(control, Range):
                 own = recommended_for(control, numbers.recommended)
                 self.query_one(f"#{control.name}", Slider).own = own
@@ -179,7 +182,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#off-reason", Line).show(why)
         self.query_one("#off-reason").display = bool(why)
         self.set_class(numbers.unreported is not None, "-unreported")
-        self.set_class(not numbers.drafts_as_asked, "-drafts-as-started")
         is_auto = numbers.controls.n_draft_max == AUTO and numbers.drafts_as_asked
         self.set_class(is_auto and not numbers.off, "-auto")
         self.query_one("#auto", AutoView).show(numbers.auto)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult, Location
 
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.parts import Marks, pasted, text_of
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.key_names import TAB
 from eaglechat.tui.commands.registry import keys_of
@@ -35,6 +38,13 @@ class Prompt(TextArea):
         def control(self) -> Prompt:
             return self.prompt
 
+    @dataclass
+    class Attach(Message):
+        """The user chose a file; its name stands in the text until it is read."""
+
+        path: str
+        name: str
+
     def __init__(
         self,
         *,
@@ -53,6 +63,8 @@ class Prompt(TextArea):
         )
         self._sent: list[str] = []
         self._position = 0
+        self.marks = Marks()
+        """What is not shown as it will be sent."""
         self._unsent = ""
         self._completions, self._completer = completions, completer
         self._declined: tuple[int, int] | None = None
@@ -63,14 +75,69 @@ class Prompt(TextArea):
     def type_in(self, text: str) -> None:
         """Take what was typed or pasted while something else had the focus, and the focus."""
         self.take_focus()
+        part = pasted(text)
+        text = text if part is None else self.marks.hold(part)
         self.replace(text, *self.selection, maintain_selection_offset=False)
 
     def take_focus(self) -> None:
         """Have the focus at once: `focus` lets keys go elsewhere for a while."""
         self.screen.set_focus(self)
 
-    def on_paste(self, event: events.Paste) -> None:
+    async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
+        event.prevent_default()
+        self.type_in(event.text)
+
+    # What stands for more than it shows
+
+    def edit(self, edit: Edit) -> EditResult:
+        return super().edit(self._around_marks(edit))
+
+    def _around_marks(self, edit: Edit) -> Edit:
+        """An edit that takes marks whole or leaves them whole."""
+        top, bottom = sorted((edit.from_location, edit.to_location))
+        first, last = self._mark_at(top), self._mark_at(bottom)
+        if top == bottom:
+            top = bottom = (top[0], first[1]) if first else top
+        else:
+            top = (top[0], first[0]) if first else top
+            bottom = (bottom[0], last[1]) if last else bottom
+        return replace(edit, from_location=top, to_location=bottom)
+
+    def _mark_at(self, location: Location) -> tuple[int, int] | None:
+        """The columns of the mark that the location lies inside of."""
+        row, column = location
+        spans = self.marks.spans(self.document.get_line(row))
+        return next(((a, b) for a, b in spans if a < column < b), None)
+
+    def action_open_part(self) -> None:
+        """Put what a mark stands for in its place: the one at the cursor, or the last one."""
+        spans = [
+            (row, *span)
+            for row, line in enumerate(self.document.lines)
+            for span in self.marks.spans(line)
+        ]
+        row, column = self.cursor_location
+        here = [one for one in spans if one[0] == row and one[1] <= column <= one[2]]
+        if not spans:
+            self.notify("There is no paste and no file in the prompt that could be opened.")
+            return
+        row, start, stop = (here or spans)[-1]
+        text = text_of(self.marks.draft(self.document.get_line(row)[start:stop]))
+        self.replace(text, (row, start), (row, stop), maintain_selection_offset=False)
+
+    def on_click(self, event: events.Click) -> None:
+        if event.chain == 2 and self._mark_at(self.get_target_document_location(event)):
+            self.action_open_part()
+
+    def put_in_place_of(self, text: str, part: TurnPart) -> None:
+        """Have the mark of a part stand where a text stood, or at the end."""
+        mark = self.marks.hold(part)
+        for row, line in enumerate(self.document.lines):
+            if (column := line.find(text)) >= 0:
+                self.replace(mark, (row, column), (row, column + len(text)))
+                return
+        self.insert(mark, self.document.end)
 
     def take(self) -> None:
         """The text was sent: remember it and clear the prompt."""
@@ -117,16 +184,16 @@ class Prompt(TextArea):
     # What is typed can become
 
     def on_text_area_changed(self) -> None:
-        self._complete()
+        self.complete()
 
     def on_text_area_selection_changed(self) -> None:
-        self._complete()
+        self.complete()
 
     def on_blur(self) -> None:
         if self._completions is not None:
             self._completions.show(None)
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
         """Offer what the text before the cursor can become."""
         if self._completions is None:
             return
@@ -143,7 +210,7 @@ class Prompt(TextArea):
         """Whether a key is for what is offered; it is done then."""
         if self._completions is None:
             return False
-        self._complete()
+        self.complete()
         offer, chosen = self._completions.offer, self._completions.chosen
         if offer is None:
             return False
@@ -163,6 +230,9 @@ class Prompt(TextArea):
 
     def _sent_with(self, way: Completion) -> bool:
         """Take what is offered in place of sending; False where it stands there already."""
+        if way.path:
+            self._put(way)
+            return True
         if way.is_whole and self._before() == way.text.rstrip():
             return False
         self._put(way)
@@ -188,7 +258,9 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         start = (row, self._completions.offer.start)
         self.replace(way.text, start, (row, column), maintain_selection_offset=False)
-        self._complete()
+        if way.path:
+            self.post_message(self.Attach(way.path, way.text))
+        self.complete()
 
     @property
     def _on_first_row(self) -> bool:

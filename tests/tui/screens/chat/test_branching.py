@@ -36,7 +36,7 @@ async def test_an_earlier_question_is_asked_in_other_words(drive: Drive) -> None
         assert questions(user) == ["ones"]
         assert user.prompt.text == "half a thought"
         await user.sees("◂ 2/2 ▸")
-        await user.command("chat.older")
+        await user.command("chat.older_version")
         await user.until(lambda: questions(user) == ["one", "two"], "the first wording")
         await user.sees("◂ 1/2 ▸")
 

@@ -1,0 +1,60 @@
+"""What every export of a chat says of it and of its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eaglechat.chat import wording
+from eaglechat.chat.conversation.turns import Question, Reply, Turns
+from eaglechat.chat.history.lines import ChatHeader
+from eaglechat.chat.history.listing import title_of
+from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.recording import Recording
+
+
+@dataclass(frozen=True)
+class ExportedChat:
+    """A chat on its way out. `with_reasoning`: what was thought before the answers goes too."""
+
+    title: str
+    header: ChatHeader
+    turns: Turns
+    with_reasoning: bool = False
+
+    @property
+    def exchanges(self) -> Iterator[tuple[Question, Reply | None]]:
+        """The questions of the path, each with its answer."""
+        path = self.turns.path
+        for place, turn in enumerate(path):
+            if isinstance(turn, Question):
+                after = path[place + 1] if place + 1 < len(path) else None
+                yield turn, after if isinstance(after, Reply) else None
+
+    def place_of(self, turn: Question | Reply) -> str:
+        """Which of its siblings a turn is: `2 of 3`; nothing where it has none."""
+        siblings = self.turns.siblings(turn.id)
+        return f"{siblings.index(turn.id) + 1} of {len(siblings)}" if len(siblings) > 1 else ""
+
+
+def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
+    """A chat from its file."""
+    path = chat.turns.path
+    title = chat.title or title_of(path[0].text if path else "") or chat.file.stem
+    return ExportedChat(title, chat.header, chat.turns, with_reasoning)
+
+
+def numbers(recording: Recording) -> str:
+    """A reply in one line; empty where nothing is known but its text."""
+    parts = []
+    if (end := recording.end) is not None:
+        parts.append(wording.plural(end.tokens, "token"))
+        parts.append(f"{end.tokens_per_second:.1f} tokens/s")
+    stats = recording.stats
+    if stats.acceptance_rate is not None:
+        accepted = f"accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens"
+        parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
+        parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
+    if end is not None and end.finish_reason in wording.ENDINGS:
+        parts.append(wording.ENDINGS[end.finish_reason])
+    return ", ".join(parts)

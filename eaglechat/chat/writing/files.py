@@ -1,0 +1,126 @@
+"""Files for a question: which there are behind an `@`, and one read as a part."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglechat.chat import wording
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.parts import of_file, tokens_about
+
+AT = "@"
+MOST_BYTES = 2**20
+MOST_LISTED = 5000
+"""Entries of a directory that are looked at."""
+_LEFT_OUT = {"__pycache__", "node_modules"}
+_TYPED = re.compile(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<plain>[^\s"]*))$')
+
+
+class AttachError(ValueError):
+    """A file that cannot be brought into a question; the text is a sentence for people."""
+
+
+@dataclass(frozen=True)
+class TypedPath:
+    """A path that is being typed behind an `@`: where that stands, and its two halves."""
+
+    start: int
+    directory: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An entry of a directory; `size` is in bytes, None for a directory."""
+
+    name: str
+    size: int | None
+
+
+def typed_path(before: str) -> TypedPath | None:
+    """The path that ends where the cursor stands, if one is being typed there."""
+    found = _TYPED.search(before)
+    if found is None:
+        return None
+    path = found["quoted"] if found["quoted"] is not None else found["plain"]
+    directory, slash, name = path.rpartition("/")
+    return TypedPath(found.start(), directory + slash, name)
+
+
+def as_typed(path: str) -> str:
+    """A path behind its `@`, in quotes where it needs some."""
+    return f'{AT}"{path}' if re.search(r"\s", path) else f"{AT}{path}"
+
+
+def list_directory(directory: str, base: Path) -> tuple[Listed, ...]:
+    """What lies in a directory as it was typed, under `base` unless it is absolute; nothing where
+    it cannot be read. It may take long."""
+    found: list[Listed] = []
+    try:
+        with os.scandir(_place(directory or ".", base)) as entries:
+            for entry in entries:
+                if len(found) == MOST_LISTED:
+                    break
+                is_directory = entry.is_dir()
+                if is_directory or entry.is_file():
+                    found.append(Listed(entry.name, None if is_directory else entry.stat().st_size))
+    except (OSError, ValueError):
+        pass
+    return tuple(sorted(found, key=lambda one: one.name.casefold()))
+
+
+def fitting(listed: Sequence[Listed], name: str) -> list[Listed]:
+    """Those whose name begins so, then those in which it stands. What is hidden must be asked
+    for."""
+    wanted = name.casefold()
+    seen = [one for one in listed if name.startswith(".") or not one.name.startswith(".")]
+    seen = [one for one in seen if one.name not in _LEFT_OUT or one.name.startswith(name or "/")]
+    begin = [one for one in seen if one.name.casefold().startswith(wanted)]
+    inside = [one for one in seen if one not in begin and wanted in one.name.casefold()]
+    return begin + inside if len(wanted) > 1 else begin
+
+
+def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
+    """A text file as a part of a question. `n_ctx` is what the context holds, 0 where that is not
+    known. It may take long. Raises AttachError."""
+    content = _text(path, _bytes(path, _place(path, base)))
+    tokens = tokens_about(content)
+    if n_ctx and tokens > n_ctx:
+        raise AttachError(
+            f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,} (engine.n_ctx)."
+        )
+    return of_file(path, content)
+
+
+def _place(path: str, base: Path) -> Path:
+    return base / Path(path).expanduser()
+
+
+def _bytes(path: str, place: Path) -> bytes:
+    try:
+        status = place.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise AttachError(f"{path} is no file.")
+        if status.st_size > MOST_BYTES:
+            size, most = wording.size(status.st_size), wording.size(MOST_BYTES)
+            raise AttachError(f"{path} is too large: {size}, and at most {most} can be attached.")
+        return place.read_bytes()
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, AttachError):
+            raise
+        why = getattr(error, "strerror", None) or error
+        raise AttachError(f"{path} cannot be read: {why}.") from error
+
+
+def _text(path: str, content: bytes) -> str:
+    if b"\0" in content:
+        raise AttachError(f"{path} is not a text file.")
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise AttachError(f"{path} is not text in UTF-8.") from None

@@ -1,0 +1,138 @@
+"""What a question is made of: what was typed, texts that were pasted, and files.
+
+In the prompt and in the transcript a mark of one line stands for a part that was not typed; what is
+sent is the text of all parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from eaglechat.chat import wording
+from eaglechat.chat.recording import TurnPart
+
+LONGEST_PASTE = 20
+"""Lines up to which a paste is text like any other."""
+_BYTES_PER_TOKEN = 4
+
+Draft = tuple[TurnPart, ...]
+
+
+def typed(text: str) -> Draft:
+    """What was only typed."""
+    return (TurnPart(text),) if text else ()
+
+
+def draft_of(written: str | Sequence[TurnPart]) -> Draft:
+    """What was written, which may be a text that was only typed."""
+    return typed(written) if isinstance(written, str) else tuple(written)
+
+
+def text_of(parts: Sequence[TurnPart]) -> str:
+    """All of it, as it is sent."""
+    return "".join(part.text for part in parts)
+
+
+def pasted(text: str) -> TurnPart | None:
+    """A paste as a part of its own, where it is a long one."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    is_long = len(text.splitlines()) > LONGEST_PASTE
+    return TurnPart(text, source="paste") if is_long else None
+
+
+def of_file(name: str, content: str) -> TurnPart:
+    """A file as it is put into the question: fenced, under its name."""
+    ticks = max(map(len, re.findall(r"`{3,}", content)), default=2) + 1
+    fence, kind = "`" * max(3, ticks), name.rpartition(".")[2]
+    language = kind if "." in name and kind.isalnum() else ""
+    end = "" if content.endswith("\n") or not content else "\n"
+    text = f"{name}:\n{fence}{language}\n{content}{end}{fence}"
+    return TurnPart(text, source="file", name=name)
+
+
+def tokens_about(text: str) -> int:
+    """About how many tokens a text has; only its tokenizer would know."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
+
+def mark(part: TurnPart) -> str:
+    """The line that stands for a part."""
+    if part.source == "file":
+        size = wording.size(len(part.text.encode("utf-8", "replace")))
+        name = "".join(c if c.isprintable() else "?" for c in part.name)
+        return f"[{name}: {size}, ~{tokens_about(part.text):,} tokens]"
+    return f"[pasted: {len(part.text.splitlines())} lines]"
+
+
+def shown(parts: Sequence[TurnPart]) -> str:
+    """A question as people read it."""
+    return "".join(part.text if part.source == "typed" else mark(part) for part in parts)
+
+
+def composed(draft: Sequence[TurnPart]) -> Draft:
+    """A draft as it is asked: without space around it, and a file set apart by empty lines."""
+    parts = [part for part in draft if part.text]
+    for place, part in enumerate(parts):
+        if part.source != "typed":
+            continue
+        text = part.text
+        if place == 0:
+            text = text.lstrip()
+        elif parts[place - 1].source == "file" and not text.startswith("\n"):
+            text = f"\n\n{text.lstrip()}"
+        if place == len(parts) - 1:
+            text = text.rstrip()
+        elif parts[place + 1].source == "file" and text and not text.endswith("\n"):
+            text = f"{text.rstrip(' ')}\n\n"
+        parts[place] = TurnPart(text)
+    return tuple(_apart([part for part in parts if part.text]))
+
+
+def _apart(parts: Sequence[TurnPart]) -> Iterator[TurnPart]:
+    """With something between parts of which one is a file, and neither was typed."""
+    before: TurnPart | None = None
+    for part in parts:
+        kinds: set[Literal["typed", "paste", "file"]] = {part.source}
+        kinds |= {before.source} if before is not None else set()
+        if before is not None and "file" in kinds and "typed" not in kinds:
+            yield TurnPart("\n\n")
+        yield part
+        before = part
+
+
+class Marks:
+    """Which marks in a text stand for which parts, for as long as it is written."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, TurnPart] = {}
+
+    def hold(self, part: TurnPart) -> str:
+        """The mark of a part; one of its own, where another part has the same."""
+        wanted, number = mark(part), 1
+        found = wanted
+        while self._parts.get(found, part) != part:
+            number += 1
+            found = f"{wanted[:-1]}, no. {number}]"
+        self._parts[found] = part
+        return found
+
+    def text(self, parts: Sequence[TurnPart]) -> str:
+        """Parts as they stand in the prompt."""
+        return "".join(p.text if p.source == "typed" else self.hold(p) for p in parts)
+
+    def draft(self, text: str) -> Draft:
+        """What a text with marks stands for."""
+        parts, end = [], 0
+        for start, stop in self.spans(text):
+            parts += [*typed(text[end:start]), self._parts[text[start:stop]]]
+            end = stop
+        return (*parts, *typed(text[end:]))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where marks stand, from left to right."""
+        if not self._parts:
+            return []
+        marks = sorted(self._parts, key=len, reverse=True)
+        return [found.span() for found in re.finditer("|".join(map(re.escape, marks)), text)]

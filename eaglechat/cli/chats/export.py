@@ -1,0 +1,82 @@
+"""Export a chat as Markdown, JSON or a page that shows what speculation did."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from eaglechat.cli.status import FAILED, OK, complain
+
+_FORMATS = ("markdown", "json", "html")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "chat",
+        metavar="CHAT",
+        help="its name as `eaglechat chats` has it, or the beginning of that; its title; a file; "
+        "or last, for the one that was used last",
+    )
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default="markdown",
+        help="markdown: to read; json: every branch with its rounds; html: the colours of the "
+        "tokens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write it there, not to standard output"
+    )
+    parser.add_argument(
+        "--reasoning", action="store_true", help="with what the model thought before it answered"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from eaglechat.chat.export.formats import render, write
+    from eaglechat.chat.export.reading import exported
+    from eaglechat.chat.history.reading import read_chat
+
+    try:
+        file = _file_of(args.chat)
+        chat = exported(read_chat(file), with_reasoning=args.reasoning)
+    except LookupError as error:
+        complain(str(error.args[0]))
+        return FAILED
+    except (OSError, ValueError) as error:
+        complain(f"{args.chat} cannot be read: {error}")
+        return FAILED
+    if args.output is None:
+        sys.stdout.flush()
+        with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream:
+            stream.write(render(chat, args.format))
+        return OK
+    try:
+        write(args.output, chat, args.format)
+    except OSError as error:
+        complain(f"{args.output} cannot be written: {error.strerror or error}")
+        return FAILED
+    return OK
+
+
+def _file_of(name: str) -> Path:
+    """The file of a chat. Raises LookupError with a sentence."""
+    from eaglechat import paths
+    from eaglechat.chat.search.shelf import ChatShelf
+
+    if Path(name).is_file():
+        return Path(name)
+    chats = [chat for chat in [*ChatShelf(paths.chats_dir()).listed()][-1] if not chat.problem]
+    if name == "last":
+        fitting = [max(chats, key=lambda chat: chat.used)] if chats else []
+    else:
+        fitting = [chat for chat in chats if chat.title.casefold() == name.casefold()]
+        fitting = fitting or [chat for chat in chats if chat.file.stem.startswith(name)]
+    if not fitting:
+        raise LookupError(f"there is no chat {name!r}; `eaglechat chats` lists them")
+    if len(fitting) > 1:
+        names = ", ".join(chat.file.stem for chat in fitting[:5])
+        raise LookupError(f"{name!r} may be {len(fitting)} chats; give the name of one: {names}")
+    return fitting[0].file

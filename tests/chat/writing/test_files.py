@@ -1,0 +1,101 @@
+"""Files for a question: paths as they are typed, and what can be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eaglechat.chat.writing.files import (
+    MOST_BYTES,
+    AttachError,
+    Listed,
+    TypedPath,
+    as_typed,
+    fitting,
+    list_directory,
+    read_part,
+    typed_path,
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "path"),
+    [
+        ("@", TypedPath(0, "", "")), ("see @docs/ar", TypedPath(4, "docs/", "ar")),
+        ("@/etc/ho", TypedPath(0, "/etc/", "ho")), ("@~/x", TypedPath(0, "~/", "x")),
+        ('in @"my docs/a b', TypedPath(3, "my docs/", "a b")),
+        ("me@example.org", None), ("@docs/a b", None), ("", None), ('@"a" b', None),
+    ],
+)  # fmt: skip
+def test_a_path_is_typed_behind_an_at(before: str, path: TypedPath | None) -> None:
+    assert typed_path(before) == path
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_typed_a_path_ends_at_the_cursor(before: str) -> None:
+    path = typed_path(before)
+    if path is not None:
+        assert before[path.start] == "@"
+        assert before.endswith(path.directory + path.name)
+
+
+@given(st.lists(st.text("ab .-é", min_size=1, max_size=5), min_size=1, max_size=3).map("/".join))
+def test_a_path_that_is_put_there_is_read_as_it_is(path: str) -> None:
+    found = typed_path(f"see {as_typed(path)}")
+    assert found is not None
+    assert (found.start, found.directory + found.name) == (4, path)
+
+
+def test_a_directory_is_listed_hidden_things_on_request(tmp_path: Path) -> None:
+    for name in ("notes.md", ".git", "Notebook", "other notes"):
+        (tmp_path / name).write_text("x" * 10)
+    (tmp_path / "node_modules").mkdir()
+    listed = list_directory("", tmp_path)
+    assert Listed("notes.md", 10) in listed
+    assert Listed("node_modules", None) in listed
+    assert [one.name for one in fitting(listed, "not")] == ["Notebook", "notes.md", "other notes"]
+    assert [one.name for one in fitting(listed, "")] == ["Notebook", "notes.md", "other notes"]
+    assert [one.name for one in fitting(listed, ".")] == [".git"]
+    assert [one.name for one in fitting(listed, "node")] == ["node_modules"]
+    assert list_directory("nowhere/", tmp_path) == ()
+    assert list_directory("\0", tmp_path) == ()
+
+
+def test_a_text_file_is_a_part(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"\xef\xbb\xbfx = 1\r\n")
+    part = read_part("a.py", tmp_path, 8192)
+    assert (part.name, part.text) == ("a.py", "a.py:\n```py\nx = 1\n```")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("image.png", b"\x89PNG\0\0", "image.png is not a text file."),
+        ("latin.txt", b"caf\xe9", "latin.txt is not text in UTF-8."),
+        ("long.txt", b"word " * 20_000, "long.txt has about 25,000 tokens, and the context holds"),
+        ("huge.txt", b"x" * (MOST_BYTES + 1), "huge.txt is too large: 1 MB"),
+        ("gone.txt", None, "gone.txt cannot be read: No such file"),
+        ("\0", None, "cannot be read"),
+    ],
+    ids=["binary", "latin", "long", "huge", "gone", "nul"],
+)
+def test_what_cannot_be_attached_is_said(
+    tmp_path: Path, name: str, content: bytes | None, why: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(AttachError) as error:
+        read_part(name, tmp_path, 8192)
+    assert why in str(error.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system here")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AttachError, match="is no file"):
+        read_part("pipe", tmp_path, 0)
+    assert list_directory("", tmp_path) == ()

@@ -1,0 +1,62 @@
+"""The draft in the user's editor and back."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "editor.py"
+    script.write_text("import sys; open(sys.argv[1], 'a').write(' and more\\n')")
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {script}")
+
+
+def suspendable(user: Driver) -> None:
+    """A terminal that can be given to another program."""
+
+    @contextlib.contextmanager
+    def suspend() -> Iterator[None]:
+        yield
+
+    user.app.suspend = suspend  # type: ignore[method-assign]
+
+
+@pytest.mark.usefixtures("editor")
+@pytest.mark.parametrize("key", ["chat.editor", "ctrl+e"])
+async def test_the_draft_is_edited(drive: Drive, key: str) -> None:
+    async with drive(size=(80, 24)) as user:
+        suspendable(user)
+        await user.open_chat()
+        await user.type("some")
+        await (user.command(key) if "." in key else user.press(key))
+        await user.until(lambda: user.prompt.text == "some and more", "the text of the editor")
+        assert user.prompt.has_focus
+
+
+async def test_what_goes_wrong_is_said_and_the_draft_stays(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("some")
+        monkeypatch.delenv("VISUAL", raising=False)
+        monkeypatch.delenv("EDITOR", raising=False)
+        await user.command("chat.editor")
+        await user.sees("No editor is set")
+        monkeypatch.setenv("EDITOR", "no-such-editor")
+        await user.command("chat.editor")
+        await user.sees("There is no terminal")
+        suspendable(user)
+        await user.command("chat.editor")
+        await user.sees("no-such-editor could not be used")
+        assert user.prompt.text == "some"

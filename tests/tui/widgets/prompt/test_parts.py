@@ -1,0 +1,141 @@
+"""Pastes and files in the prompt: one line each, whole when sent, and never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from eaglechat.chat.history.reading import saved_chats
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.widgets.prompt.completions import Completions
+from eaglechat.wire import protocol
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+LONG = "\n".join(f"line {n}" for n in range(132))
+MARK = "[pasted: 132 lines]"
+
+
+async def paste(user: Driver, text: str) -> None:
+    user.app.post_message(events.Paste(text))
+    await user.pilot.pause()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a text file, a binary and a folder."""
+    place = tmp_path / "work"
+    (place / "docs").mkdir(parents=True)
+    (place / "docs" / "my notes.md").write_text("# Notes\n")
+    (place / "plan.txt").write_text("Do it.\n")
+    (place / "image.png").write_bytes(b"\0\0")
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_a_long_paste_is_one_line_and_sent_whole(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        await user.type("Sum up: ")
+        await paste(user, LONG)
+        await user.until(lambda: user.prompt.text == f"Sum up: {MARK}", "one line")
+        await user.press("enter")
+        await user.until(lambda: len(user.messages) == 2, "a reply")
+        assert user.messages[0].content == f"Sum up: {LONG}"
+        await user.sees(MARK)
+        await user.press("up")
+        assert user.prompt.text == f"Sum up: {MARK}"
+
+
+async def test_a_paste_is_opened_deleted_and_brought_back_whole(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await paste(user, LONG)
+        await user.until(lambda: user.prompt.text == MARK, "one line")
+        await user.press("left", "left", "x")
+        assert user.prompt.text == f"{MARK}x"
+        await user.press("left", "left", "backspace")
+        assert user.prompt.text == "x"
+        await user.press("ctrl+z")
+        await user.until(lambda: user.prompt.text == f"{MARK}x", "undone")
+        await user.command("prompt.open_part")
+        await user.until(lambda: user.prompt.text == f"{LONG}x", "the lines")
+        await user.command("prompt.open_part")
+        await user.sees("There is no paste")
+
+
+async def test_a_short_paste_is_text(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await paste(user, "one\ntwo")
+        await user.until(lambda: user.prompt.text == "one\ntwo", "the text")
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_file_is_chosen_shown_and_sent_as_a_part(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("Read @")
+        await user.sees("docs/")
+        await user.type("d")
+        await user.press("tab")
+        await user.sees("my notes.md")
+        assert user.inside(user.chat.query_one(Completions).region)
+        await user.press("enter")
+        await user.sees("[docs/my notes.md: 35 B, ~9 tokens]")
+        assert not user.engine.requests(protocol.Chat)
+        await user.press("enter")
+        await user.until(lambda: len(user.messages) == 2, "a reply")
+        assert user.messages[0].content == "Read\n\ndocs/my notes.md:\n```md\n# Notes\n```"
+        await user.command("chat.edit")
+        assert "[docs/my notes.md: 35 B, ~9 tokens]" in user.prompt.text
+        await user.press("end", "!", "enter")
+        await user.until(lambda: user.messages[0].content.endswith("!"), "another wording")
+        assert user.messages[0].content.count("# Notes") == 1
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_binary_is_refused_and_an_address_is_text(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.type("me@example.org")
+        assert user.chat.query_one(Completions).offer is None
+        await user.type(" @im")
+        await user.sees("image.png")
+        await user.press("enter")
+        await user.sees("image.png is not a text file.")
+        assert user.prompt.text == "me@example.org @image.png"
+
+
+async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await paste(user, LONG)
+        await user.type(" and")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+    (saved,) = saved_chats(tmp_path / "chats")
+    assert saved.unsent == f"{LONG} and"
+    async with drive(size=(80, 24)) as user:
+        await user.press("ctrl+t")
+        await user.sees("[pasted: 132 lines] and")
+        await user.press("enter")
+        await user.until(lambda: len(user.app.screen_stack) > 1, "the chat")
+        await user.until(lambda: user.prompt.text == f"{MARK} and", "the draft")
+
+
+async def test_an_engines_death_keeps_the_draft(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await paste(user, LONG)
+        user.engine.die("the end")
+        await user.sees("engine stopped")
+        assert user.prompt.text == MARK
+        await user.press("ctrl+l")
+        await user.sees("loaded again")
+        assert user.prompt.text == MARK
