@@ -21,6 +21,7 @@ from eaglechat.wire.protocol import (
     Auto,
     Reasoning,
     RecommendedSampling,
+    Shape,
     Thinking,
 )
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
@@ -38,6 +39,7 @@ class Controls:
     p_min: float
     temperature: float
     ngram: bool = True
+    shape: Shape = "chain"
     thinking: str = AUTO
     effort: str = AUTO
     """These two hold from the next reply on; auto leaves them to the chat template."""
@@ -118,6 +120,14 @@ NGRAM = Switch(
     "n-grams ({chat.ngram})",
     "Look up what followed the last tokens before, in prompt and reply, ahead of drafting.",
 )
+SHAPE = Choice(
+    "shape",
+    "speculation",
+    "Shape",
+    "What the draft drafts: a chain, a tree of as many tokens, or auto, which takes the faster "
+    "where n_draft_max is auto.",
+    words=("chain", "tree", AUTO),
+)
 TEMPERATURE = Range(
     "temperature",
     "generation",
@@ -125,7 +135,7 @@ TEMPERATURE = Range(
     "Randomness of sampling; 0 always takes the likeliest token.",
     maximum=2,
 )
-CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE)
+CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, SHAPE, P_MIN, TEMPERATURE)
 """Those that a running reply follows."""
 
 DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")

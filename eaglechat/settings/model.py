@@ -38,6 +38,7 @@ from eaglechat.wire.protocol import (
     RecommendedSampling,
     RepeatPenalty,
     Sampling,
+    Shape,
     Speculation,
     Temperature,
     Thinking,
@@ -129,6 +130,13 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     p_min: Annotated[
         Probability, Meta(description="Stop drafting at a token the draft gives less than this.")
     ] = 0.0
+    shape: Annotated[
+        Shape,
+        Meta(
+            description="Of what the draft drafts: a chain of n_draft_max tokens, as many in a "
+            "tree, or auto, which takes what is measured to be faster where n_draft_max is auto."
+        ),
+    ] = "chain"
     ngram: Annotated[
         bool,
         Meta(

@@ -40,7 +40,8 @@ DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
 N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
-"""A draft length chosen by measurement, round by round."""
+"""A draft length chosen by measurement."""
+Shape = Literal["chain", "tree", "auto"]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]
@@ -100,16 +101,14 @@ class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step;
-    "auto" chooses the length of each round; `enabled` False leaves the draft out altogether, as if
-    no draft were loaded."""
+    """What is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step."""
 
     enabled: bool = True
     n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
     n_min: DraftLength = 0
     p_min: Probability = 0.0
+    shape: Shape = "chain"
     ngram: bool = False
-    """Look up what followed the last tokens before, ahead of drafting."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -178,6 +177,7 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
     n_draft_max: DraftLength | Auto | None = None
     n_min: DraftLength | None = None
     p_min: Probability | None = None
+    shape: Shape | None = None
     ngram: bool | None = None
     temperature: Temperature | None = None
     answer_now: bool = False
@@ -234,7 +234,7 @@ NO_REASONING = Reasoning()
 
 
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is loaded, and how. `speculation_off` says why there is none, or is None."""
+    """What is loaded, and how; why nothing is drafted, and why no draft is a tree."""
 
     target: ModelInfo
     draft: ModelInfo | None
@@ -247,6 +247,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_kv_type: KvType = "f16"
     draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
+    chains_only: str | None = None
     reasoning: Reasoning = NO_REASONING
     sampling: RecommendedSampling = RecommendedSampling()
     server: str = ""
@@ -254,7 +255,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def no_bench(self) -> str | None:
-        """Why there are no draft lengths to compare, or None where there are."""
+        """Why there are no draft lengths to compare."""
         return self.speculation_off or (None if self.draft else "no draft is loaded")
 
 

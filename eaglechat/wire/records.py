@@ -165,8 +165,9 @@ class AutoDraft:
 class Round:
     """One pass of the loop: draft, verify, accept.
 
-    `n_tested` counts drafted tokens the target was asked about: the accepted ones and the first
-    rejected one. Those after the first rejection were never tested.
+    What is drafted is a chain or a tree. `n_tested` counts the places where the target was asked
+    about drafted tokens: those of the accepted ones and the first where it rejected all there were.
+    What is drafted behind that was never tested.
     """
 
     index: int
@@ -190,9 +191,52 @@ class Round:
     was drafted there, likeliest first; empty where nobody asked for it."""
 
     @property
+    def path(self) -> tuple[int, ...]:
+        """Indices of the accepted drafted tokens, each the child of the one before."""
+        path: list[int] = []
+        for token in self.tokens[: self.n_accepted]:
+            children = self.children(path[-1] if path else -1)
+            same = [index for index in children if self.drafted[index].id == token.id]
+            path += same[:1] or [len(path)]
+        return tuple(path)
+
+    def children(self, parent: int) -> list[int]:
+        """Indices of the drafted tokens that follow the one at `parent`, -1: the last one emitted
+        before. The likeliest comes first."""
+        return [index for index, token in enumerate(self.drafted) if token.parent == parent]
+
+    @property
     def rejected(self) -> DraftToken | None:
-        """The first rejected draft token, if the target rejected one."""
-        return self.drafted[self.n_accepted] if self.n_tested > self.n_accepted else None
+        """The draft token that the target rejected, the likeliest of siblings, if it did."""
+        if self.n_tested <= self.n_accepted:
+            return None
+        path = self.path
+        children = self.children(path[-1] if path else -1)
+        return self.drafted[children[0]] if children else None
+
+    @property
+    def n_siblings_rejected(self) -> int:
+        """Tokens rejected beside an accepted one, or beside `rejected`."""
+        tested = [-1, *self.path][: self.n_tested]
+        return sum(max(0, len(self.children(parent)) - 1) for parent in tested)
+
+    @property
+    def depth(self) -> int:
+        """Tokens of the longest path that was drafted."""
+        depths = [0]
+        for token in self.drafted:
+            depths.append(depths[token.parent + 1] + 1)
+        return max(depths)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether a drafted token had siblings."""
+        return any(token.parent != index - 1 for index, token in enumerate(self.drafted))
+
+    @property
+    def drafter(self) -> str | None:
+        """Who drafted; None where nobody did, or it is not reported."""
+        return (self.drafted[0].drafter or None) if self.drafted else None
 
     @property
     def part(self) -> Part | None:

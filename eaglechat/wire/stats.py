@@ -2,19 +2,34 @@
 
 - acceptance rate = accepted / tested (a draft token after the first rejection was not tested)
 - mean accepted length = 1 + accepted / verify steps (rounds that verified a draft)
-- rate at position i = accepted at i / rounds that tested i
+- rate at position i = accepted at i / rounds that tested i; in a tree a position is a depth
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Part, Round
 
 ROLLING_ROUNDS = 64
 """Rounds the rolling gauge looks back on."""
+
+
+@dataclass(frozen=True)
+class DrafterStats:
+    """Counts over the rounds of one drafter."""
+
+    rounds: int = 0
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted / tested, or None where nothing was tested."""
+        return self.accepted / self.tested if self.tested else None
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,11 @@ class SpeculationStats:
     accepted: int = 0
     tested_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
+    siblings: int = 0
+    """Drafted tokens rejected beside another one that was tested in the same place of a tree."""
+    trees: int = 0
+    """Rounds whose draft was a tree."""
+    by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -55,7 +75,8 @@ class StatsFold:
         self._drafted = self._tested = self._accepted = 0
         self._tested_at = [0] * N_DRAFT_MAX_LIMIT
         self._accepted_at = [0] * N_DRAFT_MAX_LIMIT
-        self._positions = 0
+        self._positions = self._siblings = self._trees = 0
+        self._by_drafter: dict[str, DrafterStats] = {}
 
     def add(self, round_: Round) -> None:
         self._rounds += 1
@@ -67,6 +88,17 @@ class StatsFold:
         self._tested += round_.n_tested
         self._accepted += round_.n_accepted
         self._positions = max(self._positions, round_.n_tested)
+        if round_.is_tree:
+            self._trees += 1
+            self._siblings += round_.n_siblings_rejected
+        if round_.drafter is not None:
+            before = self._by_drafter.get(round_.drafter, DrafterStats())
+            self._by_drafter[round_.drafter] = DrafterStats(
+                before.rounds + 1,
+                before.drafted + len(round_.drafted),
+                before.tested + round_.n_tested,
+                before.accepted + round_.n_accepted,
+            )
         for position in range(round_.n_tested):
             self._tested_at[position] += 1
         for position in range(round_.n_accepted):
@@ -82,6 +114,9 @@ class StatsFold:
             accepted=self._accepted,
             tested_at=tuple(self._tested_at[: self._positions]),
             accepted_at=tuple(self._accepted_at[: self._positions]),
+            siblings=self._siblings,
+            trees=self._trees,
+            by_drafter=dict(self._by_drafter),
         )
 
 

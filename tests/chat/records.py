@@ -28,7 +28,7 @@ def round_of(*ids: int, drafted: int = 2, ms: float = 10.0) -> Round:
     return Round(
         index=0,
         n_draft_max=drafted,
-        drafted=tuple(DraftToken(0, "d", 0.5) for _ in range(drafted)),
+        drafted=tuple(DraftToken(0, "d", 0.5, place - 1) for place in range(drafted)),
         n_tested=min(len(ids), drafted),
         n_accepted=min(len(ids) - 1, drafted),
         tokens=tuple(Token(i, f" t{i}", origin) for i in ids),

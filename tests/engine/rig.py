@@ -17,7 +17,7 @@ from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.generation.window import Turns
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.templates.parts import ReplyParts
-from eaglechat.wire.protocol import Message, Sampling, Speculation
+from eaglechat.wire.protocol import Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import (
     KvType,
     Origin,
@@ -82,6 +82,7 @@ class Rig:
     drafter: Drafter
     generator: Generator
     prompter: Prompter
+    shape: Shape = "chain"
 
     def prompt(self, *turns: str, system: str | None = None) -> tuple[int, ...]:
         """The prompt of a conversation whose turns are the user's and the assistant's by turns."""
@@ -107,7 +108,7 @@ class Rig:
         top: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[ReplyEvent]:
-        speculation = Speculation(n_draft_max=n_draft_max, ngram=True)
+        speculation = Speculation(n_draft_max=n_draft_max, shape=self.shape, ngram=True)
         live = live or Live(speculation, sampling.temperature)
         return self.generator.reply(
             prompt,
@@ -137,6 +138,7 @@ def open_rig(
     draft_model: Model,
     *,
     draft_window: int = 0,
+    shape: Shape = "chain",
     make_drafter: Callable[[Eagle3Session], Drafter] = Eagle3Drafter,
     **options: Any,
 ) -> Iterator[Rig]:
@@ -148,7 +150,7 @@ def open_rig(
         drafter = make_drafter(session)
         generator = Generator(target, drafter)
         stack.callback(generator.close)
-        yield Rig(target, draft, session, drafter, generator, Prompter(target_model))
+        yield Rig(target, draft, session, drafter, generator, Prompter(target_model), shape)
 
 
 @contextmanager
@@ -158,11 +160,13 @@ def open_contexts(
     *,
     n_ctx: int = 1024,
     n_batch: int = 256,
-    n_seq: int = 1,
+    n_seq: int | None = None,
     n_batch_draft: int | None = None,
     n_threads: int = N_THREADS,
     kv_type: KvType = "f16",
 ) -> Iterator[tuple[Context, Context]]:
+    # As a pair is loaded: a sequence for each path of a tree.
+    n_seq = n_seq or (16 if target_model.keeps_whole_history else 1)
     with (
         Context(
             target_model,
@@ -207,22 +211,26 @@ def check_bookkeeping(reply: Reply, prompt: Sequence[int]) -> None:
     n_past = len(prompt) - 1
     for index, round_ in enumerate(reply.rounds):
         drafted = [token.id for token in round_.drafted]
+        parents = [token.parent for token in round_.drafted]
+        path = list(round_.path)
         ids = [token.id for token in round_.tokens]
         origins = [token.origin for token in round_.tokens]
         n_accepted, last = round_.n_accepted, round_ is reply.rounds[-1]
 
         assert round_.index == index
         assert len(drafted) <= round_.n_draft_max
-        assert ids[:n_accepted] == drafted[:n_accepted]
+        assert ids[:n_accepted] == [drafted[index] for index in path]
+        assert [parents[index] for index in path] == [-1, *path][:-1]
+        assert all(parent < index for index, parent in enumerate(parents))
+        assert len({*zip(parents, drafted, strict=True)}) == len(drafted)
         assert origins[:n_accepted] == [Origin.ACCEPTED] * n_accepted
-        assert [token.parent for token in round_.drafted] == list(range(-1, len(drafted) - 1))
         assert [token.drafter for token in round_.tokens] == [
-            *(token.drafter for token in round_.drafted[:n_accepted]),
+            *(round_.drafted[index].drafter for index in path),
             *[None] * (len(ids) - n_accepted),
         ]
         assert len(ids) == n_accepted + 1 or (last and len(ids) == n_accepted)
         if len(ids) > n_accepted:
-            rejected = n_accepted < len(drafted)
+            rejected = bool(round_.children(path[-1] if path else -1))
             assert origins[-1] is (
                 Origin.PLAIN if not drafted else Origin.CORRECTION if rejected else Origin.BONUS
             )

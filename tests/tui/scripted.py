@@ -306,7 +306,7 @@ def _error(request_id: int, code: str, message: str) -> protocol.Error:
 def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
     fields = {
         name: getattr(change, name)
-        for name in ("enabled", "n_draft_max", "n_min", "p_min", "ngram")
+        for name in ("enabled", "n_draft_max", "n_min", "p_min", "shape", "ngram")
         if getattr(change, name) is not None
     }
     speculation = msgspec.structs.replace(chat.speculation, **fields)

@@ -26,7 +26,7 @@ def a_round(*, drafted: int, accepted: int, tested: int | None = None, ms: float
     return Round(
         index=0,
         n_draft_max=drafted,
-        drafted=tuple(DraftToken(id, "d", 0.5) for id in range(drafted)),
+        drafted=tuple(DraftToken(id, "d", 0.5, id - 1) for id in range(drafted)),
         n_tested=tested,
         n_accepted=accepted,
         tokens=tuple(Token(id, "t", origin) for id, origin in enumerate(origins)),

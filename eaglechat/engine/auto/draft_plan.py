@@ -29,12 +29,13 @@ class DraftPlan:
         """Whether the tokens are those that n-grams found."""
         return self.state is not None and self.state.reason is AutoReason.LOOKED_UP
 
-    def keeps(self, probabilities: Sequence[float]) -> bool:
-        """Whether the last of these draft tokens should be verified."""
+    def keeps(self, probabilities: Sequence[float], n_others: int) -> bool:
+        """Whether the last token of a path with these probabilities should be verified, beside so
+        many others."""
         survival = 1.0
         for probability in probabilities:
             survival *= accept_rate(self.by_probability, probability)
-        return survival >= self.worth[len(probabilities) - 1]
+        return survival >= self.worth[n_others]
 
 
 PLAIN = DraftPlan(0)

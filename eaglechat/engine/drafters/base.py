@@ -60,6 +60,23 @@ class Proposal(tuple[ProposedToken, ...]):
         """So many of its tokens, the first."""
         return Proposal(self[:count])
 
+    @property
+    def is_chain(self) -> bool:
+        return all(token.parent == index - 1 for index, token in enumerate(self))
+
+    def leaves(self) -> list[int]:
+        """Indices of the tokens that none follows; each ends a path."""
+        parents = {token.parent for token in self}
+        return [index for index in range(len(self)) if index not in parents]
+
+    def path(self, index: int) -> list[int]:
+        """Indices from the first token to the one at `index`."""
+        path = []
+        while index != LAST_TOKEN:
+            path.append(index)
+            index = self[index].parent
+        return path[::-1]
+
     def children(self, parent: int) -> list[int]:
         """Indices of the tokens that may follow the one at `parent`."""
         return [index for index, token in enumerate(self) if token.parent == parent]
@@ -74,9 +91,11 @@ class Limits:
     """A draft that is shorter is thrown away."""
     p_min: float = 0.0
     """A draft ends before the first token that is less likely."""
-    is_worth: Callable[[Sequence[float]], bool] | None = None
-    """Asked with the probabilities from the first token to the newest: whether verifying the
-    newest pays."""
+    is_worth: Callable[[Sequence[float], int], bool] | None = None
+    """Asked with the probabilities from the first token to the newest, and how many tokens there
+    are beside the newest: whether verifying the newest pays."""
+    is_tree: bool = False
+    """Whether tokens may have siblings, where the drafter and the target's cache can do that."""
     n_lookup: int = 0
     """Most tokens to look up ahead of drafting, at no cost; 0: none."""
     taken: Callable[[Proposal], int] = len
@@ -85,9 +104,12 @@ class Limits:
     def keep(self, probabilities: Sequence[float]) -> bool:
         """Whether a draft that has come to these tokens keeps the newest of them; if not, it ends
         before it."""
-        return probabilities[-1] >= self.p_min and (
-            self.is_worth is None or self.is_worth(probabilities)
-        )
+        return probabilities[-1] >= self.p_min and self.pays(probabilities, len(probabilities) - 1)
+
+    def pays(self, probabilities: Sequence[float], n_others: int) -> bool:
+        """Whether the last token of a path with these probabilities is worth verifying beside so
+        many others."""
+        return self.is_worth is None or self.is_worth(probabilities, n_others)
 
     def suffices(self, n_tokens: int) -> bool:
         """Whether a draft of this length is worth proposing at all."""

@@ -9,6 +9,7 @@ from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.window import common_prefix, find_cut
+from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
@@ -32,6 +33,8 @@ class CacheState:
         self._target = target
         self._drafting = drafting
         self._batch = Batch(target)
+        self._branches = Branches(target)
+        self._proposal = Proposal()
         self._decode_ms = 0.0
         self.tokens: list[int] = []
         self.first_turn = 0
@@ -77,7 +80,7 @@ class CacheState:
             return False
         if held < len(before) and self._cut(held) < held:
             return False
-        self._target.shift(SEQ, cut.start, cut.end)
+        self._branches.shift(cut.start, cut.end)
         self._drafting.shift(cut.start, cut.end)
         del self.tokens[cut.start : cut.end]
         return True
@@ -97,7 +100,11 @@ class CacheState:
     def decode(self, id_last: int, proposal: Proposal) -> float:
         """Decode the last token and a proposal behind it, for the target to choose from; the
         target's milliseconds. `accept` must follow. Raises DecodeError."""
-        self._fill_batch([id_last, *proposal.ids], outputs=True)
+        self._proposal = proposal
+        if proposal.is_chain:
+            self._fill_batch([id_last, *proposal.ids], outputs=True)
+        else:
+            self._fill_with_tree(id_last, proposal)
         self._decode()
         return self._decode_ms
 
@@ -107,11 +114,31 @@ class CacheState:
         Raises DecodeError.
         """
         id_last, *proposed = self._batch.tokens
+        start = len(self.tokens) + 1
         self.tokens += [id_last, *(proposed[index] for index in path)]
-        if len(path) < len(proposed) and not self._target.forget(SEQ, len(self.tokens)):
+        if not self._proposal.is_chain:
+            leaves = self._proposal.leaves()
+            paths = (self._proposal.path(leaf)[: len(path)] for leaf in leaves)
+            winner = [*paths].index([*path])
+            self._branches.settle(winner, range(len(leaves)), start, len(self.tokens))
+        elif len(path) < len(proposed) and not self._branches.forget(len(self.tokens)):
             self._cut(0)
             raise DecodeError("the target cannot take back the rejected tokens")
         self._drafting.accept(path)
+
+    def _fill_with_tree(self, id_last: int, proposal: Proposal) -> None:
+        """A sequence for each path of the tree; a token is in those of all paths through it."""
+        n_past, leaves = len(self.tokens), proposal.leaves()
+        through: list[list[int]] = [[] for _ in proposal]
+        for seq_id, leaf in enumerate(leaves):
+            for index in proposal.path(leaf):
+                through[index].append(seq_id)
+        self._branches.grow(range(len(leaves)), n_past)
+        self._batch.clear()
+        self._batch.add_node(id_last, n_past, range(len(leaves)))
+        for index, token in enumerate(proposal):
+            depth = len(proposal.path(index))
+            self._batch.add_node(token.id, n_past + depth, through[index])
 
     def _fill_batch(self, tokens: Sequence[int], *, outputs: bool) -> None:
         self._batch.clear()
@@ -140,8 +167,8 @@ class CacheState:
         if length < held and self._target.n_rollback is not None:
             # A recurrent state has snapshots of its latest batch only.
             length = 0
-        if length < held and not self._target.forget(SEQ, length):
-            self._target.forget(SEQ, 0)
+        if length < held and not self._branches.forget(length):
+            self._branches.forget(0)
             length = 0
         del self.tokens[length:]
         if length < self._drafting.known:

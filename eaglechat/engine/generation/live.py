@@ -21,7 +21,7 @@ class Live:
 
     def apply(self, change: Set) -> None:
         """Take over the fields that are given."""
-        fields = ("enabled", "n_draft_max", "n_min", "p_min", "ngram")
+        fields = ("enabled", "n_draft_max", "n_min", "p_min", "shape", "ngram")
         given = {name: getattr(change, name) for name in fields}
         given = {name: value for name, value in given.items() if value is not None}
         self.speculation = msgspec.structs.replace(self.speculation, **given)

@@ -190,6 +190,19 @@ class Batch(Owned):
                 C.batch_set_output(pointer, row, True)
         self._note(tokens, position, seq_id)
 
+    def add_node(self, token: int, position: int, seq_ids: Sequence[int]) -> None:
+        """A token of a tree, whose logits are read, for all sequences of the paths through it. It
+        counts to sequence 0, where the tree grows. Raises DecodeError when the batch is full."""
+        row = C.batch_add_token(self.pointer, seq_ids[0], token)
+        if row < 0:
+            raise _no_row(row, f"token {token} is not in the vocabulary", seq_ids[0])
+        for seq_id in seq_ids[1:]:
+            C.batch_add_seq(self.pointer, row, seq_id)
+        self._cell.value = position
+        C.batch_set_pos(self.pointer, row, self._cell_address)
+        C.batch_set_output(self.pointer, row, True)
+        self._note([token], position, 0)
+
     def add_features(self, rows: Floats, position: int, seq_id: int) -> None:
         """Rows of features [n, width] for an encoder, whose outputs are read."""
         pointer, cell, address = self.pointer, self._cell, self._cell_address
@@ -298,6 +311,10 @@ class Context(Owned):
         """Drop a sequence's positions from `start` on, up to `end` where it is given; False if the
         memory cannot."""
         return bool(C.seq_rm(self._memory, seq_id, start, end))
+
+    def share(self, seq_id: int, other: int, start: int, end: int) -> None:
+        """Have another sequence hold this one's positions from `start` up to `end` too."""
+        C.seq_cp(self._memory, seq_id, other, start, end)
 
     @property
     def can_shift(self) -> bool:

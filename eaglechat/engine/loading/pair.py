@@ -91,6 +91,7 @@ class LoadedPair:
             n_batch=options.n_batch,
             n_threads=self._n_threads,
             n_outputs=N_DRAFT_MAX_LIMIT + 1,
+            n_seq=_paths(target) if draft else 1,
             flash_attention=options.flash_attention,
             n_rollback=N_ROLLBACK,
             kv_type=options.kv_type,
@@ -133,6 +134,7 @@ class LoadedPair:
             n_batch=options.n_batch,
             n_ubatch=_DRAFT_UBATCH,
             n_threads=self._n_threads,
+            n_seq=self._target_context.n_seq,
             flash_attention=options.flash_attention,
             kv_type=options.draft_kv_type,
             other=self._target_context,
@@ -167,9 +169,18 @@ class LoadedPair:
             draft_kv_type=self._options.draft_kv_type,
             draft_window=self._options.draft_window,
             speculation_off=self._off,
+            chains_only=self._why_chains_only(),
             reasoning=self.prompter.reasoning,
             sampling=recommended_sampling(self._target_context.model),
         )
+
+    def _why_chains_only(self) -> str | None:
+        if self._off is None and len(self._infos) > 1 and self._target_context.n_seq == 1:
+            return (
+                "the target is a recurrent or hybrid model: its state cannot follow several paths "
+                "at once"
+            )
+        return None
 
     def close(self) -> None:
         """Free everything, what was made last first."""
@@ -217,6 +228,12 @@ def _why_no_speculation(target: Context) -> str | None:
             "rejected tokens"
         )
     return None
+
+
+def _paths(target: Model) -> int:
+    """The sequences of a context that verifies trees: one for each path. They share their cells,
+    and take no memory but their names; a recurrent state each would have."""
+    return N_DRAFT_MAX_LIMIT if target.keeps_whole_history else 1
 
 
 def _info(header: GGUFHeader, model: Model) -> ModelInfo:

@@ -32,10 +32,11 @@ def column(share: float, row: int, rows: int) -> str:
 
 
 def round_glyph(round_: Round) -> str:
-    """One cell: how much of the round's draft was accepted, or a dot where nothing was drafted."""
+    """One cell: how much of the draft's longest path was accepted; a dot where nothing was
+    drafted."""
     if not round_.drafted:
         return PLAIN_ROUND
-    return _EIGHTHS_HIGH[1 + round(7 * round_.n_accepted / len(round_.drafted))]
+    return _EIGHTHS_HIGH[1 + round(7 * round_.n_accepted / round_.depth)]
 
 
 class Bar(Widget):
@@ -137,7 +138,7 @@ class RoundStrip(Widget):
     def _style(self, round_: Round) -> Style:
         if not round_.drafted:
             name = "plain"
-        elif round_.n_accepted == len(round_.drafted):
+        elif round_.n_accepted == round_.depth:
             name = "all"
         else:
             name = "some" if round_.n_accepted else "none"

@@ -155,7 +155,7 @@ def _draft(
     guesses: list[tuple[bool, float]] = []
     for depth in range(0 if plan is not None and plan.is_looked_up else n):
         guess = pair.guess(position + depth, depth)
-        if plan is not None and not plan.keeps([*(p for _, p in guesses), guess[1]]):
+        if plan is not None and not plan.keeps([*(p for _, p in guesses), guess[1]], depth):
             return guesses, depth + 1
         guesses.append(guess)
     return guesses, n

@@ -30,7 +30,7 @@ CHAT, CODE = BenchPrompt("chat", "Hello"), BenchPrompt("code", "Sort a list")
 
 
 def scripted_round(n_drafted: int, n_accepted: int, verify_ms: float) -> Round:
-    drafted = tuple(DraftToken(i, "x", 0.5) for i in range(n_drafted))
+    drafted = tuple(DraftToken(i, "x", 0.5, i - 1) for i in range(n_drafted))
     return Round(
         index=0,
         n_draft_max=n_drafted,

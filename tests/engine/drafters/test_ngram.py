@@ -68,7 +68,9 @@ def test_probabilities_are_the_share_of_places_that_agree_and_end_a_draft() -> N
     assert (both, one) == pytest.approx((2 / 2.5, 1 / (2 + 1 / 3)))
     assert drafter.propose(12, 2, Limits(2, p_min=0.6)).ids == [3]
     assert drafter.propose(12, 2, Limits(2, p_min=0.6, n_min=2)).ids == []
-    assert drafter.propose(12, 2, Limits(2, is_worth=lambda seen: len(seen) < 2)).ids == [3]
+    assert drafter.propose(12, 2, Limits(2, is_worth=lambda seen, _others: len(seen) < 2)).ids == [
+        3
+    ]
     sure = drafter_of([*range(20), *range(12)]).propose(32, 12, Limits(1))
     assert (sure.ids, sure[0].probability > 0.9, sure[0].drafter) == ([13], True, "ngram")
 

@@ -22,7 +22,7 @@ from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.loop import ReplyEvent
 from eaglechat.engine.llama.objects import Model
-from eaglechat.wire.protocol import AUTO, Set, Speculation
+from eaglechat.wire.protocol import AUTO, Set, Shape, Speculation
 from eaglechat.wire.records import FinishReason, Prefill, Round
 from tests import tiny
 from tests.engine.rig import Reply, drafts_of, open_rig, plainly
@@ -40,11 +40,12 @@ STEPS = settings(
 WORDS = st.lists(st.integers(0, 19), min_size=1, max_size=8)
 LONG = st.lists(st.integers(0, 19), min_size=40, max_size=70)
 LENGTHS = st.sampled_from([0, 1, 3, 8])
+SHAPES = st.sampled_from(["chain", "tree"])
 REPLIES = st.integers(1, 14)
 OFF_AND_ON = st.fixed_dictionaries(
     {
         0: st.sampled_from([Set(enabled=False), Set(n_draft_max=0), Set(n_draft_max=8)]),
-        3: st.sampled_from([Set(enabled=True), Set(n_draft_max=3), Set(enabled=False)]),
+        3: st.sampled_from([Set(enabled=True), Set(shape="tree"), Set(enabled=False)]),
     }
 )
 
@@ -108,9 +109,19 @@ class Chats(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.stack.close()
 
-    @rule(words=WORDS | LONG, n_draft_max=LENGTHS, enabled=st.booleans(), max_tokens=REPLIES)
-    def ask(self, words: list[int], n_draft_max: int, enabled: bool, max_tokens: int) -> None:
-        live = Live(Speculation(enabled=enabled, n_draft_max=n_draft_max, ngram=True), 0.0)
+    @rule(
+        words=WORDS | LONG,
+        n_draft_max=LENGTHS,
+        enabled=st.booleans(),
+        max_tokens=REPLIES,
+        shape=SHAPES,
+    )
+    def ask(
+        self, words: list[int], n_draft_max: int, enabled: bool, max_tokens: int, shape: Shape
+    ) -> None:
+        live = Live(
+            Speculation(enabled=enabled, n_draft_max=n_draft_max, shape=shape, ngram=True), 0.0
+        )
         reply = self.reply(words, live, max_tokens=max_tokens)
         assert reply.offs == []
         if enabled and self.drafts_alike and len(reply.windows) < 2:
@@ -119,10 +130,10 @@ class Chats(RuleBasedStateMachine):
         self.answered(words, reply)
 
     @precondition(lambda self: self.turns)
-    @rule(n_draft_max=LENGTHS, enabled=st.booleans(), max_tokens=REPLIES)
-    def ask_again(self, n_draft_max: int, enabled: bool, max_tokens: int) -> None:
+    @rule(n_draft_max=LENGTHS, enabled=st.booleans(), max_tokens=REPLIES, shape=SHAPES)
+    def ask_again(self, n_draft_max: int, enabled: bool, max_tokens: int, shape: Shape) -> None:
         self.turns.pop()
-        self.ask(self.words, n_draft_max, enabled, max_tokens)
+        self.ask(self.words, n_draft_max, enabled, max_tokens, shape)
 
     @rule(words=WORDS)
     def ask_with_auto(self, words: list[int]) -> None:
@@ -134,7 +145,7 @@ class Chats(RuleBasedStateMachine):
 
     @rule(words=WORDS, changes=OFF_AND_ON)
     def change_in_mid_reply(self, words: list[int], changes: dict[int, Set]) -> None:
-        live = Live(Speculation(n_draft_max=3, ngram=True), 0.0)
+        live = Live(Speculation(n_draft_max=3, shape="tree", ngram=True), 0.0)
 
         def change(event: ReplyEvent) -> None:
             if isinstance(event, Round) and event.index in changes:
@@ -147,7 +158,7 @@ class Chats(RuleBasedStateMachine):
     @rule(words=WORDS | LONG, enabled=st.booleans(), kind=st.sampled_from([Prefill, Round]))
     def cancel(self, words: list[int], enabled: bool, kind: type) -> None:
         seen: list[ReplyEvent] = []
-        live = Live(Speculation(enabled=enabled, n_draft_max=3, ngram=True), 0.0)
+        live = Live(Speculation(enabled=enabled, n_draft_max=3, shape="tree", ngram=True), 0.0)
         reply = self.reply(
             words,
             live,
@@ -161,7 +172,7 @@ class Chats(RuleBasedStateMachine):
     @rule(words=WORDS, calls=st.integers(0, 12))
     def the_draft_fails(self, words: list[int], calls: int) -> None:
         self.rig.drafter.calls_left = calls
-        reply = self.reply(words, Live(Speculation(n_draft_max=3, ngram=True), 0.0))
+        reply = self.reply(words, Live(Speculation(n_draft_max=3, shape="tree", ngram=True), 0.0))
         failed = self.rig.drafter.calls_left is None
         self.rig.drafter.calls_left = None
         assert [off.reason for off in reply.offs] == (
@@ -222,6 +233,9 @@ class Chats(RuleBasedStateMachine):
         wanted = (*turns.without(first_turn), *reply.tokens)
         assert held == wanted[: len(held)]
         assert self.rig.target.last_position(0) == len(held) - 1
+        assert all(
+            self.rig.target.last_position(s) < len(held) for s in range(self.rig.target.n_seq)
+        )
         assert self.rig.drafter.known <= len(held)
         assert self.rig.draft.last_position(0) < self.rig.drafter.known + 8
 
@@ -233,7 +247,7 @@ START = tuple(tiny.TOKENS.index(letter) for letter in ("Ġ", "x", "y"))
 def check_rounds(reply: Reply) -> None:
     """What must hold of them wherever the context has gone."""
     for round_ in reply.rounds:
-        accepted = [token.id for token in round_.drafted[: round_.n_accepted]]
+        accepted = [round_.drafted[index].id for index in round_.path]
         assert [token.id for token in round_.tokens[: round_.n_accepted]] == accepted
         assert len(round_.tokens) <= len(round_.drafted) + 1
 

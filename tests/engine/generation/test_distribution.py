@@ -18,7 +18,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Sampling
 from tests import tiny
-from tests.engine.rig import N_THREADS, Rig, decode, plainly
+from tests.engine.rig import N_THREADS, Rig, decode, open_rig, plainly
 
 PROMPT = (tiny.BOS, *(tiny.TOKENS.index(letter) for letter in "thecatsat"))
 TEMPERATURE = 0.8
@@ -83,6 +83,19 @@ def g_test(counts: Counter[Outcome], exact: dict[Outcome, float]) -> float:
     assert freedom > 40
     spread = 2 / (9 * freedom)
     return float(((g / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread))
+
+
+@pytest.fixture
+def tree_rig(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
+    with open_rig(*tiny_models, shape="tree") as rig:
+        yield rig
+
+
+def test_replies_with_trees_are_drawn_from_it_too(
+    tree_rig: Rig, exact: dict[Outcome, float]
+) -> None:
+    assert any(round_.is_tree for round_ in tree_rig.reply(PROMPT, sampling=SAMPLING).rounds)
+    assert g_test(sample(tree_rig, speculative=True), exact) < WORST_Z
 
 
 @pytest.mark.parametrize("speculative", [True, False], ids=["speculative", "plain"])

@@ -96,7 +96,10 @@ class TranscriptApp(App[None]):
 
 
 def drafted(*texts: str) -> tuple[DraftToken, ...]:
-    return tuple(DraftToken(id=1, text=text, probability=0.5) for text in texts)
+    return tuple(
+        DraftToken(id=1, text=text, probability=0.5, parent=place - 1)
+        for place, text in enumerate(texts)
+    )
 
 
 def make_round(accepted: list[str], last: str, rejected: str | None = None, n: int = 3) -> Round:

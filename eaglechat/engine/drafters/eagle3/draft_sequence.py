@@ -24,6 +24,7 @@ class DraftSequence:
     """Index among the waiting rows of the last batch's first row."""
     drafted: list[int] = field(default_factory=list)
     probabilities: list[float] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
 
     def shift(self, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and close the gap. Features hold no

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken, Spent
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.llama.objects import Batch
 
@@ -67,7 +67,8 @@ class Eagle3Drafter:
     def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         self._session.limits = limits
         ids = self._session.draft(SEQ, n_past, id_last)
-        return Proposal.chain(ids, self._session.probabilities(SEQ), self.name)
+        tokens = zip(ids, self._session.probabilities(SEQ), self._session.parents(SEQ), strict=True)
+        return Proposal(ProposedToken(*token, self.name) for token in tokens)
 
     def accept(self, path: Sequence[int]) -> None:
-        self._session.accept(SEQ, len(path))
+        self._session.accept_path(SEQ, path)

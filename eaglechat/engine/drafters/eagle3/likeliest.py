@@ -24,14 +24,23 @@ class Likeliest:
         self._vocabulary: npt.NDArray[np.intp] | None = None
         self._candidates: Floats = np.empty(0, dtype=np.float32)
 
+    def some(self, logits: Floats, count: int) -> list[tuple[int, float]]:
+        """The `count` likeliest tokens, `_TOP_K` at most, likeliest first, each with its
+        probability among the `_TOP_K` likeliest. Raises ProcessError when there is none."""
+        vocabulary, candidates = self._of_vocabulary(logits)
+        n_top = min(_TOP_K, len(candidates))
+        top = candidates.argpartition(len(candidates) - n_top)[len(candidates) - n_top :]
+        top = top[candidates[top].argsort()[::-1]]
+        if not n_top or not isfinite(candidates[top[0]]):
+            raise ProcessError("the draft computed no finite logits")
+        odds = np.exp(candidates[top] - candidates[top[0]])
+        shares = (odds / odds.sum()).tolist()
+        return list(zip(vocabulary[top[:count]].tolist(), shares, strict=False))
+
     def of(self, logits: Floats) -> tuple[int, float]:
         """The likeliest token of logits [n_vocab], and its probability among the `_TOP_K`
         likeliest. Raises ProcessError when there is none."""
-        if self._vocabulary is None:
-            self._vocabulary = np.flatnonzero(np.isfinite(logits))
-            self._candidates = np.empty(len(self._vocabulary), dtype=np.float32)
-        candidates = self._candidates
-        logits.take(self._vocabulary, out=candidates, mode="clip")
+        vocabulary, candidates = self._of_vocabulary(logits)
         best = int(candidates.argmax()) if len(candidates) else -1
         if best < 0 or not isfinite(candidates[best]):
             raise ProcessError("the draft computed no finite logits")
@@ -39,4 +48,12 @@ class Likeliest:
         if len(candidates) > _TOP_K:
             candidates.partition(len(candidates) - _TOP_K)
         top = candidates[-_TOP_K:].tolist()
-        return int(self._vocabulary[best]), 1.0 / sum(exp(logit - likeliest) for logit in top)
+        return int(vocabulary[best]), 1.0 / sum(exp(logit - likeliest) for logit in top)
+
+    def _of_vocabulary(self, logits: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+        """The draft's tokens, and their logits; valid until the next call."""
+        if self._vocabulary is None:
+            self._vocabulary = np.flatnonzero(np.isfinite(logits))
+            self._candidates = np.empty(len(self._vocabulary), dtype=np.float32)
+        logits.take(self._vocabulary, out=self._candidates, mode="clip")
+        return self._vocabulary, self._candidates

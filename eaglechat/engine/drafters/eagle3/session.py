@@ -15,12 +15,13 @@ the draft, and a round with n_draft_max 0 costs the draft nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Limits
 from eaglechat.engine.drafters.eagle3.draft_sequence import DraftSequence
+from eaglechat.engine.drafters.eagle3.encoder import Encoder
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.session_config import (
     Eagle3SessionConfig,
@@ -28,8 +29,10 @@ from eaglechat.engine.drafters.eagle3.session_config import (
     check_draft_length,
 )
 from eaglechat.engine.drafters.eagle3.session_stats import SessionCounts, SessionStats
+from eaglechat.engine.drafters.eagle3.stretches import chunks, runs
+from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode, parents_of
 from eaglechat.engine.drafters.eagle3.waiting_rows import WaitingRows
-from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.wire.errors import BadSeqIdError, ProcessError
@@ -63,9 +66,11 @@ class Eagle3Session:
         stood before them, as behind a draft window, and catching up has a bounded price."""
         width = EXTRACT_LAYERS * target.model.n_embd
         self._sequences = [DraftSequence(WaitingRows(width)) for _ in range(config.n_seq)]
-        self._encoder_batch = Batch(draft)
+        self._encoder = Encoder(draft)
         self._batch = Batch(draft)
         self._likeliest = Likeliest()
+        # Several sequences of a target leave none for the paths of a tree.
+        self._branches = Branches(draft) if config.n_seq == 1 else None
         self._counts = SessionCounts()
         self._closed = False
         draft.export_states()
@@ -77,7 +82,7 @@ class Eagle3Session:
             return
         self._closed = True
         self.set_extraction(False)
-        self._encoder_batch.close()
+        self._encoder.close()
         self._batch.close()
 
     def __enter__(self) -> Eagle3Session:
@@ -183,7 +188,7 @@ class Eagle3Session:
         sequence.taken = min(sequence.taken, length)
         sequence.window_start = min(sequence.window_start, length)
         sequence.drafted = []
-        self._draft.forget(seq_id, sequence.taken)
+        self._forget(seq_id, sequence.taken)
 
     def shift(self, seq_id: int, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and move those from `end` on to `start`, as
@@ -197,8 +202,11 @@ class Eagle3Session:
         if sequence.known < end or not self._draft.can_shift:
             self.rewind(seq_id, min(start, sequence.known))
             return
-        self._draft.forget(seq_id, sequence.taken)
-        self._draft.shift(seq_id, start, end)
+        self._forget(seq_id, sequence.taken)
+        if self._branches is not None:
+            self._branches.shift(start, end)
+        else:
+            self._draft.shift(seq_id, start, end)
         sequence.shift(start, end)
 
     def process(self, batch: Batch) -> None:
@@ -209,7 +217,7 @@ class Eagle3Session:
         """
         started, spent = time.perf_counter(), self._counts.process_s
         layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
-        for seq_id, first, last in _runs(batch.seq_ids):
+        for seq_id, first, last in runs(batch.seq_ids):
             sequence = self._sequence(seq_id)
             if batch.positions[first] != sequence.known:
                 raise ProcessError(
@@ -248,13 +256,27 @@ class Eagle3Session:
         following = [*sequence.rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(seq_id, sequence, following, n_quiet=n_quiet)
-        self._extend(seq_id, sequence, n_past)
+        if self.limits.is_tree and self.grows_trees:
+            self._grow(sequence, n_past)
+        else:
+            self._extend(seq_id, sequence, n_past)
+            sequence.parents = list(range(-1, len(sequence.drafted) - 1))
         if not self.limits.suffices(len(sequence.drafted)):
             sequence.drafted, sequence.probabilities = [], []
         in_encoder = self._counts.process_s - process_before
         self._counts.draft_s += time.perf_counter() - started - in_encoder
         self._counts.note_draft(sequence.drafted)
         return list(sequence.drafted)
+
+    @property
+    def grows_trees(self) -> bool:
+        """Whether drafts may be trees: both contexts have a sequence for each path."""
+        most = min(self._target.n_seq, self._draft.n_seq)
+        return self._branches is not None and most >= N_DRAFT_MAX_LIMIT
+
+    def parents(self, seq_id: int) -> list[int]:
+        """The index of the token that each token of its last draft follows, -1 for `id_last`."""
+        return self._sequence(seq_id).parents[: len(self._sequence(seq_id).drafted)]
 
     def probabilities(self, seq_id: int) -> list[float]:
         """The draft's probability of each token of its last draft (softmax over its top 10)."""
@@ -268,9 +290,16 @@ class Eagle3Session:
         n_verified = len(sequence.rows) - sequence.verify_start - 1
         if not 0 <= n_accepted <= n_verified:
             raise ProcessError(f"{n_accepted} accepted of a draft of {n_verified}")
-        sequence.rows.keep(sequence.verify_start + 1 + n_accepted)
+        self.accept_path(seq_id, range(n_accepted))
+
+    def accept_path(self, seq_id: int, path: Sequence[int]) -> None:
+        """The target confirmed the tokens at `path`, each a child of the one before, of the tree
+        in the batch just processed; the rows of the others are dropped."""
+        sequence = self._sequence(seq_id)
+        start = sequence.verify_start + 1
+        sequence.rows.keep_path(start, path)
         if sequence.drafted:
-            self._counts.note_accept(n_accepted)
+            self._counts.note_accept(len(path))
         sequence.drafted = []
 
     @property
@@ -300,17 +329,19 @@ class Eagle3Session:
         go in batches without outputs, the rest in one with all of them.
         """
         rows = sequence.rows
-        self._draft.forget(seq_id, sequence.taken)
-        for first, last in [*_chunks(n_quiet, self._draft.n_ubatch), (n_quiet, len(following))]:
+        self._forget(seq_id, sequence.taken)
+        for first, last in [*chunks(n_quiet, self._draft.n_ubatch), (n_quiet, len(following))]:
             if first == last:
                 continue
             position = sequence.taken + first
-            states = self._encode(seq_id, rows.features[first:last], position)
+            started = time.perf_counter()
+            states = self._encoder.states(seq_id, rows.features[first:last], position)
+            self._counts.process_s += time.perf_counter() - started
             self._batch.clear()
             self._batch.add_tokens(
                 following[first:last], position, seq_id, output=first >= n_quiet, states=states
             )
-            self._decode(self._batch)
+            decode(self._draft, self._batch)
         sequence.taken += len(following)
         rows.remove(0, len(following))
         self._leave_window(seq_id, sequence)
@@ -322,7 +353,7 @@ class Eagle3Session:
         excess = min(len(rows), len(rows) + n_new - self.most_waiting)
         if not self.most_waiting or excess <= 0:
             return
-        self._draft.forget(seq_id, 0)
+        self._forget(seq_id, 0)
         rows.remove(0, excess)
         sequence.taken += excess
         sequence.window_start = sequence.taken
@@ -332,21 +363,8 @@ class Eagle3Session:
         cells of the KV cache."""
         window = self._config.draft_window
         if window and sequence.taken - sequence.window_start >= window + _WINDOW_STEP:
-            self._draft.forget(seq_id, sequence.window_start, sequence.taken - window)
+            self._forget(seq_id, sequence.window_start, sequence.taken - window)
             sequence.window_start = sequence.taken - window
-
-    def _encode(self, seq_id: int, features: Floats, position: int) -> Floats:
-        """The states g [rows, n_embd] of features [rows, 3 * n_embd]; valid until the next call."""
-        started = time.perf_counter()
-        self._encoder_batch.clear()
-        # The encoder reads no positions, yet llama.cpp wants those that follow the KV cache.
-        self._encoder_batch.add_features(features, position, seq_id)
-        status = self._draft.encode(self._encoder_batch)
-        if status != 0:
-            raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
-        states = self._draft.states(len(features))
-        self._counts.process_s += time.perf_counter() - started
-        return states
 
     def _extend(self, seq_id: int, sequence: DraftSequence, n_past: int) -> None:
         """Draft token after token from the seed's output on, each on the state before it."""
@@ -358,7 +376,7 @@ class Eagle3Session:
                 self._batch.clear()
                 position = n_past - 1 + len(drafted)
                 self._batch.add_tokens(drafted[-1:], position, seq_id, output=True, states=state)
-                self._decode(self._batch)
+                decode(self._draft, self._batch)
                 row = 0
             token, probability = self._likeliest.of(self._draft.logits(row))
             if not self.limits.keep([*sequence.probabilities, probability]):
@@ -366,20 +384,17 @@ class Eagle3Session:
             drafted.append(token)
             sequence.probabilities.append(probability)
 
-    def _decode(self, batch: Batch) -> None:
-        status = self._draft.decode(batch)
-        if status != 0:
-            raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
+    def _grow(self, sequence: DraftSequence, n_past: int) -> None:
+        """Draft a tree from the seed's output on."""
+        assert self._branches is not None
+        grower = TreeGrower(self._draft, self._branches, self._batch, self._likeliest)
+        nodes = grower.grow(self.limits, n_past, len(self._batch) - 1)
+        sequence.drafted = [node.id for node in nodes]
+        sequence.probabilities = [node.path[-1] for node in nodes]
+        sequence.parents = parents_of(nodes)
 
-
-def _runs(seq_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Stretches of equal sequence ids: (seq_id, first row, row after the last)."""
-    first = 0
-    for row in range(1, len(seq_ids) + 1):
-        if row == len(seq_ids) or seq_ids[row] != seq_ids[first]:
-            yield seq_ids[first], first, row
-            first = row
-
-
-def _chunks(count: int, size: int) -> list[tuple[int, int]]:
-    return [(first, min(first + size, count)) for first in range(0, count, size)]
+    def _forget(self, seq_id: int, start: int, end: int = -1) -> None:
+        if self._branches is not None:
+            self._branches.forget(start, end)
+        else:
+            self._draft.forget(seq_id, start, end)

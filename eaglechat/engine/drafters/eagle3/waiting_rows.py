@@ -48,6 +48,13 @@ class WaitingRows:
         if not self.tokens:
             self._shrink()
 
+    def keep_path(self, start: int, path: Sequence[int]) -> None:
+        """Keep the rows before `start` and, of those from there on, the ones at `path`, which
+        rises."""
+        rows = [start + place for place in path]
+        self._store[start : start + len(rows)] = self._store[rows]
+        self.tokens[start:] = [self.tokens[row] for row in rows]
+
     def remove(self, first: int, last: int) -> None:
         """Take out the rows from `first` up to `last`, as far as there are any."""
         end = len(self.tokens)

@@ -1,0 +1,137 @@
+"""A dynamic tree of draft tokens, as EAGLE-2 (arXiv 2406.16858) grows it.
+
+A token's chance of being reached and accepted is taken to be the product of the draft's
+probabilities from the root to it. Level by level, the tokens that are among the `n` likeliest so
+far are decoded, in one batch, which gives their children; the `n` likeliest of all are the tree.
+A level is one decode of the draft, as a step of a chain is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eaglechat.engine.drafters.base import LAST_TOKEN, Limits
+from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.branches import TRUNK, Branches
+from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.wire.errors import ProcessError
+
+
+@dataclass(eq=False)
+class Node:
+    """A token that may be drafted."""
+
+    id: int
+    path: tuple[float, ...]
+    """The draft's probabilities from the first token of the path to this one."""
+    chance: float
+    """Their product."""
+    parent: Node | None
+    state: Floats
+    """The draft's state [n_embd] behind the parent."""
+    branch: int | None = None
+    """The draft's sequence that holds it, once it was decoded."""
+
+
+class TreeGrower:
+    """Grows trees with a draft's decoder."""
+
+    def __init__(
+        self,
+        draft: Context,
+        branches: Branches,
+        batch: Batch,
+        likeliest: Likeliest,
+    ) -> None:
+        self._draft, self._branches, self._batch = draft, branches, batch
+        self._likeliest = likeliest
+
+    def grow(self, limits: Limits, n_past: int, row: int) -> list[Node]:
+        """The likeliest tokens to follow the output row of the batch just decoded, the likeliest
+        first, which puts parents before their children. The draft holds `n_past` positions, and
+        afterwards some of the tree behind them. Raises ProcessError."""
+        self._free = list(range(1, self._branches.most))
+        frontier = self._children(None, row, self._draft.state(row)[0].copy(), limits)
+        nodes = _likeliest(frontier, limits)
+        depth = 0
+        while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
+            self._decode_level(going_on, n_past + depth)
+            states = self._draft.states(len(going_on)).copy()
+            frontier = [
+                child
+                for place, node in enumerate(going_on)
+                for child in self._children(node, place, states[place], limits)
+            ]
+            nodes = _likeliest([*nodes, *frontier], limits)
+            depth += 1
+        return nodes
+
+    def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
+        path, chance = (node.path, node.chance) if node else ((), 1.0)
+        some = self._likeliest.some(self._draft.logits(row), limits.n_max)
+        return [
+            Node(id, (*path, share), chance * share, node, state)
+            for id, share in some
+            if share >= limits.p_min and share > 0.0
+        ]
+
+    def _placed(
+        self, frontier: Sequence[Node], nodes: Sequence[Node], n_past: int, limits: Limits
+    ) -> list[Node]:
+        """Those of the frontier whose children may be among the likeliest, each given a sequence:
+        the first child its parent's, the others one of their own."""
+        least = nodes[-1].chance if len(nodes) >= limits.n_max else 0.0
+        taken: set[int] = set()
+        placed = []
+        for node in frontier:
+            if node.chance <= least:
+                continue
+            parent = TRUNK if node.parent is None else node.parent.branch
+            assert parent is not None
+            if parent not in taken:
+                node.branch = parent
+            elif self._free:
+                node.branch = self._free.pop(0)
+                self._branches.grow([node.branch], n_past)
+                self._branches.fork(parent, node.branch, n_past, n_past + len(node.path) - 1)
+            else:
+                continue
+            taken.add(parent)
+            placed.append(node)
+        return placed
+
+    def _decode_level(self, nodes: Sequence[Node], position: int) -> None:
+        self._batch.clear()
+        states = np.stack([node.state for node in nodes])
+        for place, node in enumerate(nodes):
+            assert node.branch is not None
+            self._batch.add_tokens(
+                [node.id], position, node.branch, output=True, states=states[place : place + 1]
+            )
+        decode(self._draft, self._batch)
+
+
+def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:
+    """The nodes worth verifying, likeliest first."""
+    best = sorted(nodes, key=lambda node: -node.chance)[: limits.n_max]
+    for place, node in enumerate(best):
+        if not limits.pays(node.path, place):
+            return best[:place]
+    return best
+
+
+def decode(draft: Context, batch: Batch) -> None:
+    """Run the draft's decoder. Raises ProcessError."""
+    status = draft.decode(batch)
+    if status != 0:
+        raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
+
+
+def parents_of(nodes: Sequence[Node]) -> list[int]:
+    """The index of each node's parent among the nodes."""
+    places = {id(node): place for place, node in enumerate(nodes)}
+    return [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes]
