@@ -86,6 +86,8 @@ class Recording:
         """How it ended; None while it runs, and where it was cut off."""
         self.went_on = False
         """It was stopped once, and went on later: its terms are those of its beginning."""
+        self.is_settled = False
+        """Its rounds were provisional, and are no longer."""
         self._kept = kept
         self._rounds: list[Round] = []
         self._fold = StatsFold()
@@ -100,6 +102,15 @@ class Recording:
         self._parts.add(round_)
         self._speed.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
+
+    def settle(self, rounds: Iterable[Round]) -> None:
+        """All rounds as they were, in place of the provisional ones."""
+        self.is_settled = True
+        certain = [round_ for round_ in self._rounds if not round_.provisional]
+        self._rounds, self._fold = [], StatsFold()
+        self._parts, self._speed = PartsFold(), RollingStats()
+        for round_ in (*certain, *rounds):
+            self.add(round_)
 
     def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:
         """It ended, with these statistics of all its rounds; None has them counted."""

@@ -243,6 +243,10 @@ class ChatSession(OpenChat):
             case protocol.RoundDone():
                 index = running.n_before + event.round.index
                 self._add_round(turn, replace(event.round, index=index))
+            case protocol.Settled():
+                self._recorder.writing(turn)
+                turn.recording.settle(event.rounds)
+                self._touch()
             case protocol.WindowMoved():
                 running.window = event.window
                 self._move_window(running, event.window.first_turn)

@@ -84,6 +84,8 @@ class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
     stats: SpeculationStats | None = None
     changed: tuple[str, ...] = ()
     speculation_stopped: str | None = None
+    settled: str | None = None
+    """All its rounds, where those of its other lines were provisional."""
 
 
 class ChosenLine(_Line, frozen=True, kw_only=True, tag="chosen"):

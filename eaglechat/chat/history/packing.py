@@ -86,6 +86,8 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     likely: list[tuple[int, list[list[tuple[int, str, int, int]]]]] = []
     """Index of the round, and for each of its tokens id, text, probability and chance of what was
     likely in its place."""
+    provisional: list[int] = []
+    """Indices of rounds."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -138,6 +140,7 @@ def pack(rounds: Sequence[Round]) -> str:
         markers="".join(t.text for t in tokens if t.part is None),
         given=[(index, r.given) for index, r in enumerate(rounds) if r.given],
         likely=[(index, _likely_cells(r)) for index, r in enumerate(rounds) if r.likely],
+        provisional=[index for index, r in enumerate(rounds) if r.provisional],
     )
     deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
     packed = deflate.compress(_encoder.encode(columns)) + deflate.flush()
@@ -189,6 +192,7 @@ def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
             auto=_auto(columns, index),
             given=given.get(index, ()),
             likely=_likely(likely.get(index, ())),
+            provisional=index in columns.provisional,
         )
         first_token += n_tokens
         first_drafted += n_drafted

@@ -90,6 +90,7 @@ class _KeptRounds:
 
     def __init__(self) -> None:
         self.pieces: list[lines.RoundsLine] = []
+        self.settled: str | None = None
 
     def text(self, part: Part) -> str:
         if part is Part.REASONING:
@@ -97,6 +98,9 @@ class _KeptRounds:
         return "".join(piece.text for piece in self.pieces)
 
     def rounds(self) -> list[Round]:
+        if self.settled is not None:
+            with suppress(ValueError):
+                return unpack(self.settled, self.text(Part.ANSWER), self.text(Part.REASONING))
         rounds: list[Round] = []
         for piece in self.pieces:
             try:
@@ -212,6 +216,8 @@ class _Reader:
         if isinstance(line, lines.GoesOnLine):
             turn.recording.end, turn.recording.went_on = None, True
         else:
+            if line.of in self._kept:
+                self._kept[line.of].settled = line.settled
             turn.recording.changed.update(line.changed)
             turn.recording.speculation_stopped = line.speculation_stopped
             if line.end is not None:

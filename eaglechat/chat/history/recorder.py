@@ -74,6 +74,8 @@ class ChatRecorder:
 
     def writing(self, turn: Reply | Comparison) -> None:
         """Add what was written since the last call."""
+        if turn.recording.is_settled:
+            return
         rounds = turn.recording.rounds[self._rounds :]
         if rounds:
             self._rounds += len(rounds)
@@ -97,6 +99,7 @@ class ChatRecorder:
                 stats=recording.stats if recording.end else None,
                 changed=tuple(sorted(recording.changed)),
                 speculation_stopped=recording.speculation_stopped,
+                settled=pack(recording.rounds) if recording.is_settled else None,
             )
         )
         self._summarise()

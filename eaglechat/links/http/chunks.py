@@ -47,11 +47,34 @@ class PromptProgress(msgspec.Struct):
     processed: int
 
 
+class SpeculativeDecoding(msgspec.Struct):
+    """vLLM's steps of a whole reply that verified a draft."""
+
+    per_step_accepted: list[int]
+    per_step_drafted: list[int]
+
+
+class Metrics(msgspec.Struct):
+    speculative_decoding: SpeculativeDecoding | None = None
+
+
+class SpecTokensDetails(msgspec.Struct):
+    """SGLang's count of steps by how many drafted tokens they accepted."""
+
+    spec_correct_drafts_histogram: list[int]
+
+
+class SGLExt(msgspec.Struct):
+    spec_tokens_details: SpecTokensDetails | None = None
+
+
 class Chunk(msgspec.Struct):
     choices: list[Choice] = []
     usage: Usage | None = None
     timings: Timings | None = None
     prompt_progress: PromptProgress | None = None
+    metrics: Metrics | None = None
+    sglext: SGLExt | None = None
     error: Any = None
 
     @property

@@ -69,6 +69,13 @@ class ServerClient:
         """What is at an address. Raises ServerError."""
         return await self._ask("GET", url, kind, model)
 
+    async def text(self, url: str) -> str:
+        """The text that is at an address. Raises ServerError."""
+        with self._explained():
+            response = await self._client.request("GET", url)
+        self._check(response, "")
+        return response.text
+
     async def post(self, url: str, body: Mapping[str, Any], kind: type[Answer]) -> Answer:
         """The answer to a request. Raises ServerError."""
         return await self._ask("POST", url, kind, str(body.get("model", "")), body)

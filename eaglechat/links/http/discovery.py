@@ -13,9 +13,11 @@ from eaglechat.links.http.loop import result_of
 from eaglechat.links.http.servers.base import Kind
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.links.http.servers.openai import OpenAIServer
+from eaglechat.links.http.servers.stepwise import VLLM, SGLang
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import ModelInfo, Reasoning
 
+_VLLM_COUNTER = "vllm:spec_decode_num_drafts"
 _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
 _EFFORTS = ("low", "medium", "high")
 
@@ -59,6 +61,12 @@ class _Props(msgspec.Struct):
     default_generation_settings: Any = None
 
 
+class _ServerInfo(msgspec.Struct):
+    """Of SGLang."""
+
+    speculative_algorithm: str | None = None
+
+
 class _Slot(msgspec.Struct):
     speculative: bool | None = None
 
@@ -91,7 +99,28 @@ async def discover(client: ServerClient) -> Found:
     owners = {one.owned_by for one in listed}
     if "llamacpp" in owners:
         return await _llama_server(client, models)
+    if "vllm" in owners:
+        drafts = await _vllm_drafts(client)
+        return Found(VLLM(drafts=drafts), models, drafts=drafts)
+    if "sglang" in owners:
+        drafts = await _sglang_drafts(client)
+        return Found(SGLang(drafts=drafts), models, drafts=drafts)
     return Found(OpenAIServer(), models)
+
+
+async def _vllm_drafts(client: ServerClient) -> bool | None:
+    try:
+        return _VLLM_COUNTER in await client.text(f"{client.address.root}/metrics")
+    except ServerError:
+        return None
+
+
+async def _sglang_drafts(client: ServerClient) -> bool | None:
+    try:
+        info = await client.get(f"{client.address.root}/server_info", _ServerInfo)
+    except ServerError:
+        return None
+    return info.speculative_algorithm is not None
 
 
 async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:

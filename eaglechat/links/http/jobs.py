@@ -31,6 +31,7 @@ from eaglechat.wire.protocol import (
     PrefillProgress,
     Render,
     RoundDone,
+    Settled,
     Unload,
     Unloaded,
 )
@@ -164,6 +165,7 @@ class Jobs:
             reply.rest()
             raise error.after_text() if reply.has_begun else error from None
         reply.rest()
+        reply.settle()
         self._say(
             Done(
                 id=job.id,
@@ -227,6 +229,14 @@ class _Reply:
     def rest(self) -> None:
         for record in self.reader.rest():
             self._tell(record)
+
+    def settle(self) -> None:
+        """Tell what is known better in the end."""
+        if rounds := self.reader.settled():
+            self.fold = StatsFold()
+            for round_ in rounds:
+                self.fold.add(round_)
+            self._say(Settled(id=self._id, rounds=tuple(rounds)))
 
     def _tell(self, record: Prefill | Round) -> None:
         if isinstance(record, Prefill):

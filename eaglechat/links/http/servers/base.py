@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from eaglechat.links.http.chunks import Chunk, Usage
@@ -31,6 +31,9 @@ class ReplyReader(Protocol):
 
     def rest(self) -> Iterator[Round]:
         """What is left when nothing more comes, whyever."""
+
+    def settled(self) -> Sequence[Round] | None:
+        """All rounds as they were, where they were provisional and are no longer."""
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         """How the reply ended."""

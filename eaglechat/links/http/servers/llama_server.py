@@ -3,6 +3,7 @@ so far, from which the origin of every token follows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,22 +51,28 @@ class LlamaServer:
 class _Step:
     """A round as the server counts it: chunks with the same counts and times belong to one.
 
-    It holds the accepted tokens and one of the target's own, so many as `n_tokens`. Where more
-    tokens passed than a round can have, whole rounds came without a chunk, and of these tokens
-    nothing is known (`is_known`).
+    It has the accepted tokens and one of the target's own. Where tokens passed without a chunk they
+    may be of whole rounds that nobody saw; unless all speaks for one round with a full draft,
+    nothing is known of them (`is_known`), nor of what follows, up to the next round that begins
+    right behind them.
     """
 
-    def __init__(self, before: Timings, now: Timings, first: int, n_draft_max: int) -> None:
+    def __init__(
+        self, before: Timings, now: Timings, first: int, n_draft_max: int, *, is_lost: bool
+    ) -> None:
         self.key = _key(now)
         self.first = first
         self.ms = max(now.predicted_ms - before.predicted_ms, 0.0)
         self.n_drafted = max(now.draft_n - before.draft_n, 0)
         self.n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
-        self.n_tokens = self.n_accepted + 1
         came = now.predicted_n - first + 1
-        is_one_round = came <= self.n_tokens and self.n_drafted <= (n_draft_max or self.n_drafted)
-        self.is_known = came <= 1 or self.n_drafted == 0 or is_one_round
-        self.n_tokens = max(came, self.n_tokens)
+        is_full = came <= self.n_accepted + 1 and self.n_drafted == n_draft_max
+        if is_lost:
+            self.is_known = came == 1 and self.key != _key(before)
+        else:
+            self.is_known = came == 1 or self.n_drafted == 0 or is_full
+        n_rounds = 1 if self.is_known else math.ceil(self.n_drafted / (n_draft_max or 1))
+        self.n_tokens = max(came, self.n_accepted + n_rounds)
 
     @property
     def last(self) -> int:
@@ -93,6 +100,8 @@ class LlamaServerReader:
         self._rounds = 0
         self._before = self._now = Timings()
         self._step: _Step | None = None
+        self._is_lost = False
+        """Which tokens the round before had is not known."""
         self._pieces: list[Written] = []
         """What came without a count: it belongs to the next token."""
         self._texts: dict[int, list[tuple[str, Part | None]]] = {}
@@ -121,13 +130,17 @@ class LlamaServerReader:
 
     def rest(self) -> Iterator[Round]:
         """What the last round still has; a stop or a limit may have cut it short."""
-        if self._step is not None:
-            last = max(self._now.predicted_n, self._told)
-            yield from self._close(min(self._step.last, last))
+        while self._step is not None:
+            yield from self._close(min(self._step.last, self._now.predicted_n))
+            if self._now.predicted_n > self._told:
+                self._begin(self._now)
         if left := [*(p for n in sorted(self._texts) for p in self._texts[n]), *self._pieces]:
             self._texts, self._pieces = {}, []
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
             yield self._round(tokens, (), 0, 0, 0.0)
+
+    def settled(self) -> None:
+        return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         now = self._now
@@ -142,7 +155,9 @@ class LlamaServerReader:
         )
 
     def _begin(self, now: Timings) -> None:
-        step = _Step(self._before, now, self._told + 1, self._kind.n_draft_max)
+        longest = self._kind.n_draft_max
+        step = _Step(self._before, now, self._told + 1, longest, is_lost=self._is_lost)
+        self._is_lost = not step.is_known
         if step.is_known:
             self._kind.n_draft_max = max(self._kind.n_draft_max, step.n_drafted)
         self._step, self._before = step, now

@@ -51,6 +51,9 @@ class TextReader:
     def rest(self) -> Iterator[Round]:
         return iter(())
 
+    def settled(self) -> None:
+        return None
+
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         usage, cached = self._ending.usage, self._ending.cached
         tokens = usage.completion_tokens or self._count

@@ -92,6 +92,7 @@ class Reply(Entry):
         self._view = view
         self._note = note
         self._rounds_drawn = 0
+        self._has_settled = False
         self._reading: Reading | None = None
         self._rendered: Rendered | None = None
         self._is_rendering = self._is_rendered = False
@@ -123,6 +124,9 @@ class Reply(Entry):
         """Draw what was written since the last call; the note when it has ended."""
         if self._note is not None:
             return
+        if self._recording.is_settled and not self._has_settled:
+            self._has_settled, self._rounds_drawn = True, len(self._recording.rounds)
+            self.rewrap()
         new = self._recording.rounds[self._rounds_drawn :]
         self._rounds_drawn += len(new)
         write = self._add if self.reading_shown else self.append

@@ -1,0 +1,189 @@
+"""vLLM and SGLang: a chunk is a step of the engine, unless the reader lags behind. So origins are
+provisional while a reply is written; at its end vLLM lists its steps, and SGLang counts them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eaglechat.links.http.chunks import Chunk, SpeculativeDecoding
+from eaglechat.links.http.servers.base import (
+    Clock,
+    Ending,
+    Written,
+    common_body,
+    reply_end,
+    template_variables,
+    without_times,
+    written_in,
+)
+from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.protocol import Chat
+from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
+
+
+class StepwiseServer:
+    """What both have in common. `n_draft_max` is the longest draft seen, 0 before the first;
+    `drafts` is False where the server says that it has no draft."""
+
+    name = ""
+    extras: dict[str, Any] = {}
+    can = Capabilities(origins=True)
+
+    def __init__(self, *, drafts: bool | None) -> None:
+        self.drafts = drafts
+        self.n_draft_max = 0
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        sampling = chat.sampling
+        # min_p is left out: vLLM refuses it when it speculates.
+        body = common_body(chat, model, seed) | {
+            "top_k": sampling.top_k or -1,
+            "repetition_penalty": sampling.repeat_penalty,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            **self.extras,
+        }
+        if variables := template_variables(chat):
+            body["chat_template_kwargs"] = variables
+        return body
+
+    def reader(self, chat: Chat) -> StepReader:
+        return StepReader(self, chat)
+
+
+class VLLM(StepwiseServer):
+    """With `--per-request-spec-decode-metrics detailed` its origins are exact in the end."""
+
+    name = "vLLM"
+
+
+class SGLang(StepwiseServer):
+    """Its histogram of accepted tokens tells in the end whether the chunks were its steps."""
+
+    name = "SGLang"
+    extras = {"return_spec_tokens_details": True}
+
+
+@dataclass(frozen=True)
+class _Step:
+    """So many tokens that came at once: their text, which is not divided among them."""
+
+    count: int
+    texts: tuple[Written, ...]
+    ms: float
+
+
+class StepReader:
+    """A round of each chunk."""
+
+    def __init__(self, kind: StepwiseServer, chat: Chat) -> None:
+        self._kind = kind
+        self._clock, self._ending = Clock(), Ending(chat)
+        self._steps: list[_Step] = []
+        self._rounds: list[Round] = []
+        self._counted = self._told = 0
+        self._detail: SpeculativeDecoding | None = None
+        self._histogram: list[int] | None = None
+
+    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        self._ending.take(chunk)
+        if chunk.metrics is not None:
+            self._detail = chunk.metrics.speculative_decoding or self._detail
+        if chunk.sglext is not None and chunk.sglext.spec_tokens_details is not None:
+            self._histogram = chunk.sglext.spec_tokens_details.spec_correct_drafts_histogram
+        texts = written_in(chunk)
+        if not texts:
+            return
+        counted = chunk.usage.completion_tokens if chunk.usage else None
+        count = max((counted or 0) - self._counted, 1)
+        self._counted += count
+        step = _Step(count, tuple(texts), self._clock.lap())
+        self._steps.append(step)
+        is_plain = self._kind.drafts is False or not self._told
+        n_drafted = 0 if is_plain and count == 1 else max(self._kind.n_draft_max, count - 1)
+        yield self._add(step, count - 1, n_drafted, is_provisional=self._kind.drafts is not False)
+
+    def rest(self) -> Iterator[Round]:
+        return iter(())
+
+    def settled(self) -> Sequence[Round] | None:
+        """All rounds as they were, where the server says so in the end."""
+        if self._detail is not None:
+            return self._from_detail(self._detail)
+        if self._histogram is not None:
+            seen = Counter(round_.n_accepted for round_ in self._rounds if round_.drafted)
+            counts = Counter({n: count for n, count in enumerate(self._histogram) if count})
+            if seen == counts:
+                return [replace(round_, provisional=False) for round_ in self._rounds]
+        return None
+
+    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        usage, cached = self._ending.usage, self._ending.cached
+        tokens = usage.completion_tokens or self._counted
+        return reply_end(
+            self._ending.why(tokens, is_cancelled=is_cancelled),
+            seed,
+            tokens,
+            prefill_ms=self._clock.to_first_ms,
+            prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
+            reused_tokens=cached,
+            generation_ms=self._clock.writing_ms,
+        )
+
+    def _from_detail(self, detail: SpeculativeDecoding) -> Sequence[Round] | None:
+        if len(detail.per_step_accepted) != len(detail.per_step_drafted):
+            return None
+        counts = list(zip(detail.per_step_accepted, detail.per_step_drafted, strict=True))
+        if not counts or counts[0][1]:
+            # The first token is the prompt's, not a step's.
+            counts.insert(0, (0, 0))
+        total = self._ending.usage.completion_tokens or self._counted
+        cut_off = sum(n_accepted + 1 for n_accepted, _ in counts) - total
+        if not 0 <= cut_off <= counts[-1][0]:
+            return None
+        self._kind.n_draft_max = max(self._kind.n_draft_max, *detail.per_step_drafted, 0)
+        texts = iter(self._texts_by_token())
+        self._rounds, self._told = [], 0
+        for n_accepted, n_drafted in counts:
+            count = min(n_accepted + 1, total - self._told)
+            own = [next(texts, ((), 0.0)) for _ in range(count)]
+            pieces = tuple(piece for written, _ in own for piece in written)
+            step = _Step(count, pieces, sum(ms for _, ms in own))
+            self._add(step, min(n_accepted, count), n_drafted, is_provisional=False)
+        return self._rounds
+
+    def _texts_by_token(self) -> Iterator[tuple[tuple[Written, ...], float]]:
+        """For each token its text, and the time until it came: those of a chunk are its first
+        token's."""
+        for step in self._steps:
+            yield step.texts, step.ms
+            for _ in range(step.count - 1):
+                yield (), 0.0
+
+    def _add(self, step: _Step, n_accepted: int, n_drafted: int, *, is_provisional: bool) -> Round:
+        own = Origin.BONUS if n_accepted == n_drafted else Origin.CORRECTION
+        own = own if n_drafted else Origin.PLAIN
+        origins = [Origin.ACCEPTED] * n_accepted + [own] * (step.count - n_accepted)
+        written: list[tuple[str, Part | None]] = [*step.texts]
+        written += [("", None)] * (step.count - len(written))
+        # More texts than tokens: a token in two parts of the reply.
+        origins += origins[-1:] * (len(written) - len(origins))
+        self._told += step.count
+        round_ = Round(
+            index=len(self._rounds),
+            n_draft_max=max(self._kind.n_draft_max, n_drafted),
+            drafted=tuple(DraftToken(None, None, None, place - 1) for place in range(n_drafted)),
+            n_tested=min(step.count, n_drafted),
+            n_accepted=n_accepted,
+            tokens=tuple(
+                Token(None, text, origin, part=part)
+                for (text, part), origin in zip(written, origins, strict=True)
+            ),
+            n_past=(self._ending.usage.prompt_tokens or 0) + self._told,
+            timings=without_times(step.ms),
+            provisional=is_provisional,
+        )
+        self._rounds.append(round_)
+        return round_

@@ -1,0 +1,115 @@
+"""Origins from llama-server's counts, whatever becomes of its chunks on the way."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eaglechat.links.http.chunks import Choice, Chunk, Delta, Timings
+from eaglechat.links.http.servers.llama_server import LlamaServer
+from eaglechat.wire.records import Origin, Round
+from tests.links.engines import chat
+
+A, C, B, P, U = (
+    Origin.ACCEPTED, Origin.CORRECTION, Origin.BONUS, Origin.PLAIN, Origin.UNKNOWN,
+)  # fmt: skip
+
+
+def chunk(n: int, ms: float, drafted: int, accepted: int, text: str | None = None) -> Chunk:
+    timings = Timings(3, 20, 9.0, n, ms, drafted, accepted)
+    delta = Delta(content=f"t{n} " if text is None else text)
+    return Chunk(choices=[Choice(delta=delta)], timings=timings)
+
+
+def over(n: int, ms: float, drafted: int, accepted: int) -> list[Chunk]:
+    """The end of a reply: why, and then the last counts."""
+    return [
+        Chunk(choices=[Choice(delta=Delta(), finish_reason="stop")]),
+        Chunk(timings=Timings(3, 20, 9.0, n, ms, drafted, accepted)),
+    ]
+
+
+def read(*chunks: Chunk) -> list[Round]:
+    reader = LlamaServer().reader(chat())
+    rounds = [record for one in chunks for record in reader.take(one) if isinstance(record, Round)]
+    return [*rounds, *reader.rest()]
+
+
+def origins(rounds: list[Round]) -> list[list[Origin]]:
+    return [[token.origin for token in round_.tokens] for round_ in rounds]
+
+
+def counts(rounds: list[Round]) -> list[tuple[int, int, int]]:
+    return [(len(r.drafted), r.n_tested, r.n_accepted) for r in rounds]
+
+
+def test_a_round_is_told_with_its_last_token() -> None:
+    reader = LlamaServer().reader(chat())
+    told = [len([*reader.take(one)]) for one in (chunk(1, 0, 0, 0), chunk(2, 8, 3, 1))]
+    assert told == [1, 0]
+    assert len([*reader.take(chunk(3, 8, 3, 1))]) == 1
+
+
+def test_the_replay_of_a_checkpoint_is_the_targets_own() -> None:
+    rounds = read(chunk(1, 0, 0, 0), *(chunk(n, 8, 3, 1) for n in (2, 3, 4)), *over(4, 8, 3, 1))
+    assert origins(rounds) == [[P], [A, C], [P]]
+    assert counts(rounds)[1] == (3, 2, 1)
+
+
+def test_a_stop_cuts_the_last_round() -> None:
+    rounds = read(chunk(1, 0, 0, 0), chunk(2, 8, 3, 3), *over(3, 8, 3, 3))
+    assert origins(rounds) == [[P], [A, A]]
+    assert counts(rounds)[1] == (3, 2, 2)
+    assert rounds[1].tokens[1].text == ""
+
+
+def test_a_reply_that_breaks_off_keeps_what_it_had() -> None:
+    rounds = read(chunk(1, 0, 0, 0), chunk(2, 8, 3, 3))
+    assert origins(rounds) == [[P], [A]]
+    assert "".join(round_.text for round_ in rounds) == "t1 t2 "
+
+
+def test_whole_rounds_without_a_chunk_are_not_guessed_at() -> None:
+    rounds = read(chunk(1, 0, 0, 0), chunk(2, 8, 3, 0), chunk(6, 24, 9, 2), *over(6, 24, 9, 2))
+    assert origins(rounds) == [[P], [C], [U] * 4]
+    assert counts(rounds)[2] == (0, 0, 0)
+
+
+def test_plain_tokens_stay_plain_though_some_have_no_chunk() -> None:
+    rounds = read(chunk(1, 0, 0, 0), chunk(4, 30, 0, 0), *over(4, 30, 0, 0))
+    assert origins(rounds) == [[P], [P, P, P]]
+
+
+STEPS = st.lists(st.integers(0, 3), max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(accepted=STEPS, data=st.data())
+def test_whatever_the_parser_swallows_no_origin_is_wrong(
+    accepted: list[int], data: st.DataObject
+) -> None:
+    """Three tokens are drafted in each round; of all tokens some have no chunk."""
+    chunks, truth, n = [chunk(1, 0.5, 0, 0)], [P], 1
+    for step, n_accepted in enumerate(accepted, 1):
+        so_far = sum(accepted[:step])
+        for place in range(n_accepted + 1):
+            n += 1
+            own = B if n_accepted == 3 else C
+            truth.append(A if place < n_accepted else own)
+            chunks.append(chunk(n, 10.0 * step, 3 * step, so_far))
+    # The first round comes whole: it tells how long drafts are.
+    first = 2 + (accepted[0] + 1 if accepted else 0)
+    kept = [one for i, one in enumerate(chunks) if i < first or data.draw(st.booleans())]
+    last = chunks[-1].timings
+    assert last is not None
+    ended = over(n, last.predicted_ms, last.draft_n, last.draft_n_accepted)
+    tokens = [token for round_ in read(*kept, *ended) for token in round_.tokens]
+
+    assert len(tokens) == n
+    assert "".join(t.text for t in tokens) == "".join(
+        one.choices[0].delta.content for one in kept if one.choices[0].delta
+    )
+    for token, origin in zip(tokens, truth, strict=True):
+        assert token.origin in (origin, U)
+    if len(kept) == len(chunks):
+        assert [token.origin for token in tokens] == truth
