@@ -46,6 +46,10 @@ def user_themes_dir() -> Path:
     return config_dir() / "themes"
 
 
+def user_roles_dir() -> Path:
+    return config_dir() / "roles"
+
+
 def chats_dir() -> Path:
     return data_dir() / "chats"
 

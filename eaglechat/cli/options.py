@@ -188,10 +188,28 @@ def draft_length(text: str) -> int | Auto:
 def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Problem]]:
     """The configuration file's settings, with the flags a command has on top."""
     loaded, problems = settings.load(paths.config_file())
+    return _overridden(args, loaded), problems
+
+
+def _overridden(args: argparse.Namespace, configured: Settings) -> Settings:
     for name, value in overrides(args).items():
         table, _, key = name.partition(".")
-        loaded = loaded.with_value(table, key, value)
-    return loaded, problems
+        configured = configured.with_value(table, key, value)
+    return configured
+
+
+def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
+    """The settings as their role has them, and the flags over that. Raises EngineError."""
+    from eaglechat.chat.writing.roles import Role, find_role
+
+    name = configured.generation.role
+    if not name:
+        return configured
+    found = find_role(paths.user_roles_dir(), name)
+    if not isinstance(found, Role):
+        why = str(found) if found else f"there is no role {name!r} in {paths.user_roles_dir()}"
+        raise EngineError(why)
+    return _overridden(args, found.applied(configured))
 
 
 def report(problems: list[settings.Problem]) -> None:

@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     settings, problems = options.load_settings(args)
     options.report(problems)
     try:
+        settings = options.in_role(args, settings)
         with Interrupt() as interrupt, _trace_file(args.trace) as trace:
             return _reply(args, settings, prompt, interrupt, trace)
     except LoadCancelledError:

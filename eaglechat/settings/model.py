@@ -102,6 +102,13 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
             extra={"flag": "--system"},
         ),
     ] = ""
+    role: Annotated[
+        str,
+        Meta(
+            description="The role that new chats begin in, a file of the folder roles beside "
+            "config.toml without its ending; empty for none."
+        ),
+    ] = ""
 
 
 class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):

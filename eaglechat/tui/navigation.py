@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -65,6 +66,14 @@ class OpenPastChats(Message):
 
 class OpenFiles(Message):
     """Choose a pair among the GGUF files of this machine."""
+
+
+class OpenRoles(Message):
+    """Choose among the roles of a folder; `then` gets a name."""
+
+    def __init__(self, directory: Path, then: Callable[[str], None]) -> None:
+        super().__init__()
+        self.directory, self.then = directory, then
 
 
 class OpenBench(Message):

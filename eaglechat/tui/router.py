@@ -27,6 +27,7 @@ from eaglechat.tui.navigation import (
     OpenChat,
     OpenPastChats,
     OpenPlan,
+    OpenRoles,
     OpenSearch,
     Resume,
     Say,
@@ -157,6 +158,11 @@ class Router(App[None]):
         from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 
         self._show(OpenFilesScreen(), self._load_instead)
+
+    def on_open_roles(self, message: OpenRoles) -> None:
+        from eaglechat.tui.screens.roles import RolesScreen
+
+        self._show(RolesScreen(message.directory), message.then)
 
     def on_open_bench(self, message: OpenBench) -> None:
         from eaglechat.tui.screens.bench.screen import BenchScreen

@@ -30,6 +30,7 @@ class Headless:
         saved: SavedChat | None = None,
         settings: Settings | None = None,
         recommended: protocol.RecommendedSampling | None = None,
+        roles: Path | None = None,
     ) -> None:
         self.said: list[str] = []
         self.given_back: list[str] = []
@@ -48,6 +49,7 @@ class Headless:
             info=self.info,
             settings=lambda: self.settings,
             chats_dir=folder / "chats",
+            roles_dir=roles or folder / "roles",
             saved=saved,
         )
 

@@ -30,6 +30,7 @@ from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.unreported import no_auto, no_drafting, not_yet, restart
+from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.settings import Settings
@@ -49,9 +50,12 @@ class OpenChat:
         info: protocol.PairInfo | None,
         settings: Callable[[], Settings],
         chats_dir: Path,
+        roles_dir: Path,
         saved: SavedChat | None = None,
     ) -> None:
         """Without `info` nothing is loaded: the chat can only be read."""
+        self._roles_dir = roles_dir
+        self.role: Role | None = None
         self._engine, self._view = engine, view
         self._settings, self._chats_dir = settings, chats_dir
         self.pair, self.info = pair, info
@@ -88,6 +92,7 @@ class OpenChat:
         else:
             log = resumed_log(saved, self._complain)
         self._recorder = ChatRecorder(log, self.turns, saved)
+        self._open_role(saved.role if saved else self._settings().generation.role)
         if self.info is None:
             self._note(only_read(self.pair, self._view.key_of), "warning")
         elif reason := no_auto(self.hello, self.controls):
@@ -148,8 +153,34 @@ class OpenChat:
         length = self._length_in_force() if is_auto else protocol.AUTO
         self.turn(turned(self.controls, N_DRAFT_MAX, length))
 
+    # The role
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force, as the role has them."""
+        settings = self._settings()
+        return self.role.applied(settings) if self.role else settings
+
+    def choose_role(self, role: Role | None) -> None:
+        """Ask in another role from here on."""
+        self._take_role(role)
+
+    def _open_role(self, name: str) -> None:
+        found = find_role(self._roles_dir, name) if name else None
+        if name and not isinstance(found, Role):
+            why = str(found) if found else f"There is no role “{name}” any more."
+            self._note(f"{why} This chat goes on without it.", "warning")
+        self._take_role(found if isinstance(found, Role) else None)
+
+    def _take_role(self, role: Role | None) -> None:
+        before, self.role = self.settings, role
+        self._recorder.role = role.name if role else ""
+        self.turn(follow_settings(self.controls, before, self.settings, self.recommended))
+
     def follow_settings(self, before: Settings, after: Settings) -> None:
         """Take over what changed in the settings."""
+        if self.role is not None:
+            before, after = self.role.applied(before), self.role.applied(after)
         self.turn(follow_settings(self.controls, before, after, self.recommended))
 
     @property

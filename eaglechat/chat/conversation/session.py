@@ -218,9 +218,7 @@ class ChatSession(OpenChat):
     @property
     def terms(self) -> Terms:
         """What the next reply is asked with."""
-        return terms_of(
-            self._settings(), self.controls, self.pair, self.recommended, self.reasoning
-        )
+        return terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
         self._recorder.began(turn)

@@ -128,6 +128,12 @@ class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):
     pinned: bool = False
 
 
+class RoleLine(_Line, frozen=True, kw_only=True, tag="role"):
+    """What is asked from here on is asked in this role; empty for none."""
+
+    role: str
+
+
 class TitleLine(_Line, frozen=True, kw_only=True, tag="title"):
     """The chat is called this from here on; the first question again where it is empty."""
 
@@ -172,6 +178,7 @@ Line = (
     | WindowLine
     | UnsentLine
     | SummaryLine
+    | RoleLine
     | TitleLine
     | PinnedLine
     | MessageLine

@@ -43,6 +43,7 @@ class SavedChat:
     """What stood in the prompt when it was left."""
     first_question: TurnId | None = None
     """The oldest question that was in the context, where older ones had left it."""
+    role: str = ""
     title: str = ""
     """What the user called it; empty where its first question stands for it."""
     pinned: bool = False
@@ -171,6 +172,8 @@ class _Reader:
         match line:
             case lines.UnsentLine():
                 self._chat.draft = line.parts or typed(line.text)
+            case lines.RoleLine():
+                self._chat.role = line.role
             case lines.TitleLine():
                 self._chat.title = line.title
             case lines.PinnedLine():

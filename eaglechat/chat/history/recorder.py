@@ -27,6 +27,8 @@ class ChatRecorder:
         self._log, self._turns = log, turns
         self._first_question = saved.first_question if saved else None
         self._unsent = self._typed = saved.draft if saved else ()
+        self.role = self._kept_role = saved.role if saved else ""
+        """That of what is asked from here on; kept with the next question, or at the end."""
         self._title, self._is_pinned = (saved.title, saved.pinned) if saved else ("", False)
         self._terms: Terms | None = None
         self._rounds = 0
@@ -36,6 +38,11 @@ class ChatRecorder:
     def file(self) -> Path:
         """Where the chat is kept, or will be."""
         return self._log.file
+
+    def _keep_role(self) -> None:
+        if self.role != self._kept_role:
+            self._kept_role = self.role
+            self._log.add(lines.RoleLine(role=self.role))
 
     def rename(self, title: str) -> None:
         """Call the chat something else; its first question again where the title is empty."""
@@ -50,6 +57,7 @@ class ChatRecorder:
         self._summarise()
 
     def asked(self, question: Question) -> None:
+        self._keep_role()
         self._unsent = ()
         self._log.add(
             lines.QuestionLine(id=question.id, parent=question.parent, parts=question.parts)
@@ -139,6 +147,8 @@ class ChatRecorder:
 
     def left(self, unsent: Draft) -> None:
         """The chat is left, with this in the prompt."""
+        if self._turns:
+            self._keep_role()
         self._keep_unsent(unsent)
         if not self._turns and not text_of(unsent).strip():
             self._log.discard()

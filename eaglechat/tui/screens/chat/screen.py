@@ -108,6 +108,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
             info=self._info,
             settings=lambda: services.settings.current,
             chats_dir=services.chats_dir,
+            roles_dir=self.roles_dir,
             saved=self._saved,
         )
         self._has_session = True
@@ -178,8 +179,13 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
             state = "stopping…" if session.is_stopping else session.running.progress
-        self.query_one(TitleBar).show(state=state)
+        self.query_one(TitleBar).show(subject=self._subject, state=state)
         self.services.away.follow(state if session.running is not None else None, self._pair.name)
+
+    @property
+    def _subject(self) -> str:
+        pair = wording.pair_in_short(self.session.info, self._pair.name)
+        return f"{pair}  role {self.session.role.name}" if self.session.role else pair
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")

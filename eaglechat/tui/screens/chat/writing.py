@@ -22,10 +22,13 @@ from eaglechat.chat.writing.files import (
     read_part,
     typed_path,
 )
+from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
+from eaglechat.paths import write_atomically
+from eaglechat.settings import Problem
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.navigation import LoadInstead, OpenLibrary
+from eaglechat.tui.navigation import LoadInstead, OpenLibrary, OpenRoles
 from eaglechat.tui.screens.chat.branching import Branching
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 
@@ -80,6 +83,8 @@ class Writing(Branching):
 
     def _names(self, command: Command) -> Sequence[tuple[str, str]]:
         """What the value of a command may be by name."""
+        if command.id in {"chat.role", "chat.write_role"}:
+            return [(role.name, role.description) for role in load_roles(self.roles_dir)[0]]
         if command.id == "chat.model":
             return [(pair.name, pair.source) for pair in self.services.pairs.pairs()]
         return ()
@@ -131,18 +136,65 @@ class Writing(Branching):
 
     def action_editor(self) -> None:
         """Give the terminal to the user's editor with the draft, until it ends."""
+        text = self._in_editor(self.prompt.text)
+        if text is not None:
+            self.prompt.replace_all(text)
+            self.prompt.take_focus()
+
+    def _in_editor(self, text: str) -> str | None:
+        """The text as the user's editor leaves it; None where there was none, which is said."""
         self.session.save(self.draft)
         try:
             command = editor_command()
             with self.app.suspend():
-                text = edited(command, self.prompt.text)
+                return edited(command, text)
         except EditorError as error:
             self.notify(str(error), severity="warning", markup=False)
         except SuspendNotSupported:
             self.notify("There is no terminal here that an editor could have.", severity="warning")
+        return None
+
+    # Roles
+
+    @property
+    def roles_dir(self) -> Path:
+        return self.services.settings.file.parent / "roles"
+
+    def action_role(self, name: str | None) -> None:
+        """Ask in another role; without a name it is chosen from a list."""
+        if name is None:
+            self.go(OpenRoles(self.roles_dir, self._take_role))
         else:
-            self.prompt.replace_all(text)
-            self.prompt.take_focus()
+            self._take_role(name)
+
+    def _take_role(self, name: str) -> None:
+        role = None if name == NO_ROLE else find_role(self.roles_dir, name)
+        if isinstance(role, Problem):
+            self.notify(str(role), severity="warning", markup=False)
+        elif role is None and name != NO_ROLE:
+            self.notify(f"There is no role “{name}” in {self.roles_dir}.", markup=False)
+        else:
+            self.session.choose_role(role)
+
+    def action_write_role(self, name: str | None) -> None:
+        """Write a role in the user's editor, and take it."""
+        name = name or (self.session.role.name if self.session.role else "")
+        if not is_name(name):
+            self.notify(
+                f"Type {slash.SLASH}write_role and a name that a file can have.", markup=False
+            )
+            return
+        file = self.roles_dir / f"{name}.toml"
+        before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
+        written = self._in_editor(before)
+        if written is None:
+            return
+        try:
+            write_atomically(file, f"{written}\n".encode())
+        except OSError as error:
+            self.notify(f"{file} cannot be written: {error.strerror or error}.", markup=False)
+        else:
+            self._take_role(name)
 
     # Other models
 

@@ -1,0 +1,109 @@
+"""Roles: system prompts with the sampling they want, each a TOML file named after it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eaglechat.settings import Problem, Settings, describe
+from eaglechat.settings.values import WrongValueError, check
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NO_ROLE = "none"
+"""What is chosen to be in no role."""
+_MOST_BYTES = 200_000
+_KEYS = {doc.key: doc for doc in describe() if doc.table == "generation" and doc.key != "role"}
+
+TEMPLATE = '''description = ""
+system_prompt = """
+You are …
+"""
+
+# Keys of [generation] in config.toml, as far as the role wants them otherwise:
+# temperature = 0.7
+# top_p = 0.95
+'''
+"""What a new role begins as."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role; `values` are settings of `[generation]`."""
+
+    name: str
+    description: str
+    values: Mapping[str, Any]
+    file: Path
+
+    def applied(self, settings: Settings) -> Settings:
+        """The settings as the role has them."""
+        for key, value in self.values.items():
+            settings = settings.with_value("generation", key, value)
+        return settings
+
+
+def load_roles(directory: Path) -> tuple[list[Role], list[Problem]]:
+    """Every role of a directory by name, and what is wrong with the others, which are skipped."""
+    roles: list[Role] = []
+    problems: list[Problem] = []
+    try:
+        files = sorted(directory.glob("*.toml"))
+    except OSError:
+        files = []
+    for file in files:
+        read = read_role(file)
+        if isinstance(read, Role):
+            roles.append(read)
+        else:
+            problems.append(read)
+    return roles, problems
+
+
+def find_role(directory: Path, name: str) -> Role | Problem | None:
+    """The role of this name, or why it cannot be used; None where there is none."""
+    file = directory / f"{name}.toml"
+    if not is_name(name) or not file.is_file():
+        return None
+    return read_role(file)
+
+
+def is_name(name: str) -> bool:
+    """Whether a file of the directory can be called so."""
+    if name == NO_ROLE or not name.isprintable():
+        return False
+    return bool(name) and not set(name) & set('/\\:*?"<>|') and name[0] != "."
+
+
+def read_role(file: Path) -> Role | Problem:
+    """A role's file, checked."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            return _problem(file, "", f"is longer than {_MOST_BYTES:,} bytes")
+        table = tomllib.loads(content.decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        return _problem(file, "", f"cannot be read ({error})")
+    description = table.pop("description", "")
+    if not isinstance(description, str):
+        return _problem(file, "description", "must be text")
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in _KEYS:
+            return _problem(file, key, f"is no key of a role; there are {', '.join(_KEYS)}")
+        try:
+            values[key] = check(_KEYS[key], value)
+        except WrongValueError as error:
+            return _problem(file, key, str(error))
+    return Role(file.stem, " ".join(description.split()), values, file)
+
+
+def _problem(file: Path, key: str, reason: str) -> Problem:
+    return Problem(file, key, f"{reason}; the role is skipped")
