@@ -3,7 +3,7 @@
     python docs/pictures.py [NAME ...]
 
 Times in the moving picture are those of the machine it runs on. Only the download is staged:
-a scripted desk, with made-up numbers.
+a scripted desk, with made-up numbers; and the thoughts, which the built-in model has none of.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from film import Frame, film, rows_of, still  # noqa: E402
 
 from eaglechat import paths  # noqa: E402
+from eaglechat.engine.templates.dialect import tagged  # noqa: E402
 from eaglechat.hub.local.pairs import PairLibrary, builtin_pair  # noqa: E402
 from eaglechat.links.process import EngineProcess  # noqa: E402
 from eaglechat.settings import Settings  # noqa: E402
@@ -32,6 +33,8 @@ from eaglechat.tui.commands.command import LEADER  # noqa: E402
 from eaglechat.tui.commands.registry import keys_of  # noqa: E402
 from eaglechat.tui.screens.bench.screen import BenchScreen  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
+from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
+from tests.tui.scripted import ScriptedEngine  # noqa: E402
 from tests.tui.scripted_desk import ScriptedDesk, entry, on_its_way  # noqa: E402
 
 if TYPE_CHECKING:
@@ -42,6 +45,17 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parent / "images"
 FRAME_S, LAST_S = 0.12, 4.0
 PATIENCE_S = 300.0
+FIRST_THOUGHT = (
+    "<think> The user wants to know whether 91 is prime. It is odd, and its digits sum to 10, so "
+    "neither 2 nor 3 divides it. It does not end in 0 or 5. Try 7: 7 times 13 is 91. So 91 is 7 "
+    "times 13, and it is not prime. </think> No: 91 is 7 times 13. It looks prime because neither "
+    "2, 3 nor 5 divides it."
+)
+SECOND_THOUGHT = (
+    "<think> Now the next prime after 91. 92 is even. 93 is 3 times 31. 94 is even. 95 ends in 5. "
+    "96 is even. 97: not divisible by 2, 3, 5 or 7, and 11 squared is 121, which is more than 97, "
+    "so I can stop there: 97 is prime. Let me check 7 once more. </think> 97."
+)
 PROMPT = "Explain the Pythagorean theorem"
 
 
@@ -114,11 +128,12 @@ class Camera:
 @asynccontextmanager
 async def running(
     size: tuple[int, int], *, with_chat: bool = True, desk: ScriptedDesk | None = None,
-    theme: str = "", max_tokens: int = 160,
+    theme: str = "", max_tokens: int = 160, engine: ScriptedEngine | None = None,
+    own_temperature: bool = False,
 ) -> AsyncIterator[Camera]:  # fmt: skip
     settings = Settings()
     for table, key, value in (
-        ("generation", "temperature", 0.0),
+        *(() if own_temperature else (("generation", "temperature", 0.0),)),
         ("generation", "max_tokens", max_tokens),
         *((("interface", "theme", theme),) if theme else ()),
     ):
@@ -126,7 +141,7 @@ async def running(
     with tempfile.TemporaryDirectory() as home:
         app = EagleApp(
             settings=settings,
-            engine=EngineProcess((sys.executable, "-m", "eaglechat", "engine"), None),
+            engine=engine or EngineProcess((sys.executable, "-m", "eaglechat", "engine"), None),
             pairs=PairLibrary(Path(home) / "state"),
             config_file=Path(home) / "config.toml",
             chats_dir=Path(home) / "chats",
@@ -213,6 +228,40 @@ async def download() -> None:
         camera.save("download")
 
 
+async def reasoning() -> None:
+    """A thought that is folded, and one that is being written."""
+    engine = ScriptedEngine()
+    engine.dialect = tagged("<think>", "</think>")
+    engine.reasoning = Reasoning(marked=True, on_off=True, can_end=True)
+    engine.sampling = RecommendedSampling(temperature=0.6, top_k=20, top_p=0.95)
+    engine.wrong_guesses = (" is", " of", " the", " a", " then", " number", " and", " which")
+    engine.plain_ms_per_token = 95.0
+    async with running((120, 48), engine=engine, own_temperature=True) as camera:
+        chat = await camera.chat()
+        engine.reply = FIRST_THOUGHT
+        await camera.ask(chat, "Is 91 prime?")
+        await camera.until(lambda: chat.session.running is None)
+        engine.reply, engine.budget = SECOND_THOUGHT, 17
+        await camera.ask(chat, "What is the next prime?")
+        await camera.until(lambda: _tokens(chat) > 40)
+        chat._show_numbers()
+        await camera.pilot.pause(FRAME_S)
+        camera.save("reasoning")
+
+
+async def seen() -> None:
+    """What the built-in model would read."""
+    async with running((100, 32)) as camera:
+        chat = await camera.chat()
+        await camera.ask(chat, "Name three colours.")
+        await camera.until(lambda: chat.session.running is None)
+        chat.prompt.load_text("And three more?")
+        await camera.command("chat.prompt")
+        await camera.until(lambda: "tokens." in _text(camera))
+        await camera.pilot.pause(FRAME_S)
+        camera.save("seen")
+
+
 def _desk() -> ScriptedDesk:
     """The catalogue, where the Hub cannot be reached."""
     from eaglechat.hub.catalogue.entries import load  # noqa: PLC0415
@@ -235,6 +284,8 @@ PICTURES: dict[str, Callable[[], Awaitable[None]]] = {
     "bench": bench,
     "menu": menu,
     "download": download,
+    "reasoning": reasoning,
+    "seen": seen,
 }
 
 

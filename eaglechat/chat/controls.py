@@ -144,8 +144,8 @@ THINKING = Choice(
     "thinking",
     "generation",
     "Thinking",
-    "Whether the model thinks before it answers, from the next reply on; auto leaves it to the "
-    "chat template.",
+    "Whether the model thinks before it answers, from the next reply on; auto: where its chat "
+    "template can be asked to.",
     words=(AUTO, "on", "off"),
 )
 EFFORT = Choice(

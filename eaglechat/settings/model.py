@@ -83,8 +83,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     thinking: Annotated[
         ThinkingMode,
         Meta(
-            description="Whether a model that can think does so before it answers; auto leaves "
-            "it to the chat template.",
+            description="Whether a model that can think does so before it answers; auto: as "
+            "llama.cpp's server, which has it think where its chat template can be asked.",
             extra={"shorthand": {"--no-thinking": "off"}},
         ),
     ] = "auto"

@@ -115,6 +115,7 @@ class ScriptedEngine(RoutedLink):
         self.protocol = protocol.PROTOCOL_VERSION
         self.engine_name = "scripted"
         self.can = EVERYTHING
+        self.wrong_guesses = (WRONG_GUESS,)
         self.dialect = PLAIN
         self.reasoning = protocol.NO_REASONING
         self.sampling = protocol.RecommendedSampling()
@@ -414,10 +415,12 @@ class _Reply:
         n_accepted = min(wanted, n_drafted)
         n_tested = min(n_accepted + 1, n_drafted)
         ids = [self._id(text, self._position + i) for i, text in enumerate(left[: n_drafted + 1])]
+        guesses = self.engine.wrong_guesses
+        wrong = guesses[self._index % len(guesses)]
         drafted = tuple(
             DraftToken(ids[i], left[i], 0.8, i - 1, "eagle3")
             if i < n_accepted
-            else DraftToken(WRONG_ID, WRONG_GUESS, 0.8, i - 1, "eagle3")
+            else DraftToken(WRONG_ID, wrong, 0.8, i - 1, "eagle3")
             for i in range(n_drafted)
         )
         if not n_drafted:
