@@ -200,6 +200,11 @@ def with_drafting_of(before: Controls, after: Controls) -> Controls:
     return replace(after, **{name: getattr(before, name) for name in DRAFTING})
 
 
+def drafting_as_started(controls: Controls) -> Controls:
+    """The controls for an engine that drafts as it was started to, whatever is set here."""
+    return replace(controls, enabled=True, n_draft_max=AUTO)
+
+
 def length_in_force(controls: Controls, latest: Round | None) -> int:
     """The draft length set, or the one auto chose in the latest round."""
     if controls.n_draft_max != AUTO:

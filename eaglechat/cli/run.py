@@ -116,6 +116,8 @@ def _reply(
         settings = settings.with_n_draft_max(n_draft_max)
     with CommandEngine(settings, interrupt, pair.server) as engine:
         info = engine.load(pair)
+        if not settings.speculation.enabled and not engine.hello.can.plain:
+            raise EngineError(f"{engine.hello.engine} cannot be asked to decode plainly")
         if info.speculation_off and settings.speculation.enabled:
             complain(f"speculation is off: {info.speculation_off}")
         written = {}

@@ -15,19 +15,35 @@ import pytest
 
 from eaglechat.engine.process.local import LocalEngine
 from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
+from eaglechat.links.http.link import HttpLink
 from eaglechat.links.process import EngineProcess
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt
-from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests.links.engines import ENGINE, ROOT, Client, chat
+from tests.llama_server import llama_server
 from tests.tui.scripted import ScriptedEngine
 
 BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2, max_tokens=8)
 
 
-@pytest.fixture(params=["process", "local", "scripted"])
+OUR_OWN = ["process", "local", "scripted"]
+of_our_own = pytest.mark.parametrize("client", OUR_OWN, indirect=True)
+"""For what somebody else's server does not do."""
+
+
+@pytest.fixture(scope="module")
+def server_url(tiny_files: tuple[Path, Path]) -> Iterator[str]:
+    pytest.importorskip("xllamacpp")
+    target, draft = tiny_files
+    with llama_server(target, draft=draft) as server:
+        yield server.url
+
+
+@pytest.fixture(params=[*OUR_OWN, "http"])
 def client(
     request: pytest.FixtureRequest,
     tiny_files: tuple[Path, Path],
@@ -41,11 +57,18 @@ def client(
         client = Client(process, tiny_files, kill=lambda: os.kill(_pid(process), signal.SIGKILL))
     elif request.param == "local":
         client = Client(LocalEngine(), tiny_files)
+    elif request.param == "http":
+        server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
+        client = Client(HttpLink(server), tiny_files)
     else:
         script = ScriptedEngine()
         client = Client(script, tiny_files, kill=lambda: script.die("the end", exit_status=-9))
     yield client
     client.link.close()
+
+
+def _is_http(client: Client) -> bool:
+    return isinstance(client.link, HttpLink)
 
 
 def _pid(engine: EngineProcess) -> int:
@@ -70,7 +93,8 @@ def test_an_engine_starts_once_and_says_what_it_is_and_can_do(client: Client) ->
     client.link.pump()
 
     assert client.heard == [Starting(), Ready(hello)]
-    assert (hello.protocol, hello.can) == (p.PROTOCOL_VERSION, EVERYTHING)
+    can = Capabilities(origins=True) if _is_http(client) else EVERYTHING
+    assert (hello.protocol, hello.can) == (p.PROTOCOL_VERSION, can)
 
 
 def test_a_request_may_be_sent_before_the_engine_is_ready(client: Client) -> None:
@@ -109,7 +133,9 @@ def test_a_load_reports_its_progress_and_ends_with_the_pair(client: Client) -> N
     assert fractions == sorted(fractions)
     pair = load.events[-1].pair
     assert pair.speculation_off is None
-    assert (pair.target.path, pair.draft.path) == tuple(map(str, client.files))
+    assert pair.target.path == str(client.files[0])
+    # A server keeps to itself which draft it has.
+    assert pair.draft is None if _is_http(client) else pair.draft.path == str(client.files[1])
     assert {event.id for event in load.events} == {load.id}
 
 
@@ -141,9 +167,12 @@ def test_files_that_are_refused_leave_the_pair_loaded(loaded: Client, tmp_path: 
     missing = str(tmp_path / "missing.gguf")
     if isinstance(loaded.link, ScriptedEngine):
         loaded.link.load_error = ("preflight", f"the target {missing} does not exist")
-    (error,) = loaded.answer(p.Load(target=missing)).events
+    *_, error = loaded.answer(p.Load(target=missing)).events
 
-    assert (error.code, "does not exist" in error.message) == ("preflight", True)
+    if _is_http(loaded):
+        assert (error.code, f"no model named “{missing}”" in error.message) == ("missing", True)
+    else:
+        assert (error.code, "does not exist" in error.message) == ("preflight", True)
     assert isinstance(loaded.answer(chat()).events[-1], p.Done)
 
 
@@ -176,6 +205,7 @@ def test_a_reply_is_prefill_rounds_and_done(loaded: Client) -> None:
     assert [round_.index for round_ in rounds] == list(range(len(rounds)))
 
 
+@of_our_own
 def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
     asked = [loaded.ask(request) for request in (chat(), BENCH, chat(max_tokens=3), p.Unload())]
     assert len({one.id for one in asked}) == 4
@@ -188,6 +218,7 @@ def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
     assert [type(one.events[-1]) for one in asked] == [p.Done, p.BenchDone, p.Done, p.Unloaded]
 
 
+@of_our_own
 def test_changes_reach_a_running_reply_and_the_one_that_waits(loaded: Client) -> None:
     first, second = loaded.ask(chat(max_tokens=1000)), loaded.ask(chat(max_tokens=8))
     loaded.until(lambda: first.of(p.RoundDone), "a round")
@@ -213,6 +244,7 @@ def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
     assert second.events[-1].end.tokens == 0
 
 
+@of_our_own
 def test_a_cancel_that_names_none_ends_them_all(loaded: Client) -> None:
     asked = [loaded.ask(chat(max_tokens=None)), loaded.ask(BENCH)]
     loaded.link.send(p.Cancel())
@@ -243,6 +275,7 @@ def test_a_listener_may_ask_on(loaded: Client) -> None:
 # --- prompts ---
 
 
+@of_our_own
 def test_a_prompt_is_shown_as_the_reply_reads_it(loaded: Client) -> None:
     render = p.Render(messages=chat().messages)
     (shown,) = loaded.answer(render).events
@@ -255,6 +288,7 @@ def test_a_prompt_is_shown_as_the_reply_reads_it(loaded: Client) -> None:
     assert prefill.prefill.total in (shown.tokens, shown.tokens - 1)
 
 
+@of_our_own
 def test_a_prompt_that_is_only_shown_changes_nothing(loaded: Client) -> None:
     first = loaded.answer(chat(max_tokens=2))
     other = (p.Message(role="user", content="something else altogether"),)
@@ -265,6 +299,7 @@ def test_a_prompt_that_is_only_shown_changes_nothing(loaded: Client) -> None:
     assert first.events
 
 
+@of_our_own
 def test_without_a_pair_there_is_no_prompt(client: Client) -> None:
     client.ready()
     (error,) = client.answer(p.Render(messages=chat().messages)).events
@@ -274,6 +309,7 @@ def test_without_a_pair_there_is_no_prompt(client: Client) -> None:
 # --- benches ---
 
 
+@of_our_own
 def test_a_bench_reports_each_run_and_its_end(loaded: Client) -> None:
     bench = loaded.answer(BENCH)
 
@@ -285,11 +321,13 @@ def test_a_bench_reports_each_run_and_its_end(loaded: Client) -> None:
     assert bench.events[-1] == p.BenchDone(id=bench.id, cancelled=False)
 
 
+@of_our_own
 def test_a_bench_goes_on_where_another_ended(loaded: Client) -> None:
     bench = loaded.answer(msgspec.structs.replace(BENCH, first_repeat=2, repeats=1))
     assert {event.run.repeat for event in bench.of(p.BenchRunDone)} == {2}
 
 
+@of_our_own
 def test_a_bench_by_turns_measures_the_same_replies(loaded: Client) -> None:
     by_turns = msgspec.structs.replace(BENCH, by_turns=True)
     counts = [
@@ -301,6 +339,7 @@ def test_a_bench_by_turns_measures_the_same_replies(loaded: Client) -> None:
     assert isinstance(loaded.answer(chat()).events[-1], p.Done)
 
 
+@of_our_own
 def test_a_bench_can_tell_where_the_time_of_a_round_goes(loaded: Client) -> None:
     bench = loaded.answer(msgspec.structs.replace(BENCH, profile=True))
     assert [event.profile.setting for event in bench.of(p.BenchProfiled)] == ["plain", "2"]
@@ -308,6 +347,7 @@ def test_a_bench_can_tell_where_the_time_of_a_round_goes(loaded: Client) -> None
     assert bench.events[-1] == p.BenchDone(id=bench.id, cancelled=False)
 
 
+@of_our_own
 def test_a_bench_without_a_draft_has_nothing_to_compare(client: Client) -> None:
     client.ready()
     client.answer(client.load(draft=False))

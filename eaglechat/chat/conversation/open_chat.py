@@ -13,6 +13,7 @@ from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
     differences,
+    drafting_as_started,
     first_controls,
     follow_settings,
     length_in_force,
@@ -60,6 +61,8 @@ class OpenChat:
         self._settings, self._chats_dir = settings, chats_dir
         self.pair, self.info = pair, info
         self.controls = first_controls(settings(), pair, self.recommended)
+        if engine.hello is not None and not engine.hello.can.draft_length:
+            self.controls = drafting_as_started(self.controls)
         self.is_engine_gone = info is None
         self.version = 0
         """Grows with everything but what a running reply writes."""

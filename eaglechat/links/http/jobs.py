@@ -15,6 +15,7 @@ from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.discovery import Found, ServedModel, discover
 from eaglechat.links.http.faults import ServerError, message_in, not_understood
 from eaglechat.links.http.servers.base import Kind, ReplyReader
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import EngineError, LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
@@ -70,7 +71,7 @@ class Jobs:
         await self._client.open()
         try:
             self._found = found = await self._discovered()
-            self._say(_hello(found))
+            self._say(_hello(found, self._client.server))
             while True:
                 await self._do_next(await self._waiting.get())
         finally:
@@ -176,7 +177,8 @@ class Jobs:
 
     async def _stream(self, job: Chat, model: ServedModel, seed: int, reply: _Reply) -> None:
         """Ask, again after a passing fault as long as nothing of the reply has come."""
-        body = self._kind.body(job, model.id, seed)
+        plain = "" if job.speculation.enabled else self._client.server.plain_model
+        body = self._kind.body(job, plain or model.id, seed)
         url = f"{self._client.address.api}/chat/completions"
         waits = list(RETRY_WAITS_S)
         while True:
@@ -264,11 +266,14 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
     return found.models[0]
 
 
-def _hello(found: Found) -> Hello:
+def _hello(found: Found, server: ServerSettings) -> Hello:
+    can = found.kind.can
+    if server.plain_model:
+        can = msgspec.structs.replace(can, plain=True)
     return Hello(
         protocol=PROTOCOL_VERSION,
         engine=found.kind.name,
-        can=found.kind.can,
+        can=can,
         eaglechat=eaglechat.__version__,
         llama_cpp=found.version,
         devices=(),

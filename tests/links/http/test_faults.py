@@ -437,3 +437,20 @@ def test_what_is_no_address(url: str) -> None:
     with pytest.raises(EngineStartError) as raised:
         HttpLink(ServerSettings(name="box", url=url)).start()
     assert "secret" not in str(raised.value)
+
+
+def test_a_comparison_asks_the_model_without_a_draft(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    client = connect(plain_model="m-plain")
+    assert client.link.hello is not None
+    assert client.link.hello.can.plain
+    client.answer(chat())
+    client.answer(chat(speculation=p.Speculation(enabled=False, n_draft_max=0)))
+    assert [one.body["model"] for one in server.chats()] == ["m", "m-plain"]
+
+
+def test_without_such_a_model_there_is_no_comparison(connect: Callable[..., Client]) -> None:
+    hello = connect().link.hello
+    assert hello is not None
+    assert not hello.can.plain

@@ -1,0 +1,105 @@
+"""A real llama-server, out of the wheel xllamacpp, beside our own engine on the same models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.process.local import LocalEngine
+from eaglechat.links.base import Link
+from eaglechat.links.http.link import HttpLink
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol as p
+from eaglechat.wire.records import Origin, Part
+from tests.links.engines import Asked, Client, chat
+from tests.llama_server import N_DRAFT_MAX, LlamaServer, llama_server
+
+pytest.importorskip("xllamacpp")
+
+QUESTION = "What is the Pythagorean theorem?"
+
+
+@pytest.fixture(scope="module")
+def tiny_server(tiny_files: tuple[Path, Path]) -> Iterator[LlamaServer]:
+    with llama_server(tiny_files[0], draft=tiny_files[1]) as server:
+        yield server
+
+
+def asked(link: Link, files: tuple[Path, Path], request: p.Chat) -> Asked:
+    client = Client(link, files)
+    try:
+        client.ready()
+        assert isinstance(client.answer(client.load()).events[-1], p.Loaded)
+        return client.answer(request)
+    finally:
+        link.close()
+
+
+def served(server: LlamaServer, files: tuple[Path, Path], request: p.Chat) -> Asked:
+    return asked(HttpLink(ServerSettings(name="box", url=server.url)), files, request)
+
+
+def text_of(reply: Asked) -> str:
+    return "".join(event.round.text for event in reply.of(p.RoundDone))
+
+
+def compare(theirs: Asked, ours: Asked) -> None:
+    """The same text, drafted and accepted alike: but for one round, as the server drafts nothing
+    for the first token, and no more than the reply may still be long."""
+    assert text_of(theirs) == text_of(ours)
+    stats, own = theirs.events[-1].stats, ours.events[-1].stats
+    assert stats.verify_steps > 5
+    assert abs(stats.verify_steps - own.verify_steps) <= 1
+    assert abs(stats.accepted - own.accepted) <= N_DRAFT_MAX
+    assert abs(stats.tested - own.tested) <= N_DRAFT_MAX
+
+
+def test_it_drafts_and_accepts_what_our_engine_does(
+    tiny_server: LlamaServer, tiny_files: tuple[Path, Path]
+) -> None:
+    compare(served(tiny_server, tiny_files, chat()), asked(LocalEngine(), tiny_files, chat()))
+
+
+def test_its_numbers_are_its_own(tiny_server: LlamaServer, tiny_files: tuple[Path, Path]) -> None:
+    reply = served(tiny_server, tiny_files, chat())
+    rounds = [event.round for event in reply.of(p.RoundDone)]
+    end = reply.events[-1].end
+
+    assert end.tokens == 40 == sum(len(round_.tokens) for round_ in rounds)
+    tokens = [token for round_ in rounds for token in round_.tokens]
+    assert Origin.UNKNOWN not in {token.origin for token in tokens}
+    assert sum(round_.timings.total_ms for round_ in rounds) == pytest.approx(
+        end.timings.generation_ms
+    )
+    assert end.timings.draft_ms is None
+    assert rounds[-1].n_past == reply.of(p.PrefillProgress)[-1].prefill.total + 40
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_built_in_pair_through_run_server(
+    real_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from eaglechat.cli import main
+
+    with llama_server(real_files[0], draft=real_files[1]) as server:
+        words = ["--temperature", "0", "--max-tokens", "24", QUESTION]
+        assert main(["run", "--server", server.url, *words]) == 0
+        theirs = capsys.readouterr()
+    assert main(["run", "--n-draft-max", "3", "--threads", "1", *words]) == 0
+    ours = capsys.readouterr()
+    # Rounding differs with the size of a batch, and may turn one token for another.
+    assert theirs.out[:60] == ours.out[:60]
+    assert "tested draft tokens" in theirs.err
+
+
+def test_reasoning_is_a_part_of_its_own() -> None:
+    from eaglechat.links.http.chunks import chunk_decoder
+    from eaglechat.links.http.servers.llama_server import LlamaServer as Kind
+
+    reader = Kind().reader(chat())
+    line = '{"choices":[{"delta":{"reasoning_content":"hm"}}],"timings":{"predicted_n":1}}'
+    (round_,) = reader.take(chunk_decoder.decode(line))
+    assert [(token.text, token.part) for token in round_.tokens] == [("hm", Part.REASONING)]
