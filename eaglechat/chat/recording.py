@@ -35,6 +35,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking: Thinking = AS_IT_IS
     max_tokens: int | None = None
     top: int = 0
+    engine: str = ""
+    """Which engine wrote it, where that is not eaglechat's own."""
 
     def to_chat(self, messages: Sequence[Message], begun: tuple[int, ...] = ()) -> Chat:
         """The request for a reply to these messages, which may have begun with some tokens."""

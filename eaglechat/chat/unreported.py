@@ -9,6 +9,11 @@ from eaglechat.chat.controls import DRAFTING, Controls
 from eaglechat.wire.protocol import AUTO, Hello
 
 
+def foreign(hello: Hello | None) -> str:
+    """The name of an engine that is not eaglechat's own; else empty."""
+    return hello.engine if hello is not None and hello.engine != "eaglechat" else ""
+
+
 def not_reported(hello: Hello | None, what: str) -> str | None:
     """That an engine does not report one of its capabilities, to stand in place of a number."""
     if hello is None or getattr(hello.can, what):

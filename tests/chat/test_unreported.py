@@ -108,3 +108,41 @@ def test_an_engine_that_does_not_say_where_tokens_come_from_is_named(chat: Headl
     assert numbers_of(chat.session).unreported is None
     reports(chat, Capabilities())
     assert numbers_of(chat.session).unreported == "not reported by llama-server"
+
+
+def test_the_engine_that_wrote_a_reply_is_kept_with_it(chat: Headless) -> None:
+    chat.ask("why?")
+    (_, reply) = chat.session.turns.path
+    assert reply.recording.terms.engine == "llama-server"  # type: ignore[union-attr]
+    chat.session.leave("")
+    (saved,) = saved_chats(chat.session._chats_dir)
+    assert saved.turns.path[1].recording.terms.engine == "llama-server"  # type: ignore[union-attr]
+
+
+def test_auto_is_off_from_the_start_with_its_reason(chat: Headless) -> None:
+    chat.session.controls = replace(chat.session.controls, n_draft_max=AUTO)
+    chat.session.open()
+    assert chat.session.controls.n_draft_max == 3
+    reason = "llama-server cannot choose the draft length itself: set one by hand."
+    assert any(reason in line for line in chat.shown)
+
+
+def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = ScriptedEngine.open_engine
+
+    def open_program(engine: ScriptedEngine, say: object) -> None:
+        engine.engine_name = "llama-server"
+        engine.can = Capabilities(origins=True, draft_length=True, restarts=True)
+        start(engine, say)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ScriptedEngine, "open_engine", open_program)
+    chat = Headless(tmp_path)
+    chat.session.turn(replace(chat.session.controls, temperature=0.1))
+    assert chat.said == []
+    chat.session.turn(replace(chat.session.controls, n_draft_max=5))
+    assert chat.said == ["llama-server starts again with this before the next reply."]
+    assert chat.session.controls.n_draft_max == 5
+    chat.session.turn(replace(chat.session.controls, ngram=not chat.session.controls.ngram))
+    assert chat.said[-1] == "llama-server looks up no n-grams from here."

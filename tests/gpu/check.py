@@ -92,6 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.check", description=__doc__)
     parser.add_argument("--cpu", action="store_true", help="run on the processor; skip GPU checks")
+    parser.add_argument(
+        "--without-speed", action="store_true", help="placement and acceptance only; no random pair"
+    )
     parser.add_argument("--target", type=Path, help="a target in place of the built-in pair's")
     parser.add_argument("--draft", type=Path, help="its draft")
     parser.add_argument(
@@ -121,6 +124,8 @@ def _pairs(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Pair]]
         yield args.target.stem, (args.target, args.draft)
     elif builtin.target.is_file():
         yield builtin.name, (builtin.target, builtin.draft)
+    if args.without_speed:
+        return
     for name in args.shape or ["llama-3.1-8b"]:
         shape = SHAPES[name]
         folder.mkdir(parents=True, exist_ok=True)
@@ -148,17 +153,28 @@ def _check(pair: Pair, args: argparse.Namespace) -> Iterator[Check]:
             print(f"{name}: {(before[name] - free) / 2**30:.2f} GiB taken by the pair\n")
         yield _offload_check(log, skipped=args.cpu)
         runs = _measure(loaded, prompts, args)
-        profiles = _profiles(loaded, prompts[0], args.max_tokens)
-        report = bench.report_of(runs)
-        for line in bench_tables.lines(loaded.info, report, [], profiles, markdown=True):
-            print(line)
-        yield _python_check(profiles, skipped=args.cpu)
         accepted = accepted_by_length(runs)
+        if not args.without_speed:
+            yield _speed(loaded, runs, prompts, args)
     # Against one thread where there is no other device, which at least runs the comparison.
     other = LoadOptions(n_ctx=args.ctx, n_gpu_layers=0, n_threads=1 if args.cpu else None)
     with _loaded(pair, other) as (loaded, _):
         again = accepted_by_length(_measure(loaded, prompts, args, repeats=1))
     yield acceptance_check(accepted, again, "one thread" if args.cpu else "the processor")
+
+
+def _speed(
+    loaded: LoadedPair,
+    runs: list[BenchRun],
+    prompts: Sequence[BenchPrompt],
+    args: argparse.Namespace,
+) -> Check:
+    """Print the tables; judge where a round's time goes."""
+    profiles = _profiles(loaded, prompts[0], args.max_tokens)
+    report = bench.report_of(runs)
+    for line in bench_tables.lines(loaded.info, report, [], profiles, markdown=True):
+        print(line)
+    return _python_check(profiles, skipped=args.cpu)
 
 
 @contextmanager
@@ -223,7 +239,7 @@ def _measure(
         bench.measure(
             _writer(loaded),
             prompts,
-            bench.settings_of([3, 5]),
+            bench.settings_of([3] if args.without_speed else [3, 5]),
             repeats=range(repeats or args.repeat),
             max_tokens=args.max_tokens,
             cancelled=never,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from eaglechat.chat import wording
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import seeded_anew, terms_of
@@ -19,7 +21,7 @@ from eaglechat.chat.conversation.open_chat import OpenChat
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.unreported import no_comparison, no_prompt
+from eaglechat.chat.unreported import foreign, no_comparison, no_prompt
 from eaglechat.chat.writing.parts import Draft, composed, draft_of, shown
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.wire import protocol
@@ -218,7 +220,8 @@ class ChatSession(OpenChat):
     @property
     def terms(self) -> Terms:
         """What the next reply is asked with."""
-        return terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
+        terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
+        return msgspec.structs.replace(terms, engine=foreign(self.hello))
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
         self._recorder.began(turn)

@@ -302,6 +302,9 @@ def _pair_info(headers: Headers, request: Load, served: PairInfo, load_ms: float
         served,
         target=_info(target),
         draft=_info(draft) if draft else None,
+        # It is this engine's own, and its devices are not known.
+        server="",
+        devices=(NAME,),
         load_ms=load_ms,
         n_threads=request.options.n_threads or 0,
         kv_type=request.options.kv_type,

@@ -131,6 +131,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert loaded.pair.target.path == str(real_files[0])
     assert loaded.pair.draft is not None
     assert loaded.pair.n_ctx == 1024
+    assert (loaded.pair.server, loaded.pair.devices) == ("", ("llama-server",))
 
     done = client.ask(chat(3))
     assert isinstance(done, p.Done), done
