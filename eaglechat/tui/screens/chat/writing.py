@@ -144,15 +144,22 @@ class Writing(Branching):
     def _in_editor(self, text: str) -> str | None:
         """The text as the user's editor leaves it; None where there was none, which is said."""
         self.session.save(self.draft)
+        written, problem = None, ""
         try:
             command = editor_command()
             with self.app.suspend():
-                return edited(command, text)
+                # Textual takes the terminal back only where nothing is raised in here.
+                try:
+                    written = edited(command, text)
+                except EditorError as error:
+                    problem = str(error)
         except EditorError as error:
-            self.notify(str(error), severity="warning", markup=False)
+            problem = str(error)
         except SuspendNotSupported:
-            self.notify("There is no terminal here that an editor could have.", severity="warning")
-        return None
+            problem = "There is no terminal here that an editor could have."
+        if problem:
+            self.notify(problem, severity="warning", markup=False)
+        return written
 
     # Roles
 

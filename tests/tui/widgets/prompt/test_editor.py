@@ -21,14 +21,19 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", f"{sys.executable} {script}")
 
 
-def suspendable(user: Driver) -> None:
-    """A terminal that can be given to another program."""
+def suspendable(user: Driver) -> list[str]:
+    """A terminal that can be given to another program; what was done with it, as Textual does it:
+    it is not taken back where something is raised."""
+    done: list[str] = []
 
     @contextlib.contextmanager
     def suspend() -> Iterator[None]:
+        done.append("given")
         yield
+        done.append("taken back")
 
     user.app.suspend = suspend  # type: ignore[method-assign]
+    return done
 
 
 @pytest.mark.usefixtures("editor")
@@ -56,7 +61,8 @@ async def test_what_goes_wrong_is_said_and_the_draft_stays(
         monkeypatch.setenv("EDITOR", "no-such-editor")
         await user.command("chat.editor")
         await user.sees("There is no terminal")
-        suspendable(user)
+        done = suspendable(user)
         await user.command("chat.editor")
         await user.sees("no-such-editor could not be used")
+        assert done == ["given", "taken back"]
         assert user.prompt.text == "some"

@@ -85,4 +85,5 @@ async def test_a_role_is_written(
         assert (tmp_path / "roles" / "terse.toml").is_file()
         user.prompt.load_text("/write_role ../x")
         user.prompt.action_send()
-        await user.sees("a name that a file can have")
+        said = user.app._notifications
+        await user.until(lambda: any("a file can have" in one.message for one in said), "why")
