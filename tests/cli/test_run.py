@@ -223,12 +223,12 @@ def test_the_context_s_end_is_a_finish_reason(eaglechat: Runner) -> None:
 
 
 @pytest.mark.real
-def test_the_built_in_pair_is_the_default_with_an_automatic_length(
+def test_the_built_in_pair_is_the_default_with_its_fixed_length(
     eaglechat: Runner, real_files: tuple[Path, Path]
 ) -> None:
     report = json.loads(eaglechat("--json", "--max-tokens", "12", "Say hello.", pair=()).out)
 
-    assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", "auto")
+    assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", 3)
     assert report["text"]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from eaglechat.cli import run
 from eaglechat.settings import Settings
-from eaglechat.wire.protocol import Done, RoundDone
+from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, RoundDone
 from eaglechat.wire.records import (
     FinishReason,
     Origin,
@@ -23,6 +24,9 @@ from eaglechat.wire.records import (
 from eaglechat.wire.stats import stats_of
 from tests.tui.scripted import pair_info
 
+HELLO = Hello(
+    protocol=PROTOCOL_VERSION, can=EVERYTHING, eaglechat="0", llama_cpp="scripted", devices=()
+)
 SAID = (
     ("", None),
     ("Two", Part.REASONING),
@@ -51,14 +55,16 @@ def test_the_answer_goes_to_one_stream_and_reasoning_to_the_other(shows_reasonin
     if shows_reasoning:
         written[Part.REASONING] = run._Written(err)
 
-    run._write(ANSWERS, Settings(), pair_info("t", None, None), trace=None, written=written)
+    run._write(ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written=written)
 
     assert out.getvalue() == "4."
     assert err.getvalue() == ("Two, two.\n" if shows_reasoning else "")
 
 
 def test_json_has_both_and_the_numbers_of_each_part() -> None:
-    outcome = run._write(ANSWERS, Settings(), pair_info("t", None, None), trace=None, written={})
+    outcome = run._write(
+        ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written={}
+    )
 
     report = msgspec.json.decode(msgspec.json.encode(outcome.report("pair", 1.0)))
 

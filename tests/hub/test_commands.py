@@ -155,7 +155,7 @@ def test_an_interrupt_keeps_what_came_and_says_so(commands: Commands, fake: Fake
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "what has arrived is kept" in err
+    assert "what was downloaded stays" in err
     assert "Traceback" not in err
     assert commands.run("pull", "org/tiny-GGUF").returncode == 0
     assert fake.requests("storage")[-1].range == "bytes=100-"
