@@ -32,6 +32,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Open GGUF files": ("open",),
     "Downloads": ("downloads",),
     "Past chats": ("chats",),
+    "Finding in a chat": ("find",),
     "Chat": ("chat",),
     "The conversation, when it has the focus": ("transcript",),
     "The prompt": ("prompt",),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
+from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
@@ -55,13 +56,17 @@ class Resume(Message):
 
 
 class OpenPastChats(Message):
-    """Choose a saved chat; `then` gets it. `open_chat` is the one that is open, if one is."""
+    """Choose a saved chat; `then` gets it. `open_chat` is the one that is open, if one is, and
+    `words` are to be found."""
 
     def __init__(
-        self, then: Callable[[SavedChat], None], open_chat: ChatRecorder | None = None
+        self,
+        then: Callable[[SavedChat], None],
+        open_chat: ChatRecorder | None = None,
+        words: str = "",
     ) -> None:
         super().__init__()
-        self.then, self.open_chat = then, open_chat
+        self.then, self.open_chat, self.words = then, open_chat, words
 
 
 class OpenFiles(Message):
@@ -131,6 +136,14 @@ class Say(Message):
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
         self.title, self.text = title, text
+
+
+class OpenExport(Message):
+    """Export a chat from its file; with a format at once."""
+
+    def __init__(self, chat: Path, format: Format | None) -> None:
+        super().__init__()
+        self.chat, self.format = chat, format
 
 
 class Ask(Message):

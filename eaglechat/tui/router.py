@@ -25,6 +25,7 @@ from eaglechat.tui.navigation import (
     LookInside,
     OpenBench,
     OpenChat,
+    OpenExport,
     OpenPastChats,
     OpenPlan,
     OpenRoles,
@@ -150,9 +151,15 @@ class Router(App[None]):
         self._show(ChatScreen(self.services, pair, None, saved))
 
     def on_open_past_chats(self, message: OpenPastChats) -> None:
-        from eaglechat.tui.screens.chat.chats import ChatsScreen
+        from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self._show(ChatsScreen(self.services, message.open_chat), message.then)
+        chats = ChatsScreen(self.services, message.open_chat, message.words)
+        self._show(chats, message.then)
+
+    def on_open_export(self, message: OpenExport) -> None:
+        from eaglechat.tui.screens.past.export import ExportScreen
+
+        self._show(ExportScreen(message.chat, message.format))
 
     def on_open_files(self) -> None:
         from eaglechat.tui.screens.menu.open_files import OpenFilesScreen

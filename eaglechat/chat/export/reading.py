@@ -11,6 +11,7 @@ from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.writing.parts import shown
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ExportedChat:
 def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
     """A chat from its file."""
     path = chat.turns.path
-    title = chat.title or title_of(path[0].text if path else "") or chat.file.stem
+    title = chat.title or title_of(shown(path[0].parts) if path else "") or chat.file.stem
     return ExportedChat(title, chat.header, chat.turns, with_reasoning)
 
 

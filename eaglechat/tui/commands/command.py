@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "transcript", "prompt", "slider", "bench", "seen", "inside", "chats",
+    "chat", "transcript", "prompt", "slider", "bench", "seen", "inside", "chats", "find",
 ]  # fmt: skip
 """Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
 
@@ -23,6 +23,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),
+    frozenset({"app", "find"}),
 )
 """What holds at the same time: a key has one meaning within each."""
 

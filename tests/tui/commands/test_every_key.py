@@ -17,7 +17,6 @@ from eaglechat.tui.commands.active import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import Confirm, OpenMenu, OpenPlan, Say
 from eaglechat.tui.screens.bench.screen import BenchScreen
-from eaglechat.tui.screens.chat.chats import ChatsScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.confirm import ConfirmDialog
@@ -31,6 +30,7 @@ from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.screens.more import MoreScreen
+from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.transcript.entry import Entry

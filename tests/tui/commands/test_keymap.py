@@ -109,7 +109,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
     drive: Drive,
 ) -> None:
     # Ctrl+X is cut in the prompt: a key that is given to a command is the command's.
-    keys = {"chat.stop": "ctrl+x", "app.leader": "ctrl+k", "chat.reading": ("leader w", "f20")}
+    keys = {"chat.stop": "ctrl+x", "app.leader": "ctrl+k", "chat.reading": ("leader 0", "f20")}
     async with drive(settings=Settings(keys=keys)) as user:
         await user.open_chat()
         await user.sees("^x Stop")
@@ -125,8 +125,8 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
 
         await user.press("ctrl+k")
         await user.on(MoreScreen)
-        await user.sees("W  Reading view")
-        await user.press("w")
+        await user.sees("0  Reading view")
+        await user.press("0")
         await user.on(ChatScreen)
         await user.until(lambda: user.chat.query_one("#transcript").reading, "the reading view")
         await user.press("f20")
@@ -134,10 +134,10 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
 
         await user.press("f1")
         await user.on(HelpScreen)
-        await user.sees("Ctrl+K W, F20")
+        await user.sees("Ctrl+K 0, F20")
         await user.press("escape", "ctrl+p")
         await user.type("reading view")
-        await user.sees("Ctrl+K W  Show replies")
+        await user.sees("Ctrl+K 0  Show replies")
 
 
 async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eaglechat.tui.commands.command import Command
+from eaglechat.tui.commands.command import Argument, Command
 
 KEEPING = (
     Command(
@@ -11,8 +11,50 @@ KEEPING = (
         help="Find a title or a passage in all chats",
         scopes=("chat",),
         keys=("leader f",),
-        action="past_chats",
+        action="find_all({})",
         priority=True,
+        argument=Argument(text="words to find", is_optional=True),
+        slash="find",
+    ),
+    Command(
+        id="chat.find",
+        title="Find in this chat",
+        help="Find a passage in the open chat, or close the line for it and stay",
+        scopes=("chat",),
+        keys=("leader slash",),
+        priority=True,
+        slash=None,
+    ),
+    Command(
+        id="chat.export",
+        title="Export",
+        help="Write the chat to a file: Markdown, JSON, or a page in the colours of the tokens",
+        scopes=("chat",),
+        keys=("leader w",),
+        action="export({})",
+        priority=True,
+        argument=Argument(words=("markdown", "json", "html"), is_optional=True),
+    ),
+    Command(
+        id="find.next",
+        title="Next place",
+        help="Show the next place",
+        scopes=("find",),
+        keys=("enter", "down"),
+    ),
+    Command(
+        id="find.previous",
+        title="Previous place",
+        help="Show the place before",
+        scopes=("find",),
+        keys=("up",),
+    ),
+    Command(
+        id="find.back",
+        title="Back",
+        help="Close the line, and go back to where you were",
+        scopes=("find",),
+        keys=("escape",),
     ),
     Command(
         id="chats.rename",

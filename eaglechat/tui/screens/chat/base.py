@@ -22,5 +22,9 @@ class ChatBase(PromptScreen[None]):
         return self.query_one("#transcript", Transcript)
 
     @abstractmethod
+    def save(self) -> None:
+        """Put on disk what is new."""
+
+    @abstractmethod
     def draw(self) -> None:
         """Draw what changed since the last frame."""

@@ -31,6 +31,7 @@ from eaglechat.tui.screens.chat.writing import Writing
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
+from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -80,6 +81,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
                 transcript.show_rejected = settings.interface.show_rejected
                 transcript.token_colours = settings.interface.token_colours
                 yield transcript
+                yield FindBar()
                 yield StatusLine(id="status")
                 yield Legend()
                 completions = Completions(id="completions")
@@ -115,7 +117,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         self._show_opened()
         self.show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
-        self.set_interval(1 / SAVES_PER_SECOND, self._save)
+        self.set_interval(1 / SAVES_PER_SECOND, self.save)
         self._take_typed()
 
     def on_unmount(self) -> None:
@@ -207,7 +209,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         if self._has_session:
             self.session.leave("" if keep_prompt else self.draft)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         self.session.save(self.draft)
 
     def action_new_chat(self) -> None:
@@ -220,6 +222,9 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
 
     def action_past_chats(self) -> None:
         self.go(OpenPastChats(self._resume, self.session.record))
+
+    def action_find_all(self, words: str | None) -> None:
+        self.go(OpenPastChats(self._resume, self.session.record, words or ""))
 
     def _resume(self, chat: SavedChat) -> None:
         if chat.file == self.session.record.file:

@@ -74,9 +74,12 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             super().__init__()
             self.sentence, self.bad = sentence, bad
 
-    def __init__(self, services: Services, open_chat: ChatRecorder | None = None) -> None:
-        """`open_chat` is the one on the screen below."""
+    def __init__(
+        self, services: Services, open_chat: ChatRecorder | None = None, words: str = ""
+    ) -> None:
+        """`open_chat` is the one on the screen below; `words` stand in the filter."""
         super().__init__()
+        self._words = words
         self._service, self._shelf = services.chats, services.chats.shelf
         self._open_chat = open_chat
         self._chats: list[ChatSummary] | None = None
@@ -101,7 +104,9 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self.query_one(Filter).focus()
+        words = self.query_one(Filter)
+        words.value = self._words
+        words.focus()
         self._list()
         self._service.update()
         self.set_interval(1 / LOOKS_PER_SECOND, self._look)

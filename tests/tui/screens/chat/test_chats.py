@@ -1,0 +1,188 @@
+"""The list of chats: found by what was said, renamed, pinned, deleted, brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, OptionList
+
+from eaglechat.chat.history.listing import summarise
+from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.search import index
+from eaglechat.tui.screens.ask import AskDialog
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
+from tests.chat.headless import Headless
+from tests.chat.history.files import message, write_first_version
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+@pytest.fixture
+def three(tmp_path: Path, models: Path) -> list[Path]:
+    """Chats on the pair of the menu, the newest last."""
+    files = []
+    for question, reply in (
+        ("Why is the sky blue?", "Because of Rayleigh scattering."),
+        ("What is a monad?", "A monoid of endofunctors."),
+        ("Hello", "Good evening."),
+    ):
+        chat = Headless(tmp_path)
+        chat.engine.reply = reply
+        chat.ask(question)
+        files.append(chat.session.record.file)
+        chat.session.leave("")
+    return files
+
+
+async def to_list(user: Driver) -> None:
+    await user.on(MenuScreen)
+    await user.command("chats.open")
+    await user.on(ChatsScreen)
+    await user.sees("3 chats")
+
+
+async def indexed(user: Driver) -> None:
+    """All that there is has been read."""
+    service = user.app.services.chats
+    await user.until(lambda: service.version and service.progress is None, "the index")
+
+
+def rows(user: Driver) -> list[str]:
+    options = user.app.screen.query_one(OptionList)
+    return [str(option.prompt) for option in options.options]
+
+
+async def test_typing_finds_titles_and_passages(drive: Drive, three: list[Path]) -> None:
+    async with drive() as user:
+        await to_list(user)
+        await indexed(user)
+        await user.type("rayleigh scat")
+        await user.sees("0 chats, 1 passage")
+        assert "Because of Rayleigh scattering." in user.text
+        user.app.screen.query_one(Input).value = "mona"
+        await user.sees("1 chat, 1 passage")
+        user.app.screen.query_one(Input).value = '"no such'
+        await user.sees("0 chats, 0 passages")
+        await user.press("enter")
+        assert isinstance(user.app.screen, ChatsScreen)
+
+
+async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[Path]) -> None:
+    async with drive() as user:
+        await to_list(user)
+        await indexed(user)
+        await user.type("rayleigh")
+        await user.sees("0 chats, 1 passage")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.sees("Rayleigh scattering")
+        assert user.chat.session.record.file == three[0]
+        assert user.chat.transcript._marked is not None
+
+
+async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
+    drive: Drive, three: list[Path]
+) -> None:
+    async with drive() as user:
+        await to_list(user)
+        await user.press("down", "down")
+        await user.command("chats.rename")
+        await user.on(AskDialog)
+        field = user.app.screen.query_one(Input)
+        assert field.value == "Why is the sky blue?"
+        field.value = "The sky"
+        await user.press("enter")
+        await user.on(ChatsScreen)
+        await user.until(lambda: "The sky" in rows(user)[2], "the new title")
+        await user.command("chats.pin")
+        await user.until(lambda: "pinned" in rows(user)[0], "the pin")
+        assert summarise(three[0]).pinned
+        # The highlight stays on the chat.
+        await user.command("chats.remove")
+        await user.sees("2 chats")
+        assert not three[0].exists()
+        await user.command("chats.undo_delete")
+        await user.sees("3 chats")
+        assert "The sky" in rows(user)[0]
+        await user.command("chats.undo_delete")
+        await user.sees("No deleted chat is left.")
+
+
+async def test_the_open_chat_is_renamed_and_not_deleted(drive: Drive, tmp_path: Path) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("mine")
+        await user.command("chats.open")
+        await user.on(ChatsScreen)
+        await user.sees("1 chat")
+        await user.command("chats.remove")
+        await user.sees("This chat is open.")
+        await user.command("chats.rename")
+        await user.on(AskDialog)
+        user.app.screen.query_one(Input).value = "renamed"
+        await user.press("enter")
+        await user.on(ChatsScreen)
+        await user.until(lambda: "renamed" in rows(user)[0], "the new title")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        await user.ask("more")
+        assert len(user.messages) == 4
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        (saved,) = saved_chats(tmp_path / "chats")
+        assert (saved.title, len(saved.turns)) == ("renamed", 4)
+
+
+async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
+    drive: Drive, three: list[Path]
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.type("/find monoid")
+        await user.press("enter")
+        await user.on(ChatsScreen)
+        await user.sees("0 chats, 1 passage")
+
+
+async def test_a_long_list_grows_towards_its_end(drive: Drive, tmp_path: Path) -> None:
+    for n in range(ROWS_AT_ONCE + 30):
+        write_first_version(tmp_path / "chats" / f"{n:03}.jsonl", message("user", f"chat {n}"))
+    async with drive() as user:
+        await user.on(MenuScreen)
+        await user.command("chats.open")
+        await user.sees(f"{ROWS_AT_ONCE + 30} chats")
+        options = user.app.screen.query_one(OptionList)
+        assert options.option_count == ROWS_AT_ONCE
+        options.highlighted = ROWS_AT_ONCE - 1
+        await user.until(lambda: options.option_count == ROWS_AT_ONCE + 30, "the rest")
+
+
+async def test_without_fts5_titles_are_found_and_it_is_said(
+    drive: Drive, three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "_SCHEMA", index._SCHEMA.replace("USING fts5", "USING fts5_not"))
+    async with drive() as user:
+        await to_list(user)
+        await user.type("monad")
+        await user.sees("1 chat, 0 passages. Their text cannot be searched")
+
+
+async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Path) -> None:
+    write_first_version(
+        tmp_path / "chats" / "a.jsonl",
+        message("user", "red \x1b[31malert"),
+        message("assistant", "and \x1b]0;title\x07 more"),
+    )
+    async with drive() as user:
+        await user.on(MenuScreen)
+        await user.command("chats.open")
+        await user.sees("alert")
+        await indexed(user)
+        await user.type("title")
+        await user.sees("1 passage")
+        assert "\x1b" not in user.text

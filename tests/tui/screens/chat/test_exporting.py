@@ -1,0 +1,76 @@
+"""Exporting the open chat: by the dialog, and by a command with a format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.past.export import ExportScreen
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def test_a_chat_is_written_to_a_file_of_its_own(drive: Drive, here: Path) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.command("chat.export")
+        await user.sees("nothing to export yet")
+        await user.ask("Why?")
+        for name in ("Why.md", "Why-2.md"):
+            await user.command("chat.export")
+            await user.on(ExportScreen)
+            await user.press("enter")
+            await user.on(ChatScreen)
+            await user.until((here / name).exists, name)
+        assert "# Why?" in (here / "Why.md").read_text("utf-8")
+
+
+async def test_the_page_has_the_colours_of_the_theme_in_use(drive: Drive, here: Path) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Why?")
+        await user.command("chat.export")
+        await user.on(ExportScreen)
+        await user.press("down", "down", "down", "enter")
+        await user.until((here / "Why.html").exists, "the page")
+        text = (here / "Why.html").read_text("utf-8")
+        assert ".accepted { color: #7AB4F0; font-weight: bold }" in text
+        assert "prefers-color-scheme" not in text
+
+
+async def test_a_command_with_a_format_writes_at_once(drive: Drive, here: Path) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Why?")
+        await user.type("/export json")
+        await user.press("enter")
+        await user.until((here / "Why.json").exists, "the file")
+        assert json.loads((here / "Why.json").read_text("utf-8"))["title"] == "Why?"
+        await user.on(ChatScreen)
+
+
+async def test_a_folder_that_cannot_be_written_is_said(drive: Drive, here: Path) -> None:
+    (here / "file").write_text("")
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Why?")
+        await user.command("chat.export")
+        await user.on(ExportScreen)
+        user.app.screen.query_one("#folder", Input).value = str(here / "file")
+        await user.press("enter")
+        await user.sees("The chat was not exported")
+        assert isinstance(user.app.screen, ExportScreen)

@@ -1,0 +1,83 @@
+"""Finding in the open chat: places one by one, and back to where the reader was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.widgets import Input
+
+from eaglechat.tui.widgets.find_bar import FindBar
+from tests.tui.driving import Driver
+
+Drive = Callable[..., Driver]
+
+
+def found(user: Driver) -> str:
+    return str(user.chat.query_one("#found").render())
+
+
+async def asked(user: Driver) -> None:
+    await user.open_chat()
+    user.engine.reply = "An apple a day. " * 30
+    for _ in range(3):
+        await user.ask("Give me an Äpple")
+
+
+async def test_places_are_shown_one_by_one_and_escape_goes_back(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user)
+        transcript = user.chat.transcript
+        transcript.scroll_to(y=5, animate=False)
+        await user.until(lambda: transcript.scroll_y == 5, "a place")
+        await user.command("chat.find")
+        await user.type("give")
+        await user.until(lambda: "3 of 3" in found(user), "the last place")
+        assert transcript._marked is not None
+        await user.press("up")
+        await user.until(lambda: "2 of 3" in found(user), "the one before")
+        await user.press("up", "up")
+        await user.until(lambda: "3 of 3" in found(user), "around")
+        await user.press("enter")
+        await user.until(lambda: "1 of 3" in found(user), "around again")
+        await user.press("escape")
+        await user.until(lambda: transcript.scroll_y == 5, "the place before")
+        assert not user.chat.query_one(FindBar).is_open
+        assert transcript._marked is None
+        await user.type("typed")
+        assert user.prompt.text == "typed"
+
+
+async def test_what_is_not_there_is_said_and_accents_do_not_matter(drive: Drive) -> None:
+    async with drive() as user:
+        await asked(user)
+        await user.command("chat.find")
+        await user.type("zebra")
+        await user.until(lambda: "not found" in found(user), "the word")
+        await user.press("enter", "up")
+        user.chat.query_one(FindBar).query_one(Input).value = "AN APPLE"
+        await user.until(lambda: " of 93" in found(user), "all of them")
+
+
+async def test_the_same_key_closes_the_line_and_the_place_stays(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user)
+        await user.command("chat.find")
+        await user.type("give")
+        await user.press("down")
+        await user.until(lambda: "1 of 3" in found(user), "the first place")
+        transcript = user.chat.transcript
+        await user.until(lambda: transcript.scroll_y < transcript.max_scroll_y - 5, "its place")
+        await user.command("chat.find")
+        await user.until(lambda: not user.chat.query_one(FindBar).is_open, "the line closed")
+        await user.pilot.pause()
+        assert transcript.scroll_y < transcript.max_scroll_y - 5
+        assert user.prompt.has_focus
+
+
+async def test_from_the_end_escape_goes_back_to_the_end(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user)
+        await user.command("chat.find")
+        await user.type("give")
+        await user.press("down", "escape")
+        await user.until(lambda: user.chat.transcript.is_following, "the end")
