@@ -47,6 +47,12 @@ def run(_args: argparse.Namespace) -> int:
         for line in section(wrong):
             print(f"  {line}")
         print()
+    faster = list(_faster())
+    if faster:
+        print("What would make this machine faster")
+        for line in faster:
+            print("\n".join(_prose(f"  - {line}")))
+        print()
     if not wrong:
         print("Nothing is wrong.")
         return OK
@@ -132,6 +138,20 @@ def _devices(wrong: list[str]) -> Iterator[str]:
     lent: list[Device] = []
     yield from _rpc_servers(lent, wrong)
     yield from _offload((*lent, *devices), backend.backends(), wrong)
+
+
+def _faster() -> Iterator[str]:
+    """Nothing where llama.cpp could not be loaded: that is what is wrong then."""
+    if "eaglechat.engine.llama.backend" not in sys.modules:
+        return
+    from eaglechat.cli.faster import advice
+    from eaglechat.engine.llama import backend
+    from eaglechat.hub.local import pairs
+
+    here = [pairs.inspect(pair) for pair in pairs.PairLibrary(paths.state_dir()).pairs()]
+    gpus = any(device.is_gpu for device in backend.devices())
+    targets = [(one.pair, one.target) for one in here if one.target is not None]
+    yield from advice(gpus, backend.backends(), targets)
 
 
 def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:

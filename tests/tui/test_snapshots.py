@@ -117,7 +117,7 @@ async def folded_panel_open(user: Driver) -> None:
 async def bench_choosing(user: Driver) -> None:
     await user.open_chat()
     await user.press("f11")
-    await user.sees("Replies to write")
+    await user.sees("replies of at most")
 
 
 async def bench_done(user: Driver) -> None:

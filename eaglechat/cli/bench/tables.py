@@ -166,7 +166,7 @@ def _table(rows: Iterator[Row], markdown: bool) -> Iterator[str]:
 
 
 def _speed(speed: Speed | None) -> str:
-    return "-" if speed is None else f"{speed.median:.1f} ±{(speed.high - speed.low) / 2:.1f}"
+    return "-" if speed is None else speed.in_words
 
 
 def _share(rate: float | None) -> str:

@@ -157,6 +157,14 @@ class Speed:
     median: float
     low: float
     high: float
+    repeats: int = 1
+
+    @property
+    def in_words(self) -> str:
+        """With half its spread, where there is one to speak of."""
+        if self.repeats == 1:
+            return f"{self.median:.1f}"
+        return f"{self.median:.1f} ±{(self.high - self.low) / 2:.1f}"
 
 
 @dataclass(frozen=True)
@@ -248,7 +256,7 @@ def _prompt_result(runs: Sequence[BenchRun]) -> PromptResult:
 
 def _speed(runs: Sequence[BenchRun]) -> Speed:
     speeds = [run.tokens_per_second for run in runs]
-    return Speed(median(speeds), min(speeds), max(speeds))
+    return Speed(median(speeds), min(speeds), max(speeds), len(speeds))
 
 
 def _ratio(runs: Sequence[BenchRun], reference: Sequence[BenchRun]) -> float:

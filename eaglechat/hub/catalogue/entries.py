@@ -102,6 +102,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     acceptance: str = ""
     note: str = ""
 
+    @property
+    def size(self) -> int | None:
+        """Bytes of both files as last seen; None where one was not."""
+        if self.target.size is None or self.draft.size is None:
+            return None
+        return self.target.size + self.draft.size
+
 
 @dataclass(frozen=True)
 class CatalogueProblem:

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 from textual.widgets import DataTable, Input, SelectionList
 
+from eaglechat.engine.bench.measure import SettingResult, report_of
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import load
 from eaglechat.tui.navigation import LoadInstead
+from eaglechat.tui.screens.bench import view
 from eaglechat.tui.screens.bench.screen import BenchScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
+from eaglechat.wire.bench_records import BenchRun
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -47,7 +50,7 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         await user.press("f11")
         await user.on(BenchScreen)
         screen = user.app.screen
-        await user.sees("Replies to write: 192")
+        await user.sees("192 replies")
         screen.query_one("#prompts", SelectionList).deselect_all()
         await user.sees("Choose at least one prompt.")
         screen.query_one("#prompts", SelectionList).select(2)
@@ -55,7 +58,7 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         await user.sees("A draft length is 0 to 16 or auto, not 17.")
         screen.query_one("#lengths", Input).value = "0, 3, auto"
         screen.query_one("#repeats", Input).value = "2"
-        await user.sees("Replies to write: 8,")
+        await user.sees("8 replies of")
         user.engine.budget = 3
         await user.command("bench.measure")
         await user.sees("Reply 4 of 8: mathematics, n = auto")
@@ -84,7 +87,7 @@ async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) 
     async with drive(size=(120, 36)) as user:
         user.app.services.pairs.keep_length(pairs.builtin_pair(), 7)
         await open_bench(user)
-        await user.sees("This pair starts n_draft_max 7.")
+        await user.sees("This pair starts with n_draft_max 7.")
         assert user.chat.controls.n_draft_max == 7
         await measure_quickly(user)
         await user.sees("Fastest draft length: 3")
@@ -99,7 +102,7 @@ async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
     async with drive(size=(120, 36)) as user:
         user.app.services.pairs.keep_length(pairs.builtin_pair(), 0)
         await open_bench(user)
-        await user.sees("This pair starts n_draft_max 0.")
+        await user.sees("This pair starts with n_draft_max 0.")
         await user.click("#forget")
         await user.until(lambda: "This pair starts" not in user.text, "nothing kept")
         assert user.app.services.pairs.kept_length(pairs.builtin_pair()) is None
@@ -126,7 +129,7 @@ async def test_stopped_before_anything_was_measured_there_is_nothing_to_keep(dri
         await user.sees("Stopped.")
         assert "Use for" not in user.text
         await user.press("enter")
-        await user.sees("Replies to write: 12,")
+        await user.sees("12 replies of")
 
 
 async def test_no_bench_while_a_reply_is_written_and_none_without_a_draft(drive: Drive) -> None:
@@ -207,3 +210,32 @@ async def test_a_bench_at_every_size_and_through_a_resize(
         await user.on(ChatScreen)
         await user.press("ctrl+o")
         await user.on(MenuScreen)
+
+
+def result(setting: str, speed_up: float) -> SettingResult:
+    return SettingResult(setting, 10.0 * speed_up, speed_up, speed_up, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("best", "repeats", "said"),
+    [
+        (result("0", 1.06), 3, "Not drafting is fastest here: n_draft_max 0 decodes plainly too"),
+        (result("3", 1.06), 3, "Fastest draft length: 3"),
+        (result("3", 0.9), 3, "Plain decoding is fastest here"),
+        (result("3", 1.06), 1, "Measured once: repeats tell a difference from noise."),
+    ],
+)
+def test_the_verdict_crowns_no_noise(best: SettingResult, repeats: int, said: str) -> None:
+    runs = [
+        BenchRun(
+            prompt="chat", setting=setting, repeat=repeat, tokens=9, generation_ms=90.0,
+            n_drafted=0, n_tested=0, n_accepted=0, mean_accepted_length=None, verify_ms={},
+        )
+        for setting in ("plain", "3")
+        for repeat in range(repeats)
+    ]  # fmt: skip
+    report = report_of(runs)
+    verdict = view.verdict(best, report)
+    assert said in verdict
+    assert ("Measured once" in verdict) == (repeats == 1)
+    assert all(("±" in cell) == (repeats > 1) for row in view.rows(report) for cell in row[1:3])

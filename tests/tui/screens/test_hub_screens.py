@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.widgets import OptionList
 
@@ -62,9 +63,16 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
 ) -> None:
     pair = Pair("here", models / "target.gguf", models / "draft.gguf", "catalogue")
     desk.offer(entry("elsewhere"))
+    seen, half = entry("seen"), entry("half-seen")
+    target = msgspec.structs.replace(seen.target, size=2_500 * MB)
+    draft = msgspec.structs.replace(seen.draft, size=400 * MB)
+    desk.offer(msgspec.structs.replace(seen, target=target, draft=draft))
+    desk.offer(msgspec.structs.replace(half, target=target))
     desk.offer(entry("here"), Status(State.INSTALLED, pair, pair.target, pair.draft, None))
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("size unknown: Hub unreachable")
+        await user.sees("2.9 GB when last seen: Hub unreachable")
+        await user.sees("2.5 GB and a draft: Hub unreachable")
         await user.type("here")
         await user.sees("● here  installed")
         await user.press("enter")

@@ -88,7 +88,7 @@ def _sums(result: PromptResult) -> list[str]:
 
 
 def _speed(speed: Speed | None) -> str:
-    return "-" if speed is None else f"{speed.median:.1f} ±{(speed.high - speed.low) / 2:.1f}"
+    return "-" if speed is None else speed.in_words
 
 
 def doing(session: BenchSession) -> str:
@@ -108,9 +108,19 @@ def verdict(best: SettingResult, report: BenchReport) -> str:
     """What the bench says of this pair here, in a sentence or two."""
     over = wording.plural(len(report.prompts), "prompt")
     speed = f"{best.tokens_per_second:.1f} tok/s, {best.speed_up:.2f}x plain decoding over {over}"
-    if round(best.speed_up, 2) >= 1:
-        return f"Fastest draft length: {best.setting} ({speed})."
-    return (
-        f"Plain decoding is fastest here. Of the draft lengths, {best.setting} "
-        f"costs least ({speed})."
-    )
+    if best.setting == "0":
+        said = f"Not drafting is fastest here: n_draft_max 0 decodes plainly too ({speed})."
+    elif round(best.speed_up, 2) >= 1:
+        said = f"Fastest draft length: {best.setting} ({speed})."
+    else:
+        said = (
+            f"Plain decoding is fastest here. Of the draft lengths, {best.setting} "
+            f"costs least ({speed})."
+        )
+    if _once(report):
+        said += " Measured once: repeats tell a difference from noise."
+    return said
+
+
+def _once(report: BenchReport) -> bool:
+    return all(speed.repeats == 1 for result in report.prompts for speed in result.speeds.values())

@@ -13,6 +13,7 @@ from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import memory_need
 from eaglechat.hub.catalogue import fit
+from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
 from eaglechat.hub.local.offers import Offer
@@ -251,3 +252,12 @@ def _table(rows: Sequence[tuple[str, str | None]], width: int) -> list[Part]:
             lines += ["\n", (f"  {label:<{_LABEL}}", MUTED), first]
             lines += [f"\n  {'':<{_LABEL}}{line}" for line in rest]
     return lines
+
+
+def without_hub(entry: Entry) -> str:
+    """What is known of a pair's size where the Hub cannot be asked."""
+    if entry.size is not None:
+        return f"{format_bytes(entry.size)} when last seen: Hub unreachable"
+    if entry.target.size is not None:
+        return f"{format_bytes(entry.target.size)} and a draft: Hub unreachable"
+    return "size unknown: Hub unreachable"

@@ -36,7 +36,7 @@ from eaglechat.tui.navigation import (
 )
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.menu import offer_rows
-from eaglechat.tui.screens.menu.offer_rows import Known
+from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.services.services import Services
@@ -224,7 +224,7 @@ class MenuScreen(EagleScreen[None]):
                 yield self.FactsCame(entry.name, self._services.desk.ask_facts(entry, n_ctx), None)
             except OfflineError:
                 for left in (entry, *wanted):
-                    yield self.FactsCame(left.name, None, "size unknown: Hub unreachable")
+                    yield self.FactsCame(left.name, None, without_hub(left))
                 return
             except (HubError, ValueError) as error:
                 yield self.FactsCame(entry.name, None, str(error))
