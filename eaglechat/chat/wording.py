@@ -57,8 +57,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """An engine's message with a capital letter and a full stop."""
-    text = text[:1].upper() + text[1:]
+    """An engine's message with a capital letter, unless it begins with an address, and a full
+    stop."""
+    if not text.startswith("http"):
+        text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 
 

@@ -7,13 +7,14 @@ import platform
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.gguf.memory import default_context, memory_need
-from eaglechat.wire.errors import ModelLoadError, NativeLibraryError, RpcError
+from eaglechat.wire.errors import EngineError, ModelLoadError, NativeLibraryError, RpcError
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
@@ -41,6 +42,7 @@ def run(_args: argparse.Namespace) -> int:
         ("Threads", _threads),
         ("Paths", _paths),
         ("Pairs", _pairs),
+        ("Servers", _served),
         ("Configuration", _configuration),
     ):
         print(title)
@@ -271,6 +273,29 @@ def _pairs(wrong: list[str]) -> Iterator[str]:
             wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
     if library.problem:
         wrong.append(library.problem)
+
+
+def _served(wrong: list[str]) -> Iterator[str]:
+    """The servers of the configuration, all asked at once."""
+    from eaglechat.links.http.discovery import ask
+
+    servers = settings.load(paths.config_file())[0].server
+    if not servers:
+        yield "none in config.toml"
+        return
+    with ThreadPoolExecutor(len(servers)) as pool:
+        asked = [(server, pool.submit(ask, server)) for server in servers]
+    for server, answer in asked:
+        try:
+            found = answer.result()
+        except EngineError as error:
+            wrong.append(f"the server {server.name}: {error}")
+            yield f"{server.name}: cannot be used now"
+            continue
+        speculation = {True: "with a draft", False: "without a draft", None: ""}[found.drafts]
+        kind = found.kind.name.replace("this server", "an OpenAI-compatible server")
+        models = f"{len(found.models)} models" if len(found.models) != 1 else found.models[0].id
+        yield from _prose(f"{server.name}: {', '.join(filter(None, (kind, speculation, models)))}")
 
 
 def _context(target: GGUFHeader, draft: GGUFHeader | None, options: LoadOptions) -> str:

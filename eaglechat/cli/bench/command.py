@@ -30,6 +30,7 @@ _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="PAIR", help="a pair by name")
     options.add_pair_options(parser)
+    options.add_server_options(parser)
     parser.add_argument(
         "--n",
         type=_lengths,
@@ -82,6 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     problem = options.wrong_pair_usage(args)
+    if args.server is not None:
+        problem = (
+            "a server has no bench: it neither takes turns between draft lengths nor tells what a "
+            "round is made of; a chat with it shows its acceptance and speed"
+        )
     if args.name and (args.pair or args.target):
         problem = "the pair is named twice; give PAIR, --pair or --target"
     if problem:
