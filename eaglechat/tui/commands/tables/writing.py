@@ -14,6 +14,14 @@ WRITING = (
         priority=True,
     ),
     Command(
+        id="chat.context",
+        title="Context",
+        help="What each turn takes of the context, what leaves it next, and what is left",
+        scopes=("chat",),
+        keys=("leader q",),
+        priority=True,
+    ),
+    Command(
         id="chat.role",
         title="Role",
         help="Ask in a role: a system prompt with its sampling",

@@ -11,6 +11,7 @@ from textual.app import SuspendNotSupported
 
 from eaglechat.chat import wording
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.context import context_use, in_words
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import (
     AttachError,
@@ -28,7 +29,7 @@ from eaglechat.settings import Problem
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.navigation import LoadInstead, OpenLibrary, OpenRoles
+from eaglechat.tui.navigation import LoadInstead, OpenLibrary, OpenRoles, Say
 from eaglechat.tui.screens.chat.branching import Branching
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 
@@ -42,6 +43,8 @@ class Writing(Branching):
         super().__init__(*args, **names)
         self._listed: dict[str, tuple[Listed, ...]] = {}
         """Directories that were read for the path that is being typed."""
+        self._warned = ""
+        """The question about which it was said that the context would be full."""
         self._reading: set[str] = set()
         """Files that will be in the question."""
 
@@ -54,6 +57,8 @@ class Writing(Branching):
             self.notify(f"{', '.join(self._reading)}: still being read.", markup=False)
         elif not text.strip():
             self.notify(wording.write_first(key_of))
+        elif self._is_too_much(text):
+            return
         elif self.editing is not None:
             if self.session.edit(self.editing.question, self.prompt.marks.draft(text)):
                 self.prompt.take()
@@ -61,6 +66,21 @@ class Writing(Branching):
         elif self.session.ask(self.prompt.marks.draft(text)):
             self.prompt.take()
             self.transcript.selected = None
+
+    def _is_too_much(self, text: str) -> bool:
+        """Whether to ask first: the context would be full. The same once more is sent."""
+        warning = context_use(self.session, self.prompt.marks.draft(text)).warning
+        if not warning or self._warned == text or self.session.running is not None:
+            return False
+        self._warned = text
+        send = key_of("prompt.send")
+        self.notify(f"{warning} {send} again sends it.", severity="warning", markup=False)
+        return True
+
+    def action_context(self) -> None:
+        """Show what the context holds, and what leaves it next."""
+        use = context_use(self.session, self.prompt.marks.draft(self.prompt.text))
+        self.go(Say("Context", in_words(use)))
 
     def _run_typed(self, text: str) -> None:
         """Do what a command with a slash says."""

@@ -1,0 +1,126 @@
+"""What of a chat is in the context, what leaves next, and what room the next reply has.
+
+Lengths are the engine's where it reported them: the cache's after each reply. The rest is estimated
+from the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import Question, Reply, Turn
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.parts import shown, text_of, tokens_about
+
+_ROOM = 8
+"""The engine lets turns leave before a reply that has not one part in so many of the context."""
+
+
+@dataclass(frozen=True)
+class TurnLength:
+    """A question with its reply. `tokens` is an estimate unless it is measured."""
+
+    title: str
+    tokens: int
+    is_measured: bool
+    is_in: bool
+    """It is in the context."""
+
+
+@dataclass(frozen=True)
+class ContextUse:
+    """The context as the next question finds it; all lengths in tokens."""
+
+    n_ctx: int
+    used: int
+    draft: int
+    """Of what stands in the prompt, estimated."""
+    wanted: int
+    """Free for a reply, or turns leave before it."""
+    turns: tuple[TurnLength, ...]
+
+    @property
+    def room(self) -> int:
+        """What the next reply can have without any turn leaving."""
+        return max(0, self.n_ctx - self.used - self.draft)
+
+    @property
+    def leaves(self) -> TurnLength | None:
+        """The turn that leaves first."""
+        return next((turn for turn in self.turns if turn.is_in), None)
+
+    @property
+    def warning(self) -> str:
+        """What sending would do for the first time, or cannot do well; empty for nothing."""
+        if not self.n_ctx or self.room >= self.wanted:
+            return ""
+        if self.draft + self.wanted > self.n_ctx:
+            return (
+                f"About {self.draft:,} tokens in a context of {self.n_ctx:,} (engine.n_ctx): this "
+                "question leaves its reply little room, or does not fit."
+            )
+        if self.leaves is None or not all(turn.is_in for turn in self.turns):
+            return ""
+        return (
+            f"The context is nearly full ({self.used:,} of {self.n_ctx:,} tokens): with this "
+            f"question the oldest turns leave it, “{self.leaves.title}” first."
+        )
+
+
+def context_use(session: ChatSession, draft: Sequence[TurnPart]) -> ContextUse:
+    """The context of a chat with this in its prompt."""
+    turns = _turns(session)
+    limit = session.settings.generation.max_tokens or session.n_ctx
+    estimated = sum(turn.tokens for turn in turns if turn.is_in)
+    return ContextUse(
+        n_ctx=session.n_ctx,
+        used=session.n_past or estimated,
+        draft=tokens_about(text_of(draft)),
+        wanted=min(limit, session.n_ctx // _ROOM),
+        turns=turns,
+    )
+
+
+def _turns(session: ChatSession) -> tuple[TurnLength, ...]:
+    found: list[TurnLength] = []
+    is_in, before = session.first_question is None, 0
+    path: Sequence[Turn] = session.turns.path
+    for place, turn in enumerate(path):
+        if not isinstance(turn, Question):
+            continue
+        is_in = is_in or turn.id == session.first_question
+        reply = path[place + 1] if place + 1 < len(path) else None
+        after = _n_past(reply)
+        text = turn.text + (reply.text if reply is not None else "")
+        is_measured = after > before > 0 or (after > 0 and not found)
+        length = after - before if is_measured else tokens_about(text)
+        title = " ".join(shown(turn.parts).split())[:60]
+        found.append(TurnLength(title, length, is_measured, is_in))
+        before = after
+    return tuple(found)
+
+
+def _n_past(reply: Turn | None) -> int:
+    """Tokens in the cache behind a reply; 0 where that is not known."""
+    rounds = reply.recording.rounds if isinstance(reply, Reply) else ()
+    return rounds[-1].n_past if rounds and rounds[-1].n_past else 0
+
+
+def in_words(use: ContextUse) -> str:
+    """The context as people read it, a line for each turn."""
+    if not use.n_ctx:
+        return "No models are loaded, so there is no context."
+    lines = [
+        f"{use.used:,} of {use.n_ctx:,} tokens are used.",
+        f"The prompt has about {use.draft:,} more; {use.room:,} are left for the next reply.",
+    ]
+    if use.leaves is not None:
+        lines.append(f"Below {use.wanted:,}, turns leave: “{use.leaves.title}” first.")
+    lines.append("")
+    for number, turn in enumerate(use.turns, 1):
+        about = "" if turn.is_measured else "~"
+        gone = "" if turn.is_in else "  (has left)"
+        lines.append(f"{number:>3}  {about + format(turn.tokens, ','):>7}  {turn.title}{gone}")
+    return "\n".join(lines)

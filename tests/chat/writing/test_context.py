@@ -1,0 +1,65 @@
+"""What the context holds, what leaves next, and the warning before it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.context import ContextUse, TurnLength, context_use, in_words
+from tests.chat.headless import Headless
+
+DRAFT = (TurnPart("x" * 400),)
+
+
+def use(used: int, draft: int, *turns: TurnLength) -> ContextUse:
+    return ContextUse(n_ctx=800, used=used, draft=draft, wanted=100, turns=turns)
+
+
+FIRST = TurnLength("first?", 300, True, True)
+GONE = TurnLength("first?", 300, True, False)
+SECOND = TurnLength("second?", 300, True, True)
+
+
+def test_turns_are_measured_by_what_the_engine_reported(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("one?")
+    chat.ask("two?")
+    found = context_use(chat.session, DRAFT)
+    ends = [chat.session.turns.path[place].recording.rounds[-1].n_past for place in (1, 3)]  # type: ignore[union-attr]
+    assert [turn.tokens for turn in found.turns] == [ends[0], ends[1] - ends[0]]
+    assert all(turn.is_measured and turn.is_in for turn in found.turns)
+    assert (found.n_ctx, found.used, found.draft) == (8192, ends[1], 100)
+    assert found.room == 8192 - ends[1] - 100
+    assert found.warning == ""
+    assert "100 more" in in_words(found)
+    assert "two?" in in_words(found)
+
+
+def test_turns_that_left_are_marked(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.turns_in_context = 1
+    chat.ask("one?")
+    chat.ask("two?")
+    found = context_use(chat.session, ())
+    assert [turn.is_in for turn in found.turns] == [False, True]
+    assert found.leaves is not None
+    assert found.leaves.title == "two?"
+    assert "(has left)" in in_words(found)
+
+
+def test_the_warning_comes_before_turns_leave_and_once() -> None:
+    assert use(600, 100, FIRST, SECOND).warning == ""
+    assert "the oldest turns leave it, “first?” first" in use(601, 100, FIRST, SECOND).warning
+    assert use(601, 100, GONE, SECOND).warning == ""
+    assert use(601, 100).warning == ""
+
+
+def test_a_question_that_does_not_fit_is_said_each_time() -> None:
+    for turns in ((), (FIRST,), (GONE, SECOND)):
+        assert "does not fit" in use(0, 701, *turns).warning
+
+
+def test_without_models_there_is_no_context() -> None:
+    nothing = ContextUse(n_ctx=0, used=0, draft=9999, wanted=0, turns=())
+    assert nothing.warning == ""
+    assert "No models" in in_words(nothing)
