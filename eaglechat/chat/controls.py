@@ -124,9 +124,8 @@ SHAPE = Choice(
     "shape",
     "speculation",
     "Shape",
-    "What the draft drafts: a chain, a tree of as many tokens, or auto, which takes the faster "
-    "where n_draft_max is auto.",
-    words=("chain", "tree", AUTO),
+    "Draft a chain of n_draft_max tokens, or as many in a tree; auto drafts chains.",
+    words=("chain", "tree"),
 )
 TEMPERATURE = Range(
     "temperature",

@@ -15,7 +15,7 @@ from eaglechat.wire.protocol import (
     Rendered,
     Sampling,
 )
-from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd
+from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd, Round
 from eaglechat.wire.stats import PartStats
 
 KeyOf = Callable[[str], str]
@@ -238,6 +238,16 @@ def cannot_bench(
 def fitting(text: str, width: int) -> str:
     """A text cut to `width` cells, with an ellipsis where something is missing."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def latest_draft(round_: Round | None) -> str:
+    """Who drafted in a round, and what."""
+    if round_ is None or not round_.drafted:
+        return "plain" if round_ else ""
+    count = len(round_.drafted)
+    shape = f"tree of {count}, {round_.depth} deep" if round_.is_tree else f"chain of {count}"
+    names = {"ngram": "n-grams", "eagle3": "draft", None: "draft"}
+    return f"{names.get(round_.drafter, round_.drafter)}, {shape}"
 
 
 def auto_choice(auto: AutoDraft, width: int) -> str:

@@ -284,6 +284,9 @@ class _Outcome:
             "acceptance_rate": stats.acceptance_rate or 0.0,
             "mean_accepted_length": stats.mean_accepted_length or 1.0,
             "per_position": stats.per_position,
+            "trees": stats.trees,
+            "siblings": stats.siblings,
+            "by_drafter": stats.by_drafter,
         }
 
     def summary(self) -> str:

@@ -140,8 +140,8 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     shape: Annotated[
         Shape,
         Meta(
-            description="Of what the draft drafts: a chain of n_draft_max tokens, as many in a "
-            "tree, or auto, which takes what is measured to be faster where n_draft_max is auto."
+            description="Draft a chain of n_draft_max tokens, or as many in a tree; where "
+            "n_draft_max is auto, chains."
         ),
     ] = "chain"
     ngram: Annotated[

@@ -41,7 +41,7 @@ N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length chosen by measurement."""
-Shape = Literal["chain", "tree", "auto"]
+Shape = Literal["chain", "tree"]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]

@@ -49,6 +49,9 @@ SCHEMA = {
         "acceptance_rate": float,
         "mean_accepted_length": float,
         "per_position": list,
+        "trees": int,
+        "siblings": int,
+        "by_drafter": {"eagle3": {"rounds": int, "drafted": int, "tested": int, "accepted": int}},
     },
     "parts": {
         "answer": {
@@ -145,7 +148,7 @@ def test_a_reply_streams_to_stdout_and_the_summary_to_stderr(eaglechat: Runner) 
 
 
 def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> None:
-    ended = eaglechat("--json", "--n-draft-max", "2", PROMPT)
+    ended = eaglechat("--json", "--no-ngram", "--n-draft-max", "2", PROMPT)
 
     report = json.loads(ended.out)
     assert ended.out.count("\n") == 1

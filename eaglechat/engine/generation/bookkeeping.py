@@ -102,7 +102,7 @@ class RoundBooks:
             n_min=speculation.n_min,
             p_min=speculation.p_min,
             is_worth=self._plan.keeps if self._plan is not None else None,
-            is_tree=speculation.shape == "tree",
+            is_tree=speculation.shape == "tree" and self._plan is None,
             n_lookup=min(n_lookup, room) if speculation.ngram else 0,
             taken=taken,
         )

@@ -132,12 +132,16 @@ async def test_the_legend_shows_every_kind_as_it_looks() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(80, 24)):
         legend = app.query_one(Legend)
-        assert drawn_rows(legend) == ["accepted · correction · bonus · plain · rejected"]
+        assert drawn_rows(legend) == ["accepted · n-gram · correction · bonus · plain · rejected"]
         for kind in TOKEN_KINDS:
             token = getattr(THEMES["eagle-dark"].tokens, kind)
             style = segment_of(legend, kind).style
             assert flags(style) == set(token.style)
             assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
+        # By who drafted it, an accepted token differs in style alone, which needs no colour.
+        looked_up, accepted = (segment_of(legend, kind).style for kind in ("n-gram", "accepted"))
+        assert looked_up.color == accepted.color
+        assert flags(looked_up) != flags(accepted)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,7 +7,16 @@ from typing import Any
 from textual import on
 
 from eaglechat.chat import wording
-from eaglechat.chat.controls import ENABLED, N_DRAFT_MAX, NGRAM, Controls, control_named, turned
+from eaglechat.chat.controls import (
+    ENABLED,
+    N_DRAFT_MAX,
+    NGRAM,
+    SHAPE,
+    Control,
+    Controls,
+    control_named,
+    turned,
+)
 from eaglechat.chat.unreported import no_bench
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import OpenBench
@@ -25,10 +34,16 @@ class Controlling(ChatBase):
 
     @on(SpeculationPanel.Turned)
     def _turned(self, event: SpeculationPanel.Turned) -> None:
-        self.session.turn(turned(self.controls, event.turned, event.value))
+        self._turn(event.turned, event.value)
 
     def action_control(self, name: str, value: Any) -> None:
-        self.session.turn(turned(self.session.controls, control_named(name), value))
+        self._turn(control_named(name), value)
+
+    def _turn(self, control: Control, value: Any) -> None:
+        self.session.turn(turned(self.controls, control, value))
+        info = self.session.info
+        if control is SHAPE and value == "tree" and info and info.chains_only:
+            self.notify(f"Drafts stay chains: {info.chains_only}.", markup=False)
 
     def action_draft_length(self, step: int) -> None:
         self.session.draft(step)

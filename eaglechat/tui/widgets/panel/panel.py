@@ -35,6 +35,8 @@ from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import Line, Reading
 from eaglechat.wire.protocol import AUTO, Auto
 
+_ROUNDS = "Rounds (height: share accepted)"
+
 
 class SpeculationPanel(VerticalScroll, can_focus=False):
     """Shows Numbers, and posts Turned when the user turns a control."""
@@ -104,7 +106,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 tooltip="Acceptance of the first drafted token of a round, the second, and so on.",
             )
         with Vertical(id="rounds-and-controls", classes="group"):
-            yield Static("Rounds (height: share accepted)", classes="label above", id="strip-name")
+            yield Line(_ROUNDS, classes="label above", id="strip-name")
             yield RoundStrip(id="strip")
             yield Reading(
                 "Draft / verify",
@@ -201,6 +203,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         positions = [f"{100 * rate:.0f}" for rate in rolling.per_position]
         self._reading("positions-line", " ".join(positions) or "-")
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
+        latest = wording.latest_draft(numbers.rounds[-1] if numbers.rounds else None)
+        self.query_one("#strip-name", Line).show(f"Rounds: {latest}" if latest else _ROUNDS)
         self._reading("times", numbers.times)
         self._reading("prefill", numbers.prefill)
         self._reading("context", numbers.room)

@@ -17,12 +17,13 @@ from eaglechat.chat.recording import Recording
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
 from eaglechat.tui.widgets.transcript.reading import CODE, LINK, Reading, ReadingLook, Rendered
+from eaglechat.tui.widgets.transcript.token_styles import LOOKED_UP
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
-from eaglechat.wire.records import DraftToken, Origin, Part, Round
+from eaglechat.wire.records import DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """Shortest pause between two renderings of a reply that grows, in seconds and in what one took."""
-_ORIGINS = {origin.value for origin in Origin}
+_ORIGINS = {*(origin.value for origin in Origin), LOOKED_UP}
 _SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
@@ -297,9 +298,15 @@ def _round_runs(round: Round, part: Part) -> Iterator[Run]:
         if token.origin is Origin.CORRECTION and rejected is not None:
             yield from _rejected_run(rejected)
             rejected = None
-        yield Run(token.text, TEXT if token.origin is Origin.UNKNOWN else token.origin.value)
+        yield Run(token.text, _kind_of(token))
     if rejected is not None and round.part is part:
         yield from _rejected_run(rejected)
+
+
+def _kind_of(token: Token) -> str:
+    if token.origin is Origin.UNKNOWN:
+        return TEXT
+    return LOOKED_UP if token.drafter == "ngram" else token.origin.value
 
 
 def _rejected_run(token: DraftToken) -> Iterator[Run]:

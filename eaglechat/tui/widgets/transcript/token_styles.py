@@ -8,15 +8,21 @@ from textual.widget import Widget
 
 from eaglechat.tui.themes import REJECTED, TOKEN_KINDS
 
+LOOKED_UP = "n-gram"
+"""Accepted tokens that n-grams found: as the others, and underlined."""
+
 
 class TokenStyled(Widget):
     """A widget with a component class `token--<kind>` for each kind of token."""
 
-    COMPONENT_CLASSES = {f"token--{kind}" for kind in TOKEN_KINDS}
+    COMPONENT_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, LOOKED_UP)}
     DEFAULT_CSS = "\n".join(
         f"TokenStyled > .token--{kind} {{ color: $token-{kind}; text-style: $token-{kind}-style; }}"
         for kind in TOKEN_KINDS
     )
+    DEFAULT_CSS += f"""
+    TokenStyled > .token--{LOOKED_UP} {{ color: $token-accepted; text-style: bold underline; }}
+    """
 
 
 class Legend(TokenStyled):
@@ -39,7 +45,8 @@ class Legend(TokenStyled):
     def render(self) -> Text:
         if self.no_origins:
             return Text(self.no_origins)
-        return Text(" · ").join(self._named(kind) for kind in TOKEN_KINDS)
+        accepted, *others = TOKEN_KINDS
+        return Text(" · ").join(self._named(kind) for kind in (accepted, LOOKED_UP, *others))
 
     def _named(self, kind: str) -> Text:
         if kind == REJECTED and not self.are_rejected_known:
