@@ -8,6 +8,9 @@ from typing import Any
 from eaglechat.chat.controls import DRAFTING, Controls
 from eaglechat.wire.protocol import AUTO, Hello
 
+_STARTED_WITH = {"enabled", "n_draft_max", "p_min"}
+"""The controls that are options of another program."""
+
 
 def foreign(hello: Hello | None) -> str:
     """The name of an engine that is not eaglechat's own; else empty."""
@@ -58,8 +61,8 @@ def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
     """That a change of these controls starts the engine's program again."""
     if hello is None or not hello.can.restarts or not DRAFTING & change.keys():
         return None
-    if "ngram" in change:
-        return f"{hello.engine} looks up no n-grams from here."
+    if not _STARTED_WITH & change.keys():
+        return f"{hello.engine} drafts chains alone here, without n-grams."
     return f"{hello.engine} starts again with this before the next reply."
 
 

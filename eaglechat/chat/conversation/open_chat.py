@@ -98,10 +98,7 @@ class OpenChat:
         self._open_role(saved.role if saved else self._settings().generation.role)
         if self.info is None:
             self._note(only_read(self.pair, self._view.key_of), "warning")
-        elif reason := no_auto(self.hello, self.controls):
-            self.controls = turned(self.controls, N_DRAFT_MAX, self._length_in_force())
-            self._note(reason)
-        if self.info is not None and not self.turns:
+        elif not self.turns:
             self._note(greeting(self.info, self.pair, self._view.key_of))
         if log.is_copy:
             self._note(wording.ELSEWHERE, "warning")
