@@ -62,7 +62,7 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
         assert [m.role for m in second.messages] == ["user", "assistant", "user"]
         assert second.messages[1] == partial
         assert second.speculation.n_draft_max == 5
-        await user.sees("43 kept")
+        await user.sees("43 cached")
 
         await user.command("chat.compare")
         await user.idle()

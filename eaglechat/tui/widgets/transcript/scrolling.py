@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +61,14 @@ class RowScroll(VerticalScroll):
     def layout(self) -> Layout:
         return self._by_rows
 
-    def placements(self, size: Size) -> Iterator[WidgetPlacement]:
-        """Where the entries that are made go; what is in sight stays there."""
+    def placements(self, size: Size, children: Container[Widget]) -> Iterator[WidgetPlacement]:
+        """Where the entries go that are made and mounted; what is in sight stays there."""
         viewport, width = self.app.viewport_size, size.width
         aim = self.aim or (None if self.is_following else self.in_sight())
         heights = {
             key: MARGIN + entry.get_content_height(size, viewport, width)
             for key, entry in self.made.items()
+            if entry in children
         }
         self.rows.count(width, heights)
         if aim is not None and aim.key in self.rows.place_of:
@@ -166,4 +167,4 @@ class _ByRows(Layout):
         self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
     ) -> ArrangeResult:
         assert isinstance(parent, RowScroll)
-        return [*parent.placements(size)]
+        return [*parent.placements(size, set(children))]
