@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from eaglechat.chat.conversation.entries import Entry
@@ -105,3 +106,13 @@ async def test_a_new_width_keeps_the_place() -> None:
         await pilot.resize_terminal(30, HEIGHT)
         await until(pilot, lambda: app.transcript.size.width < 30)
         assert "question 1000" in seen(app)
+
+
+async def test_an_entry_that_is_gone_can_be_drawn_until_the_next_layout() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot, LONG[:3])
+        entry = app.transcript.children[0]
+        await entry.remove()
+        entry._strips.clear()
+        assert [strip.cell_length for strip in entry.render_lines(Region(0, 0, 40, 2))] == [40, 40]

@@ -195,6 +195,9 @@ class Entry(TokenStyled):
         return self._strips[y]
 
     def render_lines(self, crop: Region) -> list[Strip]:
+        if not self.is_attached:
+            # Removed and without its styles, yet on the screen until the next layout.
+            return [Strip.blank(crop.width)] * crop.height
         # Not through Textual's cache of lines, which is dropped whole whenever the entry grows.
         strips = filtered(self, [self.render_line(y) for y in crop.line_range])
         if crop.column_span == (0, self.size.width):
