@@ -226,7 +226,7 @@ class Writing(Branching):
     # Other models
 
     def action_model(self, name: str | None) -> None:
-        """Chat with other models; what is typed goes along."""
+        """Chat with other models; without a name they are chosen from the library."""
         if name is None:
             self.go(OpenLibrary())
             return
