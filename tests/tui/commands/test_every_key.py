@@ -15,7 +15,8 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import Kind, Model, Source
 from eaglechat.tui.commands.active import active_commands
 from eaglechat.tui.commands.registry import name_of
-from eaglechat.tui.navigation import Confirm, OpenMenu, OpenPlan, Say
+from eaglechat.tui.navigation import Ask, Confirm, OpenExport, OpenMenu, OpenPlan, Say
+from eaglechat.tui.screens.ask import AskDialog
 from eaglechat.tui.screens.bench.screen import BenchScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
@@ -31,6 +32,7 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
+from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.transcript.entry import Entry
@@ -156,6 +158,18 @@ async def to_message(user: Driver) -> None:
     await user.on(MessageDialog)
 
 
+async def to_ask(user: Driver) -> None:
+    await to_menu(user)
+    user.app.post_message(Ask("Rename", "Its title.", "old", lambda _text: None))
+    await user.on(AskDialog)
+
+
+async def to_export(user: Driver) -> None:
+    await to_chat(user)
+    user.app.post_message(OpenExport(user.chat.session.record.file, None))
+    await user.on(ExportScreen)
+
+
 def by(id: str, screen: type[Any]) -> Way:
     """From the menu by a command."""
 
@@ -186,6 +200,8 @@ PLACES: dict[str, Way] = {
     "loading": to_loading,
     "plan": to_plan,
     "confirm": to_confirm,
+    "ask": to_ask,
+    "export": to_export,
     "message": to_message,
     "more": by("app.leader", MoreScreen),
     "help": by("app.help", HelpScreen),

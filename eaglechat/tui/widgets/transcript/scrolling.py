@@ -155,6 +155,8 @@ class RowScroll(VerticalScroll):
             self.release_anchor()
             self.aim = aim
             self.fill()
+            # Textual forgets the places in what is around it alone.
+            self._clear_arrangement_cache()
             self.refresh(layout=True)
 
 
