@@ -26,7 +26,8 @@ async def opened(app: TranscriptApp, pilot: Pilot[None], entries: list[Entry] = 
 
 
 def seen(app: TranscriptApp) -> str:
-    return "\n".join(on_screen(app.transcript))
+    """The screen without its scrollbar."""
+    return "\n".join(row.rstrip(" ▁▂▃▄▅▆▇█▔") for row in on_screen(app.transcript))
 
 
 async def test_only_the_end_of_a_long_chat_is_made() -> None:
@@ -72,6 +73,18 @@ async def test_any_turn_can_be_revealed_with_a_passage_of_it(turn: int) -> None:
         assert marked == ["question"]
         app.transcript.unmark()
         assert not any(s.style and s.style.reverse for s in entry.render_line(0))
+
+
+async def test_a_turn_that_is_made_already_is_revealed_too() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        await opened(app, pilot, LONG[:10])
+        app.transcript.reveal(0)
+        await until(pilot, lambda: "question 0" in seen(app))
+        app.transcript.action_scroll_end()
+        await until(pilot, lambda: "question 9" in seen(app))
+        app.transcript.reveal(0)
+        await until(pilot, lambda: "question 0" in seen(app))
 
 
 async def test_what_is_in_sight_stays_there_whatever_comes_after_it() -> None:

@@ -128,6 +128,7 @@ class RowScroll(VerticalScroll):
         self.fill()
 
     def _scroll_to(self, x: float | None = None, y: float | None = None, **options: Any) -> bool:
+        self.aim = None
         # What is in sight stays there while entries are made: no animation may know better.
         return super()._scroll_to(x, y, **{**options, "animate": False})
 
@@ -139,7 +140,7 @@ class RowScroll(VerticalScroll):
         self.aim = None
         self.anchor()
         self.fill()
-        self.refresh(layout=True)
+        self.arrange_anew()
 
     def top_in_sight(self, height: int) -> float:
         """The first row that is seen, or will be with the next layout."""
@@ -155,9 +156,13 @@ class RowScroll(VerticalScroll):
             self.release_anchor()
             self.aim = aim
             self.fill()
-            # Textual forgets the places in what is around it alone.
-            self._clear_arrangement_cache()
-            self.refresh(layout=True)
+            self.arrange_anew()
+
+    def arrange_anew(self) -> None:
+        """Lay out with the next frame, though no entry came or went."""
+        # Textual forgets the places in what is around it alone.
+        self._clear_arrangement_cache()
+        self.refresh(layout=True)
 
 
 class _ByRows(Layout):

@@ -87,7 +87,7 @@ class Transcript(RowScroll):
         if begun:
             self._make_way()
         self.fill()
-        self.refresh(layout=True)
+        self.arrange_anew()
 
     def _is_begun(self, entry: entries.Entry) -> bool:
         """Whether an entry that is being written was not until now: it is new, or goes on."""
