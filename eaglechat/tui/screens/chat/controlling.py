@@ -56,6 +56,8 @@ class Controlling(ChatBase):
 
     def action_toggle_ngram(self) -> None:
         self.session.turn(turned(self.controls, NGRAM, not self.controls.ngram))
+        # A terminal that is too small for the panel has no other place that says so.
+        self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
     def action_toggle_speculation(self) -> None:
         self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))
