@@ -68,7 +68,7 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.type("Say it in one word.")
     wide.keys("Enter")
     # The second turn finds the first in the KV cache; a short reply may end between two numbers.
-    kept = wide.wait_for(r"Prefill\s+(\d+ of \d+|\d+ read), [1-9]\d+ kept")
+    kept = wide.wait_for(r"Prefill\s+(\d+ of \d+|\d+ read), [1-9]\d+ cached")
     assert re.search(r"> Say it in one word\.", kept)
 
     wide.keys("C-q")
