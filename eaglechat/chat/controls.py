@@ -134,7 +134,7 @@ TEMPERATURE = Range(
     "Randomness of sampling; 0 always takes the likeliest token.",
     maximum=2,
 )
-CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, SHAPE, P_MIN, TEMPERATURE)
+CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """Those that a running reply follows."""
 
 DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")

@@ -25,7 +25,7 @@ async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[i
         every: list[Widget] = [*user.chat.query(Slider), *user.chat.query(Tick)]
         # This pair's template has no switches for thinking.
         controls = [one for one in every if one.display]
-        assert len(controls) == 5
+        assert len(controls) == 6
         await user.until(lambda: all(user.inside(one.region) for one in controls), "the controls")
         before = [one.region for one in controls]
         slider = user.chat.query_one("#n_draft_max", Slider)

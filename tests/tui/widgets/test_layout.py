@@ -69,7 +69,7 @@ async def test_the_folded_panel_opens_over_the_chat_with_every_control_in_sight(
         await user.press("f2")
         await user.sees("Acceptance by draft position")
         sliders = [slider for slider in user.chat.query(Slider) if slider.display]
-        assert len(sliders) == 3
+        assert len(sliders) == 4
         assert all(user.inside(slider.region) for slider in sliders)
         assert user.inside(user.prompt.region)
         await user.type("still typing")

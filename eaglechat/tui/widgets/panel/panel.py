@@ -126,7 +126,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 tooltip="Tokens in the target's KV cache, and its size.",
             )
             yield Bar(id="context-bar")
-            yield Static("Controls", classes="heading above")
+            yield Static("Controls", classes="heading")
             yield from self._knobs()
             yield Line("", classes="label", id="own-sampling")
             yield Static("Thinking: no switch in its template", classes="label", id="no-switch")
