@@ -18,6 +18,7 @@ from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import Ask, Confirm, OpenExport, OpenMenu, OpenPlan, Say
 from eaglechat.tui.screens.ask import AskDialog
 from eaglechat.tui.screens.bench.screen import BenchScreen
+from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.confirm import ConfirmDialog
@@ -158,6 +159,25 @@ async def to_message(user: Driver) -> None:
     await user.on(MessageDialog)
 
 
+async def to_inside(user: Driver) -> None:
+    """In the middle of a reply of many rounds."""
+    await to_menu(user)
+    user.app.screen.query_one(OptionList).highlighted = 0
+    await user.press("enter")
+    await user.on(ChatScreen)
+    await user.ask("How?")
+    await user.command("chat.inspect")
+    await user.on(InsideScreen)
+    await user.press("left", "left")
+
+
+async def to_find(user: Driver) -> None:
+    await to_chat(user)
+    await user.command("chat.find")
+    await user.type("short")
+    await user.sees("1 of")
+
+
 async def to_ask(user: Driver) -> None:
     await to_menu(user)
     user.app.post_message(Ask("Rename", "Its title.", "old", lambda _text: None))
@@ -200,6 +220,8 @@ PLACES: dict[str, Way] = {
     "loading": to_loading,
     "plan": to_plan,
     "confirm": to_confirm,
+    "inside": to_inside,
+    "find": to_find,
     "ask": to_ask,
     "export": to_export,
     "message": to_message,
