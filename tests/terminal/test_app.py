@@ -27,7 +27,9 @@ LONG_PROMPT = "Tell me a very long story about a fox who wanted to fly."
 LOADING_TIMEOUT = 180.0
 
 
-def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Terminal:
+def open_terminal(
+    home: Path, *arguments: str, width: int, height: int, folder: Path | None = None
+) -> Terminal:
     # On a processor the automatic length seldom drafts this pair. llama.cpp's threads spin: one is
     # the fastest beside other tests.
     flags = ["--n-draft-max", "3", "--threads", "1", *arguments]
@@ -37,7 +39,7 @@ def open_terminal(home: Path, *arguments: str, width: int, height: int) -> Termi
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "HF_HUB_OFFLINE": "1",
     }
-    return Terminal(command, width=width, height=height, env=env)
+    return Terminal(command, width=width, height=height, env=env, folder=folder)
 
 
 @pytest.fixture

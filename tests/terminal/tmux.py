@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import psutil
 
@@ -17,15 +18,23 @@ class Terminal:
     """A tmux session of a given size running one command; close it to kill everything in it."""
 
     def __init__(
-        self, command: Sequence[str], *, width: int, height: int, env: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        *,
+        width: int,
+        height: int,
+        env: Mapping[str, str],
+        folder: Path | None = None,
     ) -> None:
+        """The command runs in `folder`, or where the tests do."""
         self._socket = f"eaglechat-{uuid.uuid4().hex[:8]}"
         assignments = [f"{name}={value}" for name, value in env.items()]
         # A test runner's COLUMNS and LINES would lie about this terminal's size.
         environment = ["env", "-u", "COLUMNS", "-u", "LINES", *assignments]
         # The shell stays after the command, so that its exit status and last words can be read.
         line = f"{shlex.join([*environment, *command])}; echo exit status $?; exec cat"
-        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), line)
+        size = ("-x", str(width), "-y", str(height))
+        self._tmux("new-session", "-d", *size, "-c", str(folder or Path.cwd()), line)
         self._tmux("set-option", "-s", "set-clipboard", "on")
 
     def __enter__(self) -> Terminal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from textual import events
@@ -20,6 +20,17 @@ from eaglechat.tui.widgets.prompt.completions import Completions
 
 Completer = Callable[[str, bool], Offer | None]
 """What the text before the cursor on its line can become; the flag is whether it is the first."""
+
+
+_EDITING: Mapping[str, Callable[[TextArea], object]] = {
+    "backspace": lambda area: area.action_delete_left(),
+    "delete": lambda area: area.action_delete_right(),
+    "left": lambda area: area.action_cursor_left(),
+    "right": lambda area: area.action_cursor_right(),
+    "up": lambda area: area.action_cursor_up(),
+    "down": lambda area: area.action_cursor_down(),
+}
+"""What a key does that is typed among letters."""
 
 
 class Prompt(TextArea):
@@ -180,6 +191,9 @@ class Prompt(TextArea):
         elif event.key in keys_of("prompt.newline"):
             event.prevent_default().stop()
             self.action_newline()
+        elif event.key in _EDITING:
+            event.prevent_default().stop()
+            _EDITING[event.key](self)
 
     # What is typed can become
 
