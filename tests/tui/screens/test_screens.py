@@ -86,7 +86,8 @@ async def test_settings_show_their_switches_whole_under_headings(
         for tick in user.app.screen.query(Tick):
             tick.scroll_visible(animate=False, immediate=True)
             await user.until(lambda tick=tick: tick.region in user.app.screen.region, "a switch")
-            assert "".join(segment.text for segment in tick.render_line(0)).strip() == "▐X▌"
+            drawn = "".join(segment.text for segment in tick.render_line(0)).strip()
+            assert drawn == ("▐X▌" if tick.value else "▐ ▌")
         headings = [str(one.content) for one in user.app.screen.query(".heading").results(Static)]
         tables = dict.fromkeys(doc.table.capitalize() for doc in describe())
         assert [heading.split()[0] for heading in headings] == list(tables)

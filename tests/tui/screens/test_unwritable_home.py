@@ -40,7 +40,7 @@ async def test_a_chat_goes_on_without_a_history_and_says_so_once(
         assert [message.role for message in user.messages] == ["user", "assistant"] * 2
         await user.until(lambda: said("cannot be saved"), "what is not kept")
         await user.ask("once more")
-        user.chat._save()
+        user.chat.save()
         assert len(said("cannot be saved")) == 1
         user.app.services.settings.change("generation", "top_k", 7)
         assert said("holds until you quit")
