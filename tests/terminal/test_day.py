@@ -1,10 +1,11 @@
-"""A day in a real terminal: ask, copy a block, answer again, step back, edit, export, quit; find the
-chat, attach a file, be killed in mid-reply, and find everything again."""
+"""A day in a real terminal: ask, copy a block, answer again, step back, edit, export, quit; find
+the chat, attach a file, be killed in mid-reply, and find everything again."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,14 @@ def test_the_way_of_a_day(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "notes.txt").write_text("Rain fell on the old bridge.\n" * 3)
     where = {"width": 80, "height": 24, "folder": folder}
-    with open_terminal(tmp_path, *FLAGS, **where) as terminal:
+    morning(tmp_path, where)
+    noon(tmp_path, where)
+    evening(tmp_path, where)
+
+
+def morning(home: Path, where: dict[str, Any]) -> None:
+    """A chat is begun, worked on, exported and left."""
+    with open_terminal(home, *FLAGS, **where) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type(ASKED)
         terminal.keys("Enter")
@@ -73,12 +81,15 @@ def test_the_way_of_a_day(tmp_path: Path) -> None:
         terminal.wait_for("Export the chat")
         terminal.keys("Enter")
         terminal.says("Exported to ")
-        (exported,) = folder.glob("*.md")
+        (exported,) = where["folder"].glob("*.md")
         assert "Thanks." in exported.read_text()
         terminal.keys("C-q")
         terminal.wait_for("exit status 0")
 
-    with open_terminal(tmp_path, **where) as terminal:
+
+def noon(home: Path, where: dict[str, Any]) -> None:
+    """It is found again and goes on with a file, until the program is killed."""
+    with open_terminal(home, **where) as terminal:
         terminal.wait_for(r"smollm2-135m\s+built-in")
         terminal.keys("C-t")
         terminal.wait_for("1 chat|type|find")
@@ -98,7 +109,10 @@ def test_the_way_of_a_day(tmp_path: Path) -> None:
         terminal.wait_for(r"\d tok/s")
         terminal.kill()
 
-    with open_terminal(tmp_path, **where) as terminal:
+
+def evening(home: Path, where: dict[str, Any]) -> None:
+    """What was asked is there."""
+    with open_terminal(home, **where) as terminal:
         terminal.wait_for(r"smollm2-135m\s+built-in")
         terminal.keys("C-t")
         terminal.wait_for("Write a Python")
