@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from eaglechat.links.http.chunks import Choice, Chunk, Delta, Timings
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire.records import Origin, Round
+from eaglechat.wire.stats import RollingStats
 from tests.links.engines import chat
 
 A, C, B, P, U = (
@@ -48,6 +49,16 @@ def test_a_round_is_told_with_its_last_token() -> None:
     told = [len([*reader.take(one)]) for one in (chunk(1, 0, 0, 0), chunk(2, 8, 3, 1))]
     assert told == [1, 0]
     assert len([*reader.take(chunk(3, 8, 3, 1))]) == 1
+
+
+def test_the_first_token_takes_no_time_of_its_own() -> None:
+    first, second = read(chunk(1, 0.001, 0, 0), chunk(2, 8, 0, 0), *over(2, 8, 0, 0))
+
+    speed = RollingStats()
+    speed.add(first)
+    assert speed.tokens_per_second is None
+    speed.add(second)
+    assert 200 < (speed.tokens_per_second or 0) < 300
 
 
 def test_the_replay_of_a_checkpoint_is_the_targets_own() -> None:

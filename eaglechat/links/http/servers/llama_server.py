@@ -21,6 +21,9 @@ from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
 
+_NO_TIME_MS = 0.01
+"""The first token comes with the prompt: the server gives it a microsecond."""
+
 
 class LlamaServer:
     """The kind. `n_draft_max` is the longest draft it was seen to make."""
@@ -62,7 +65,8 @@ class _Step:
     ) -> None:
         self.key = _key(now)
         self.first = first
-        self.ms = max(now.predicted_ms - before.predicted_ms, 0.0)
+        ms = now.predicted_ms - before.predicted_ms
+        self.ms = ms if ms > _NO_TIME_MS else 0.0
         self.n_drafted = max(now.draft_n - before.draft_n, 0)
         self.n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
         came = now.predicted_n - first + 1

@@ -13,7 +13,7 @@ KEEPING = (
         keys=("leader f",),
         action="find_all({})",
         priority=True,
-        argument=Argument(text="words to find", is_optional=True),
+        argument=Argument(text="some words", is_optional=True),
         slash="find",
     ),
     Command(
