@@ -25,6 +25,9 @@ def test_the_start_command_leads_to_a_reply(unpacked: Path, tmp_path: Path) -> N
     marked = re.search(r"<!-- the start command -->\n+```\n(.*?)\n```", readme, re.DOTALL)
     assert marked is not None
     there = f"cd {shlex.quote(str(unpacked))} && {marked[1]}"
+    # So small a model may not find an end by itself.
+    (tmp_path / "home" / "config").mkdir(parents=True)
+    (tmp_path / "home" / "config" / "config.toml").write_text("[generation]\nmax_tokens = 40\n")
     env = {"EAGLECHAT_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
     command = ["env", "-u", "PYTHONPATH", "bash", "-c", there]
     with Terminal(command, width=100, height=30, env=env) as terminal:
