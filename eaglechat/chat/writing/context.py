@@ -113,11 +113,14 @@ def in_words(use: ContextUse) -> str:
     if not use.n_ctx:
         return "No models are loaded, so there is no context."
     lines = [
-        f"{use.used:,} of {use.n_ctx:,} tokens are used.",
-        f"The prompt has about {use.draft:,} more; {use.room:,} are left for the next reply.",
+        f"{use.used:,} of {use.n_ctx:,} tokens are used; {use.room:,} are left for the next reply.",
     ]
+    if use.draft:
+        lines.append(f"What you have typed, about {use.draft:,}, is counted.")
     if use.leaves is not None:
-        lines.append(f"Below {use.wanted:,}, turns leave: “{use.leaves.title}” first.")
+        lines.append(
+            f"Once fewer than {use.wanted:,} are left, “{use.leaves.title}” is the first to leave."
+        )
     lines.append("")
     for number, turn in enumerate(use.turns, 1):
         about = "" if turn.is_measured else "~"

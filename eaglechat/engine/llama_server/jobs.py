@@ -24,6 +24,7 @@ from eaglechat.engine.llama_server.program import Program, version_of
 from eaglechat.engine.loading.machine import memory
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.model_info import model_info
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import FINAL, AnsweredRequest, Died
 from eaglechat.links.http.link import HttpLink
@@ -40,7 +41,6 @@ from eaglechat.wire.protocol import (
     Load,
     Loaded,
     Loading,
-    ModelInfo,
     PairInfo,
     Set,
     Unload,
@@ -300,8 +300,8 @@ def _pair_info(headers: Headers, request: Load, served: PairInfo, load_ms: float
     target, draft = headers
     return msgspec.structs.replace(
         served,
-        target=_info(target),
-        draft=_info(draft) if draft else None,
+        target=model_info(target),
+        draft=model_info(draft) if draft else None,
         # It is this engine's own, and its devices are not known.
         server="",
         devices=(NAME,),
@@ -311,18 +311,4 @@ def _pair_info(headers: Headers, request: Load, served: PairInfo, load_ms: float
         draft_kv_type=request.options.draft_kv_type,
         draft_window=0,
         speculation_off=None if draft else "no draft is loaded",
-    )
-
-
-def _info(header: GGUFHeader) -> ModelInfo:
-    return ModelInfo(
-        path=str(header.path),
-        name=header.name,
-        architecture=header.architecture,
-        quantization=header.quantization,
-        size_bytes=header.size_bytes,
-        n_layers=header.n_layers,
-        n_embd=header.n_embd,
-        n_vocab=header.n_vocab,
-        n_ctx_train=header.n_ctx_train,
     )

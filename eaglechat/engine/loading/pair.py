@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from eaglechat.engine.auto.calibrate import calibrate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
@@ -21,6 +23,7 @@ from eaglechat.engine.loading.placement import Placement, draft_placement, targe
 from eaglechat.engine.loading.recommended import recommended_sampling
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.model_info import model_info
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
@@ -237,14 +240,7 @@ def _paths(target: Model) -> int:
 
 
 def _info(header: GGUFHeader, model: Model) -> ModelInfo:
-    return ModelInfo(
-        path=str(header.path),
-        name=header.name,
-        architecture=header.architecture,
-        quantization=header.quantization,
-        size_bytes=header.size_bytes,
-        n_layers=header.n_layers,
-        n_embd=header.n_embd,
-        n_vocab=model.n_vocab,
-        n_ctx_train=model.n_ctx_train,
+    """As llama.cpp has loaded it."""
+    return msgspec.structs.replace(
+        model_info(header), n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train
     )

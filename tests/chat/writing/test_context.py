@@ -31,7 +31,7 @@ def test_turns_are_measured_by_what_the_engine_reported(tmp_path: Path) -> None:
     assert (found.n_ctx, found.used, found.draft) == (8192, ends[1], 100)
     assert found.room == 8192 - ends[1] - 100
     assert found.warning == ""
-    assert "100 more" in in_words(found)
+    assert "What you have typed, about 100, is counted." in in_words(found)
     assert "two?" in in_words(found)
 
 

@@ -184,3 +184,21 @@ def reply_end(
             sample_ms=None,
         ),
     )
+
+
+def clocked_end(
+    ending: Ending, clock: Clock, counted: int, seed: int, *, is_cancelled: bool
+) -> ReplyEnd:
+    """The end of a reply whose times are taken here; `counted` tokens came, where the server does
+    not say how many."""
+    usage, cached = ending.usage, ending.cached
+    tokens = usage.completion_tokens or counted
+    return reply_end(
+        ending.why(tokens, is_cancelled=is_cancelled),
+        seed,
+        tokens,
+        prefill_ms=clock.to_first_ms,
+        prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
+        reused_tokens=cached,
+        generation_ms=clock.writing_ms,
+    )

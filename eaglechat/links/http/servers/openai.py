@@ -9,8 +9,8 @@ from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.servers.base import (
     Clock,
     Ending,
+    clocked_end,
     common_body,
-    reply_end,
     without_times,
     written_in,
 )
@@ -55,17 +55,7 @@ class TextReader:
         return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        usage, cached = self._ending.usage, self._ending.cached
-        tokens = usage.completion_tokens or self._count
-        return reply_end(
-            self._ending.why(tokens, is_cancelled=is_cancelled),
-            seed,
-            tokens,
-            prefill_ms=self._clock.to_first_ms,
-            prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
-            reused_tokens=cached,
-            generation_ms=self._clock.writing_ms,
-        )
+        return clocked_end(self._ending, self._clock, self._count, seed, is_cancelled=is_cancelled)
 
     def _n_past(self) -> int:
         return (self._ending.usage.prompt_tokens or 0) + self._count + 1

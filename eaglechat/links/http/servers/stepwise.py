@@ -13,8 +13,8 @@ from eaglechat.links.http.servers.base import (
     Clock,
     Ending,
     Written,
+    clocked_end,
     common_body,
-    reply_end,
     template_variables,
     without_times,
     written_in,
@@ -120,16 +120,8 @@ class StepReader:
         return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        usage, cached = self._ending.usage, self._ending.cached
-        tokens = usage.completion_tokens or self._counted
-        return reply_end(
-            self._ending.why(tokens, is_cancelled=is_cancelled),
-            seed,
-            tokens,
-            prefill_ms=self._clock.to_first_ms,
-            prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
-            reused_tokens=cached,
-            generation_ms=self._clock.writing_ms,
+        return clocked_end(
+            self._ending, self._clock, self._counted, seed, is_cancelled=is_cancelled
         )
 
     def _from_detail(self, detail: SpeculativeDecoding) -> Sequence[Round] | None:
