@@ -60,7 +60,7 @@ def film(frames: list[Frame], columns: int, background: str, end: float) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" '
         f'font-family="{_FONT}" font-size="14">',
-        "<style>text{white-space:pre}.b{font-weight:bold}.i{font-style:italic}"
+        "<style>rect{shape-rendering:crispEdges}text{white-space:pre}.b{font-weight:bold}.i{font-style:italic}"
         ".u{text-decoration:underline}.s{text-decoration:line-through}</style>",
         f'<rect width="100%" height="100%" rx="8" fill="{background}"/>',
         f'<g transform="translate({_EDGE:.0f} {_EDGE:.0f})">',

@@ -19,7 +19,7 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.settings.values import wanted
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
-from eaglechat.tui.commands.slash import BY_SLASH, SLASH
+from eaglechat.tui.commands.slash import SLASH
 
 DOCS = Path(__file__).parent
 
@@ -37,6 +37,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "The conversation, when it has the focus": ("transcript",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
+    "Inside a round": ("inside",),
     "What the model sees": ("seen",),
     "Bench": ("bench",),
 }
@@ -68,38 +69,37 @@ def settings() -> str:
         for doc in docs:
             flag = f"`{doc.flag}`" if doc.flag else ""
             default = f"`{json.dumps(doc.default)}`"
-            lines.append(_row([f"`{doc.key}`", flag, default, wanted(doc), doc.description]))
+            value = re.sub(r"^a (whole )?number,? ", "", wanted(doc))
+            lines.append(_row([f"`{doc.key}`", flag, default, value, doc.description]))
         lines.append("")
     return "\n".join(lines)
 
 
 def keys() -> str:
-    """What can be typed in a chat; a table for each screen and widget with commands of its own."""
-    lines = ["## Typed in a chat", "", "| Typed | What it does |", "| --- | --- |"]
-    lines += [_typed_row(name, command) for name, command in BY_SLASH.items()]
-    lines.append("")
+    """A table for each screen and widget with commands of its own."""
+    lines: list[str] = []
     for title, scopes in KEY_TABLES.items():
-        lines += [f"## {title}", "", "| Command | Key | Also | What it does |"]
-        lines.append("| --- | --- | --- | --- |")
-        lines += [_key_row(command) for command in commands_of(*scopes)]
+        commands = commands_of(*scopes)
+        are_typed = not {"app", "chat"}.isdisjoint(scopes)
+        head = ["Command", "Keys", *["Typed"] * are_typed, "What it does"]
+        lines += [f"## {title}", "", _row(head), _row(["---"] * len(head))]
+        lines += [_key_row(command, are_typed) for command in commands]
         lines.append("")
     return "\n".join(lines)
 
 
-def _key_row(command: Command) -> str:
-    shown = [key for key in command.all_keys if "\\" not in key]
-    first, *others = [f"`{name_of(key)}`" for key in shown] or [""]
-    meaning = command.help
-    if command.argument is not None:
-        meaning += f" ({command.argument.span})"
-    return _row([f"`{command.id}`", first, ", ".join(others), meaning])
+def _key_row(command: Command, is_typed: bool) -> str:
+    shown = [f"`{name_of(key)}`" for key in command.all_keys if "\\" not in key]
+    return _row([f"`{command.id}`", ", ".join(shown), *[_typed(command)] * is_typed, command.help])
 
 
-def _typed_row(name: str, command: Command) -> str:
+def _typed(command: Command) -> str:
+    if command.slash_name is None:
+        return ""
     value = ""
     if (argument := command.argument) is not None:
         value = f" [{argument.span}]" if argument.is_optional else f" {argument.span}"
-    return _row([f"`{SLASH}{name}{value}`", command.help])
+    return f"`{SLASH}{command.slash_name}{value}`"
 
 
 def _row(cells: list[str]) -> str:

@@ -2,8 +2,8 @@
 
     python docs/pictures.py [NAME ...]
 
-Times in the moving picture are those of the machine it runs on. Only the download is staged:
-a scripted desk, with made-up numbers; and the thoughts, which the built-in model has none of.
+Times in the moving picture are those of the machine it runs on. Two are staged: the downloads, with
+made-up numbers, and the reasoning, which the built-in model has none of.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+import msgspec  # noqa: E402
 from film import Frame, film, rows_of, still  # noqa: E402
+from tree import tree  # noqa: E402
 
 from eaglechat import paths  # noqa: E402
 from eaglechat.engine.templates.dialect import tagged  # noqa: E402
@@ -34,6 +37,7 @@ from eaglechat.tui.commands.registry import keys_of  # noqa: E402
 from eaglechat.tui.screens.bench.screen import BenchScreen  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
 from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
+from eaglechat.wire.records import Round  # noqa: E402
 from tests.tui.scripted import ScriptedEngine  # noqa: E402
 from tests.tui.scripted_desk import ScriptedDesk, entry, on_its_way  # noqa: E402
 
@@ -115,14 +119,17 @@ class Camera:
 
     def save(self, name: str) -> None:
         columns, _ = self.app.size
-        (IMAGES / f"{name}.svg").write_text(still(self.look(), columns, self.background))
+        write(name, still(self.look(), columns, self.background))
 
     def save_film(self, name: str) -> None:
         columns, _ = self.app.size
         first = self.frames[0].at
         frames = [replace(frame, at=round(frame.at - first, 2)) for frame in self.frames]
-        written = film(frames, columns, self.background, frames[-1].at + LAST_S)
-        (IMAGES / f"{name}.svg").write_text(written)
+        write(name, film(frames, columns, self.background, frames[-1].at + LAST_S))
+
+
+def write(name: str, picture: str) -> None:
+    (IMAGES / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
 @asynccontextmanager
@@ -214,7 +221,7 @@ async def bench() -> None:
 
 async def menu() -> None:
     async with running((120, 40), with_chat=False, desk=_desk()) as camera:
-        await camera.until(lambda: "Q4_1" in _text(camera))
+        await camera.until(lambda: "Q4_1" in _text(camera) and "Quit" in _text(camera))
         camera.save("menu")
 
 
@@ -262,6 +269,22 @@ async def seen() -> None:
         camera.save("seen")
 
 
+async def drafted_tree() -> None:
+    """The first tree whose likeliest token was wrong, and of which the target took others."""
+    settings = "--n-draft-max=8", "-ospeculation.shape=tree", "--no-ngram", "--temperature=0"
+    with tempfile.NamedTemporaryFile() as trace:
+        command = (sys.executable, "-m", "eaglechat", "run", *settings, "--trace", trace.name)
+        ran = await asyncio.create_subprocess_exec(*command, "--max-tokens=160", PROMPT)
+        await ran.wait()
+        rounds = [msgspec.json.decode(line, type=Round) for line in trace]
+    before, found = next(
+        (before, after)
+        for before, after in pairwise(rounds)
+        if after.is_tree and after.n_accepted > 1 and after.tokens[0].id != after.drafted[0].id
+    )
+    write("tree", tree(found, before.tokens[-1].text))
+
+
 def _desk() -> ScriptedDesk:
     """The catalogue, where the Hub cannot be reached."""
     from eaglechat.hub.catalogue.entries import load  # noqa: PLC0415
@@ -286,6 +309,7 @@ PICTURES: dict[str, Callable[[], Awaitable[None]]] = {
     "download": download,
     "reasoning": reasoning,
     "seen": seen,
+    "tree": drafted_tree,
 }
 
 

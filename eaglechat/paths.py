@@ -13,9 +13,17 @@ import platformdirs
 _APP = "eaglechat"
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with `~` as a home, or as it stands where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def _directory(kind: str, platform_path: Path) -> Path:
     home = os.environ.get("EAGLECHAT_HOME")
-    return Path(home).expanduser() / kind if home else platform_path
+    return expanded(home) / kind if home else platform_path
 
 
 def config_dir() -> Path:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from eaglechat import cli
+from eaglechat.chat.history.lines import Line
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import bench_records, capabilities, errors, protocol, records, stats
@@ -78,7 +79,7 @@ def test_pages_name_only_flags_that_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_one(page: Path) -> None:
     for line in _commands(page):
-        cli._parser().parse_args(shlex.split(line, comments=True))
+        cli._parsed(shlex.split(line, comments=True))
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
@@ -86,11 +87,10 @@ def test_the_readme_is_read_in_a_few_minutes() -> None:
 
 
 def test_pictures_are_made_by_the_script() -> None:
-    made = set(re.findall(r'save(?:_film)?\("(\w+)"\)', _text(DOCS / "pictures.py")))
-    made |= set(re.findall(r'mid_reply\("(\w+)"', _text(DOCS / "pictures.py")))
+    calls = r'(?:save|save_film|write|mid_reply)\("(\w+)"'
+    made = set(re.findall(calls, _text(DOCS / "pictures.py")))
     used = {name for page in PAGES for name in re.findall(r"images/(\w+)\.svg", _text(page))}
-    assert {file.name for file in (DOCS / "images").iterdir()} == {f"{one}.svg" for one in made}
-    assert used <= made
+    assert {file.stem for file in (DOCS / "images").iterdir()} == made == used
 
 
 def test_headless_explains_every_flag_of_run() -> None:
@@ -106,8 +106,8 @@ def test_headless_explains_every_flag_of_run() -> None:
 
 def test_training_explains_every_flag_of_train() -> None:
     flags = {flag for flag in _flags_of(_parser_of("train")) if flag not in {"--help", "-h", "-o"}}
-    rows = re.findall(r"^\| `(--[a-z-]+)", _section(DOCS / "training.md", "All flags"), re.M)
-    assert set(rows) == flags
+    rows = re.findall(r"^\| `(--[a-z-]+)", _text(DOCS / "training.md"), re.M)
+    assert sorted(rows) == sorted(flags)
 
 
 @pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS])
@@ -144,6 +144,22 @@ def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
     assert isinstance(read_theme(file), LoadedTheme)
 
 
+def test_chats_lists_every_line_of_a_chats_file() -> None:
+    section = _section(DOCS / "chats.md", "The file format")
+    listed = set(re.findall(r"`(\w+)`", section)) - {"type"}
+    assert listed == {type_.__struct_config__.tag for type_ in get_args(Line)}
+
+
+def test_architecture_names_only_what_is_there() -> None:
+    names = re.findall(r"`([\w/]+\.(?:py|toml|md)|[\w/]+/)`", _text(DOCS / "architecture.md"))
+    there = {
+        f"/{path.relative_to(ROOT).as_posix()}" + "/" * path.is_dir()
+        for folder in ("eaglechat", "docs", "themes")
+        for path in (ROOT / folder, *(ROOT / folder).rglob("*"))
+    }
+    assert [n for n in names if n != "config.toml" and not _ends(there, f"/{n}")] == []
+
+
 @pytest.mark.real
 def test_headless_explains_what_run_prints(tmp_path: Path) -> None:
     page = DOCS / "headless.md"
@@ -157,6 +173,10 @@ def test_headless_explains_what_run_prints(tmp_path: Path) -> None:
     assert list(_leaves(json.loads(_json_blocks(section)[0]))) == fields
     for line in [*trace.read_text().splitlines(), _json_blocks(_section(page, "`--trace`"))[0]]:
         assert msgspec.json.decode(line, type=records.Round).tokens
+
+
+def _ends(paths: set[str], end: str) -> bool:
+    return any(path.endswith(end) for path in paths)
 
 
 def _text(page: Path) -> str:
@@ -208,11 +228,7 @@ def _anchors(page: Path) -> list[str]:
 
 
 def _parser_of(command: str) -> argparse.ArgumentParser:
-    parser = cli._parser()
-    commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    found = commands.choices[command]
-    assert isinstance(found, argparse.ArgumentParser)
-    return found
+    return cli._parsers()[1][command]
 
 
 def _flags_of(parser: argparse.ArgumentParser) -> set[str]:
@@ -221,9 +237,8 @@ def _flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def _flags() -> set[str]:
     """Every flag of every command."""
-    parser = cli._parser()
-    commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return _flags_of(parser).union(*(_flags_of(one) for one in commands.choices.values()))
+    parser, commands = cli._parsers()
+    return _flags_of(parser).union(*map(_flags_of, commands.values()))
 
 
 def _subclasses(type_: type[errors.EngineError]) -> Iterator[type[errors.EngineError]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.paths import write_atomically
+from eaglechat.paths import config_dir, write_atomically
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -81,3 +81,8 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
         write_atomically(path, b"new")
 
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
+
+
+def test_the_home_of_nobody_is_a_folder_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", "~nobody-of-this-name/x")
+    assert config_dir() == Path("~nobody-of-this-name/x/config")

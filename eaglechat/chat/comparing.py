@@ -55,14 +55,14 @@ def cannot_compare(reply: Recording | None, off: str | None = None) -> str | Non
     if reply is None:
         return "There is no reply yet to compare with."
     if reply.end is None:
-        return "The last reply was cut off: how it was sampled is not known."
+        return "The last reply was cut off, so its sampling is not known."
     if reply.went_on:
-        return "The last reply was stopped and went on: no single run gives it again."
+        return "The last reply was stopped and continued, so no single run repeats it."
     if not reply.end.tokens:
         return "The last reply is empty: there is nothing to compare."
     if not reply.speculated:
         why = off or reply.speculation_stopped or _undrafted(reply.terms.speculation)
-        return f"The last reply was decoded plainly already: {why}."
+        return f"The last reply was already decoded plainly: {why}."
     return None
 
 
@@ -130,7 +130,7 @@ def _tokens(recording: Recording) -> list[Token]:
 def _undrafted(speculation: Speculation) -> str:
     """Why a reply was decoded plainly that a draft could go with, now at least."""
     if speculation.enabled and speculation.n_draft_max == AUTO:
-        return "no draft was expected to be faster; set n_draft_max by hand to draft anyway"
+        return "drafting was not expected to be faster; set n_draft_max by hand to draft anyway"
     return "ask again to have it drafted"
 
 

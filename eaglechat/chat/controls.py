@@ -5,6 +5,7 @@ Values flow down only: whoever turns a control asks for new Controls, and shows 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -39,7 +40,7 @@ class Controls:
     p_min: float
     temperature: float
     ngram: bool = True
-    shape: Shape = "chain"
+    shape: Shape = AUTO
     thinking: str = AUTO
     effort: str = AUTO
     """These two hold from the next reply on; auto leaves them to the chat template."""
@@ -95,13 +96,13 @@ ENABLED = Switch(
     "enabled",
     "speculation",
     "Speculation ({chat.speculation})",
-    "Off: the draft is left out altogether, as if none were loaded.",
+    "Off: plain decoding, as if no draft were loaded.",
 )
 N_DRAFT_MAX = Range(
     "n_draft_max",
     "speculation",
     "n_draft_max",
-    "Most tokens drafted in a round; 0 decodes plainly, auto chooses the fastest by measurement.",
+    "Most tokens drafted in a round; 0 is plain decoding, auto lets measurement choose.",
     "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
     maximum=N_DRAFT_MAX_LIMIT,
     step=1,
@@ -112,20 +113,21 @@ P_MIN = Range(
     "p_min",
     "speculation",
     "p_min",
-    "Stop drafting at a token the draft gives less probability than this.",
+    "Stop drafting at a token less probable than this.",
 )
 NGRAM = Switch(
     "ngram",
     "speculation",
     "n-grams ({chat.ngram})",
-    "Look up what followed the last tokens before, in prompt and reply, ahead of drafting.",
+    "Find the latest tokens earlier in the chat and propose what followed.",
 )
 SHAPE = Choice(
     "shape",
     "speculation",
     "Shape",
-    "Draft a chain of n_draft_max tokens, or as many in a tree; auto drafts chains.",
-    words=("chain", "tree"),
+    "Draft a chain or a tree of n_draft_max tokens; auto lets measurement choose.",
+    "{chat.next_shape} chooses the next.",
+    words=("chain", "tree", AUTO),
 )
 TEMPERATURE = Range(
     "temperature",
@@ -143,15 +145,15 @@ THINKING = Choice(
     "thinking",
     "generation",
     "Thinking",
-    "Whether the model thinks before it answers, from the next reply on; auto: where its chat "
-    "template can be asked to.",
+    "Whether the model thinks before it answers, from the next reply on; auto: yes, if its chat "
+    "template has a switch.",
     words=(AUTO, "on", "off"),
 )
 EFFORT = Choice(
     "effort",
     "generation",
     "Effort",
-    "How much it thinks, from the next reply on; auto leaves it to the chat template.",
+    "How much the model thinks, from the next reply on; auto leaves it to its chat template.",
     words=(AUTO, *EFFORTS),
 )
 THOUGHT_CONTROLS = (THINKING, EFFORT)
@@ -194,9 +196,9 @@ def turned(controls: Controls, control: Control, value: Any) -> Controls:
     return replace(controls, **{control.name: value})
 
 
-def with_drafting_of(before: Controls, after: Controls) -> Controls:
-    """The controls after a change, less what was changed of the drafting."""
-    return replace(after, **{name: getattr(before, name) for name in DRAFTING})
+def without(names: Iterable[str], before: Controls, after: Controls) -> Controls:
+    """The controls after a change, less what was changed of these."""
+    return replace(after, **{name: getattr(before, name) for name in names})
 
 
 def drafting_as_started(controls: Controls) -> Controls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eaglechat.chat.wording import KeyOf
 from eaglechat.hub.local.pair import Pair
-from eaglechat.wire.protocol import AUTO, PairInfo
+from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 
 
 def to_be_loaded(pair: Pair) -> tuple[str, str]:
@@ -14,8 +14,8 @@ def to_be_loaded(pair: Pair) -> tuple[str, str]:
     return f"target  {pair.target.name}", f"draft   {pair.draft.name if pair.draft else 'none'}"
 
 
-def greeting(info: PairInfo, pair: Pair, key_of: KeyOf) -> str:
-    """What a new chat says of the pair it runs on."""
+def greeting(info: PairInfo, pair: Pair, hello: Hello | None, key_of: KeyOf) -> str:
+    """What a new chat says of the pair it runs on, in the engine that said hello."""
     where = ", ".join(info.devices) or "the processor"
     loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
     if info.server:
@@ -26,10 +26,11 @@ def greeting(info: PairInfo, pair: Pair, key_of: KeyOf) -> str:
         return loaded
     if info.draft is None:
         return (
-            f"{loaded} There is no draft: where the text repeats itself, what followed before is "
-            f"guessed, and the target checks it all at once. {pair.note}"
+            f"{loaded} There is no draft. Where the text repeats itself, n-grams guess what "
+            f"followed before, and the target checks the guesses all at once. {pair.note}"
         ).rstrip()
-    last = _starts_with(pair, key_of) or pair.note
+    has_auto = hello is None or hello.can.auto
+    last = (_starts_with(pair, key_of) if has_auto else "") or pair.note
     return (
         f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
         f"once. The colours show which guesses it accepted. {last}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.wire.records import DraftToken, Likely, Origin, Round, Token
+from eaglechat.wire.trees import LAST_TOKEN
 
 Fate = Literal["accepted", "rejected", "sampled", ""]
 
@@ -50,9 +51,9 @@ class Inside:
 
 def look_inside(round_: Round) -> Inside:
     """Follow the tokens of a round through what was drafted, from the root of its tree."""
-    places, tested, at = [], set[int](), -1
+    places, tested, at = [], set[int](), LAST_TOKEN
     for number, token in enumerate(round_.tokens):
-        children = [i for i, one in enumerate(round_.drafted) if one.parent == at]
+        children = round_.children(at)
         taken = _taken(round_, token, children)
         tested.update(children)
         likely = round_.likely[number] if number < len(round_.likely) else ()

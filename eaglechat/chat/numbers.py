@@ -9,7 +9,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.unreported import not_reported
+from eaglechat.chat.unreported import foreign, not_followed, not_reported
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, PartStats, SpeculationStats
@@ -41,6 +41,10 @@ class Numbers:
     """That the engine does not say where tokens come from, or None."""
     is_provisional: bool
     """Origins are derived, and made sure of when the reply has ended."""
+    engine: str
+    """Which engine wrote the reply on show, or will, where that is not eaglechat's own."""
+    not_followed: frozenset[str]
+    """The controls that do not reach the engine."""
     drafts_as_asked: bool
     """The controls of drafting reach the engine."""
     recommended: RecommendedSampling | None
@@ -84,6 +88,8 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         by_part=shown.by_part if shown and shown.has_reasoning else {},
         unreported=not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
+        engine=shown.terms.engine if shown else foreign(session.hello),
+        not_followed=not_followed(session.hello),
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
         own_sampling=wording.own_sampling(session.recommended, session.terms.sampling),

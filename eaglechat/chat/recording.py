@@ -105,13 +105,14 @@ class Recording:
         self._speed.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
-    def settle(self, rounds: Iterable[Round]) -> None:
-        """All rounds as they were, in place of the provisional ones."""
+    def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
+        """All rounds as they were, in place of those behind the first `n_before`."""
         self.is_settled = True
-        certain = [round_ for round_ in self._rounds if not round_.provisional]
+        before = self.rounds[:n_before]
         self._rounds, self._fold = [], StatsFold()
-        self._parts, self._speed = PartsFold(), RollingStats()
-        for round_ in (*certain, *rounds):
+        self._parts, self._written = PartsFold(), set()
+        self._speed = RollingStats()
+        for round_ in (*before, *rounds):
             self.add(round_)
 
     def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:

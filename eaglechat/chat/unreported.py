@@ -28,7 +28,10 @@ def no_comparison(hello: Hello | None) -> str | None:
     """Why a reply cannot be written again without speculation."""
     if hello is None or hello.can.plain:
         return None
-    return f"{hello.engine} cannot decode plainly, so there is nothing to compare with."
+    return (
+        f"{hello.engine} drafts the way it was started. To compare, name the same model without "
+        "a draft as plain_model in its entry in config.toml."
+    )
 
 
 def no_prompt(hello: Hello | None) -> str | None:
@@ -37,15 +40,28 @@ def no_prompt(hello: Hello | None) -> str | None:
 
 
 def no_bench(hello: Hello | None) -> str | None:
-    """Why an engine measures nothing."""
-    return None if hello is None or hello.can.bench else f"{hello.engine} has no bench."
+    """Why an engine is not measured from the app."""
+    if hello is None or hello.can.bench:
+        return None
+    return f"{hello.engine} cannot run the bench; `eaglechat bench` measures it."
+
+
+def not_followed(hello: Hello | None) -> frozenset[str]:
+    """The controls that do not reach an engine's drafting."""
+    if hello is None:
+        return frozenset()
+    if not hello.can.draft_length:
+        return DRAFTING
+    return DRAFTING - _STARTED_WITH if hello.can.restarts else frozenset()
 
 
 def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
     """Why a change of these controls does not reach the drafting."""
-    if hello is None or hello.can.draft_length or not DRAFTING & change.keys():
+    if hello is None or not not_followed(hello) & change.keys():
         return None
-    return f"{hello.engine} drafts as it was started to: that is not set from here."
+    if hello.can.draft_length:
+        return f"{hello.engine} drafts only chains, without n-grams."
+    return f"{hello.engine} drafts the way it was started; eaglechat cannot change that."
 
 
 def no_auto(hello: Hello | None, controls: Controls) -> str | None:
@@ -59,11 +75,9 @@ def no_auto(hello: Hello | None, controls: Controls) -> str | None:
 
 def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
     """That a change of these controls starts the engine's program again."""
-    if hello is None or not hello.can.restarts or not DRAFTING & change.keys():
+    if hello is None or not hello.can.restarts or not _STARTED_WITH & change.keys():
         return None
-    if not _STARTED_WITH & change.keys():
-        return f"{hello.engine} drafts chains alone here, without n-grams."
-    return f"{hello.engine} starts again with this before the next reply."
+    return f"{hello.engine} restarts with this before the next reply."
 
 
 def not_yet(hello: Hello | None) -> str | None:

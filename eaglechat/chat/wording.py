@@ -9,20 +9,20 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
 from eaglechat.links.base import Died
 from eaglechat.wire.protocol import (
+    AUTO,
     PairInfo,
     Reasoning,
     RecommendedSampling,
     Rendered,
     Sampling,
 )
-from eaglechat.wire.records import AutoDraft, AutoReason, FinishReason, ReplyEnd, Round
+from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, FinishReason, ReplyEnd, Round
 from eaglechat.wire.stats import PartStats
 
 KeyOf = Callable[[str], str]
 """The name of a command's key: what a key is called is not known here."""
 
-_FORK_EXCERPT = 24
-_LOG_LINE = 160
+_FORK_EXCERPT, _LOG_LINE = 24, 160
 STOPPED_EMPTY = "Stopped before the first token."
 ELSEWHERE = (
     "This chat is open in another eaglechat. What you write here goes into a copy, "
@@ -57,9 +57,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """An engine's message with a capital letter, unless it begins with an address, and a full
-    stop."""
-    if not text.startswith("http"):
+    """An engine's message with a capital letter, unless a name begins it, and a full stop."""
+    if not text.startswith(("http", "llama.cpp", "llama-")):
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 
@@ -75,13 +74,6 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
 
 
 WRITING, COMPARING = "writing…", "comparing…"
-
-
-def reading_prompt(share: float) -> str:
-    """How far the target has come with the prompt."""
-    return f"reading the prompt {share:.0%}"
-
-
 ENDINGS = {
     FinishReason.CANCELLED: "stopped",
     FinishReason.LENGTH: "token limit reached",
@@ -115,9 +107,7 @@ def thought(stats: PartStats | None) -> str:
 NOTHING_RECOMMENDED = "This model's file recommends no temperature."
 STAND_IN = "hi"
 """What is asked in place of a question that nobody has typed yet."""
-
-
-NO_ROUNDS = "There is no round to look into: nothing was generated here yet."
+NO_ROUNDS = "There are no rounds to show: nothing has been generated here yet."
 
 
 def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
@@ -149,24 +139,28 @@ def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -
     if end is None:
         return "cut off here" if recording.rounds else ""
     ending = ENDINGS.get(end.finish_reason)
-    details = _end_details(end, n_ctx, is_comparison)
+    details = _end_details(recording, end, n_ctx, is_comparison=is_comparison)
     return f"{ending} · {details}" if ending else details
 
 
-def _end_details(end: ReplyEnd, n_ctx: int, is_comparison: bool) -> str:
-    speed = f"{plural(end.tokens, 'token')}, {end.tokens_per_second:.1f} tok/s"
+def _end_details(recording: Recording, end: ReplyEnd, n_ctx: int, *, is_comparison: bool) -> str:
+    speed = plural(end.tokens, "token")
+    if end.tokens_per_second > 0:
+        speed += f", {end.tokens_per_second:.1f} tok/s"
+    if end.finish_reason is FinishReason.CONTEXT and recording.terms.engine:
+        return f"{speed}, and no more fits into its {n_ctx:,} tokens"
     if end.finish_reason is FinishReason.CONTEXT:
         return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
     if end.finish_reason is FinishReason.LENGTH and is_comparison:
         return f"same length as the reply · {speed}"
-    if end.finish_reason is FinishReason.LENGTH:
+    if end.finish_reason is FinishReason.LENGTH and recording.terms.max_tokens:
         return f"generation.max_tokens · {speed}"
     return speed
 
 
 COMPARISON = (
-    "Compare: the same prompt, sampling and seed again, without speculation. "
-    "It does not become part of the conversation."
+    "Comparison: the same prompt, sampling and seed without speculation. It is not part of the "
+    "conversation."
 )
 NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
 
@@ -186,6 +180,11 @@ def speculation_off(
     if pair is not None and pair.draft is None and not controls.ngram:
         return "no draft is loaded, and n-grams are off"
     return stopped
+
+
+def stays_with_chains(why: str) -> str:
+    """That a tree was asked for in vain."""
+    return f"Drafts stay chains: {why}."
 
 
 def write_first(key_of: KeyOf) -> str:
@@ -210,26 +209,30 @@ def no_more_siblings(count: int, by: int) -> str:
     return f"This is the {'newest' if by > 0 else 'oldest'} of {count}."
 
 
-NO_TURNS = "Nothing was asked in this chat yet."
+UNSAVED = (
+    "The disk does not take this chat: once you leave it, what could not be saved is lost. "
+    "{chat.export} in the chat writes it to another folder, or copies it."
+)
+NO_TURNS = "Nothing has been asked in this chat yet."
 NO_EARLIER = "There is no earlier question."
-EDITING = "Another wording: {prompt.send} asks it, {chat.stop} gives it up"
-NOTHING_DELETED = "Nothing was deleted since the chat was opened."
+EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
+NOTHING_DELETED = "Nothing has been deleted since this chat was opened."
 
 
 def deleted(count: int, key_of: KeyOf) -> str:
     """What is gone, and how to have it back."""
     what = plural(count, "turn") if count else "The comparison"
-    return f"{what} deleted. {key_of('chat.undo_delete')} brings it back."
+    return f"{what} deleted. {key_of('chat.undo_delete')} restores it."
 
 
 def cannot_bench(
-    info: PairInfo | None, key_of: KeyOf, *, is_writing: bool, is_engine_gone: bool
+    info: PairInfo | None, key_of: KeyOf, *, ngram: bool, is_writing: bool, is_engine_gone: bool
 ) -> str | None:
     """Why the pair cannot be measured now, or None if it can."""
     if is_engine_gone or info is None:
         return engine_gone(key_of)
-    if info.no_bench is not None:
-        return f"There is nothing to compare: {info.no_bench}."
+    if reason := info.no_bench(ngram=ngram):
+        return f"There is nothing to compare: {reason}."
     if is_writing:
         return busy(key_of)
     return None
@@ -246,13 +249,31 @@ def latest_draft(round_: Round | None) -> str:
         return "plain" if round_ else ""
     count = len(round_.drafted)
     shape = f"tree of {count}, {round_.depth} deep" if round_.is_tree else f"chain of {count}"
-    names = {"ngram": "n-grams", "eagle3": "draft", None: "draft"}
-    return f"{names.get(round_.drafter, round_.drafter)}, {shape}"
+    return f"{drafter(round_.drafter)}, {shape}"
+
+
+def drafter(name: str | None) -> str:
+    """A drafter as people call it."""
+    return {NGRAM: "n-grams", "eagle3": "draft", None: "draft"}.get(name) or str(name)
+
+
+DRAFT_SHAPES = {
+    "chain": "chains",
+    "tree": "trees",
+    AUTO: "chains or trees, whichever measures faster",
+}
+
+
+def auto_in_short(auto: AutoDraft) -> str:
+    """What the automatic draft length chose, beside other numbers."""
+    if not auto.n:
+        return "plain"
+    return f"tree of {auto.n}" if auto.shape == "tree" else str(auto.n)
 
 
 def auto_choice(auto: AutoDraft, width: int) -> str:
     """What the automatic draft length chose and why, in one line."""
-    chosen = f"draft {auto.n}" if auto.n else "plain"
+    chosen = f"{auto.shape} of {auto.n}" if auto.n else "plain"
     if auto.reason is AutoReason.LOOKED_UP:
         chosen = f"{auto.n} looked up"
     whys = {
@@ -294,9 +315,7 @@ def comparison_result(result: Compared) -> str:
     lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
     if result.changed:
         names = " and ".join(result.changed)
-        lines.append(
-            f"While the reply was written, {names} changed: its speed is the mean over all of it."
-        )
+        lines.append(f"{names} changed during the reply: its speed is the mean over all of it.")
     if result.plain_cancelled:
         lines.append(f"The plain run was stopped after {plural(result.plain_tokens, 'token')}.")
     return "\n".join(lines)
@@ -358,6 +377,8 @@ _WHAT_TO_DO = {
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
     "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
+    "program": "Change engine.llama_server in the settings and start eaglechat again; left empty, "
+    "eaglechat's own engine runs the pairs.",
     "settings": "Change it in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings.",

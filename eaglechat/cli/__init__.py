@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -15,8 +16,10 @@ from eaglechat.cli.bench import command as bench
 from eaglechat.cli.chats import command as chats
 from eaglechat.cli.chats import export
 from eaglechat.cli.hub import convert, models, pull, remove
-from eaglechat.cli.status import FAILED, INTERRUPTED
+from eaglechat.cli.parsing import CommandParser, did_you_mean
+from eaglechat.cli.status import FAILED, INTERRUPTED, complain, reason
 from eaglechat.cli.train import command as train
+from eaglechat.wire.errors import EngineError, LoadCancelledError
 
 
 class Command(Protocol):
@@ -26,7 +29,8 @@ class Command(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
 
-    def run(self, args: argparse.Namespace, /) -> int: ...
+    def run(self, args: argparse.Namespace, /) -> int:
+        """The exit status. Raises EngineError and OSError for what went wrong."""
 
 
 _COMMANDS: dict[str, Command] = {
@@ -47,12 +51,8 @@ _COMMANDS: dict[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
-    given = sys.argv[1:] if argv is None else list(argv)
-    parser = _parser()
-    args = parser.parse_args(given)
-    if args.command and given[0].startswith("-"):
-        # argparse would drop them without a word.
-        parser.error(f"options of {args.command} stand after it: eaglechat {args.command} ...")
+    _open_streams()
+    args = _parsed(sys.argv[1:] if argv is None else list(argv))
     command: Command = _COMMANDS.get(args.command, start)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As a script starts its background jobs: SIGINT still ends a command, and keeps its work.
@@ -61,16 +61,60 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = command.run(args)
         sys.stdout.flush()
         return status
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LoadCancelledError):
         return INTERRUPTED
+    except EngineError as error:
+        complain(str(error))
     except BrokenPipeError:
-        # The reader of the pipe has enough; what Python still flushes at exit goes nowhere.
+        # The reader of the pipe has enough.
+        _drop_output()
+    except OSError as error:
+        complain(reason(error))
+        _drop_output()
+    return FAILED
+
+
+def _open_streams() -> None:
+    """Whatever this process was started with: three streams, and a question mark for what the
+    encoding of the output lacks."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It is closed; the lowest free descriptor is its own.
+            empty = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(empty, mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _drop_output() -> None:
+    """Let what the output does not take go nowhere; Python would try again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """The arguments. Ends the program where they are wrong, or where help is all it was for."""
+    parser, commands = _parsers()
+    first = given[0] if given else "--version"
+    if first.startswith("--") and not parser.has(first.split("=")[0]):
+        parser.refuse([first])
+    if not first.startswith("-") and first not in commands:
+        near = did_you_mean(first, commands)
+        parser.error(f"there is no command {first!r}{near or '; --pair and --target name a model'}")
+    args, unknown = parser.parse_known_args(given)
+    if args.command and first.startswith("-"):
+        # argparse would drop them without a word.
+        parser.error(f"options of {args.command} go after it: eaglechat {args.command} ...")
+    if unknown:
+        commands.get(args.command, parser).refuse(unknown)
+    return args
+
+
+def _parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
+    """The parser, and those of the commands."""
+    parser = CommandParser(
         prog="eaglechat",
         # Its options are read ahead of the command: bench --n must not be short for one of them.
         allow_abbrev=False,
@@ -79,10 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=eaglechat.__version__)
     start.add_arguments(parser)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    added = parser.add_subparsers(dest="command", metavar="COMMAND", prog="eaglechat")
+    commands: dict[str, CommandParser] = {}
     for name, module in _COMMANDS.items():
         assert module.__doc__ is not None
         summary = module.__doc__.splitlines()[0]
-        sub = commands.add_parser(name, help=summary, description=summary)
-        module.add_arguments(sub)
-    return parser
+        commands[name] = added.add_parser(name, help=summary, description=summary)
+        module.add_arguments(commands[name])
+    return parser, commands

@@ -8,13 +8,20 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.gguf.memory import default_context, memory_need
-from eaglechat.wire.errors import EngineError, ModelLoadError, NativeLibraryError, RpcError
+from eaglechat.wire.errors import (
+    EngineError,
+    ModelLoadError,
+    NativeLibraryError,
+    ProgramError,
+    RpcError,
+)
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
@@ -33,15 +40,16 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 def run(_args: argparse.Namespace) -> int:
     wrong: list[str] = []
+    lent: list[Device] = []
     print(f"eaglechat {eaglechat.__version__}, Python {platform.python_version()}")
     print(f"{platform.platform()}, {platform.machine()}\n")
     for title, section in (
         ("llama.cpp", _llama_cpp),
         ("llama-server", _llama_server),
-        ("Devices", _devices),
+        ("Devices", partial(_devices, lent)),
         ("Threads", _threads),
         ("Paths", _paths),
-        ("Pairs", _pairs),
+        ("Pairs", partial(_pairs, lent)),
         ("Servers", _served),
         ("Configuration", _configuration),
     ):
@@ -75,35 +83,44 @@ def _llama_cpp(wrong: list[str]) -> Iterator[str]:
     yield f"llama-cpp-python {python}, llama.cpp {native}"
     yield f"built for {', '.join(backend.backends())}"
     yield from _features(backend.system_info())
-    yield "every function the engine needs is there"
+    yield "it has every function that the engine needs"
 
 
 def _llama_server(wrong: list[str]) -> Iterator[str]:
     """The program that may run the pairs in place of the engine above."""
-    from eaglechat.engine.llama_server import program
+    from eaglechat.engine.llama_server.about import about, find
 
-    chosen = settings.load(paths.config_file())[0].engine.llama_server
-    found = program.find(chosen or "llama-server")
-    if found is None:
-        yield "none on the PATH" if not chosen else f"{chosen}: not there"
-        if chosen:
-            wrong.append(f"no pair would load: there is no program {chosen} (engine.llama_server)")
+    engine = settings.load(paths.config_file())[0].engine
+    chosen = engine.llama_server
+    if not chosen and find("llama-server") is None:
+        yield "none on the PATH: eaglechat's own engine runs the pairs"
         return
     try:
-        yield f"{found}: {program.version_of(found) or 'says no version'}"
-        drafts = program.knows_eagle3(found)
-    except ModelLoadError as error:
-        wrong.append(str(error))
+        known = about(chosen or "llama-server")
+    except ProgramError as error:
+        yield "cannot be used" if chosen else f"on the PATH, but cannot be used: {error}"
+        if chosen:
+            wrong.append(
+                f"no pair would load: {error}. Change engine.llama_server, or empty it: then "
+                "eaglechat's own engine runs the pairs"
+            )
         return
-    if not drafts:
+    yield f"{known.path}: {known.version}"
+    for gpu in known.gpus:
+        yield f"{gpu.description}: {_gib(gpu.memory_free)} free of {_gib(gpu.memory_total)}"
+    if not known.gpus:
+        yield "no GPU: it computes on the processor"
+    if known.too_old:
         yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
         if chosen:
-            wrong.append(f"{found} (engine.llama_server) cannot draft with EAGLE-3")
+            wrong.append(f"no pair with a draft would load: {known.too_old}")
     elif chosen:
         yield "runs the pairs (engine.llama_server)"
     else:
         yield "can run the pairs in place of eaglechat's own engine, with this in config.toml:"
-        yield f'  [engine] llama_server = "{found}"'
+        yield f'  [engine] llama_server = "{known.path}"'
+    if chosen and engine.rpc_servers and not known.has_rpc:
+        wrong.append(f"no pair would load: {known.without_rpc}")
 
 
 def _features(system_info: str) -> Iterator[str]:
@@ -123,7 +140,8 @@ def _features(system_info: str) -> Iterator[str]:
         yield from _prose(", ".join(features))
 
 
-def _devices(wrong: list[str]) -> Iterator[str]:
+def _devices(lent: list[Device], wrong: list[str]) -> Iterator[str]:
+    """Those of this machine, and those of RPC servers, which `lent` gets."""
     from eaglechat.engine.loading.machine import memory  # needs psutil
 
     ram = memory()
@@ -137,7 +155,6 @@ def _devices(wrong: list[str]) -> Iterator[str]:
     for device in devices:
         size = f", {_gib(device.memory_free)} free of {_gib(device.memory_total)}"
         yield f"{device.name}: {device.description}{size if device.is_gpu else ''}"
-    lent: list[Device] = []
     yield from _rpc_servers(lent, wrong)
     yield from _offload((*lent, *devices), backend.backends(), wrong)
 
@@ -146,33 +163,40 @@ def _faster() -> Iterator[str]:
     """Nothing where llama.cpp could not be loaded: that is what is wrong then."""
     if "eaglechat.engine.llama.backend" not in sys.modules:
         return
-    from eaglechat.cli.faster import advice
+    from eaglechat.cli.faster import advice, newer_release
     from eaglechat.engine.llama import backend
+    from eaglechat.engine.llama.bindings import REQUIREMENT
     from eaglechat.hub.local import pairs
 
     here = [pairs.inspect(pair) for pair in pairs.PairLibrary(paths.state_dir()).pairs()]
     gpus = any(device.is_gpu for device in backend.devices())
     targets = [(one.pair, one.target) for one in here if one.target is not None]
     yield from advice(gpus, backend.backends(), targets)
+    python, _ = backend.versions()
+    if newer := newer_release(python, REQUIREMENT):
+        yield (
+            f"llama-cpp-python {newer} is available, this is {python}: install it as you did "
+            "this one"
+        )
 
 
 def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:
     """The servers of engine.rpc_servers; `lent` gets their devices."""
     from eaglechat.engine.llama import rpc
+    from eaglechat.links.rpc import ask_all
 
-    endpoints = settings.load(paths.config_file())[0].engine.rpc_servers
-    if endpoints and not rpc.can_connect():
+    engine = settings.load(paths.config_file())[0].engine
+    endpoints = engine.rpc_servers
+    if endpoints and not engine.llama_server and not rpc.can_connect():
         wrong.append(rpc.NOT_BUILT)
-    for endpoint in endpoints:
-        try:
-            server = rpc.ask(endpoint)
-        except RpcError as error:
-            wrong.append(str(error))
+    for endpoint, server in zip(endpoints, ask_all(endpoints), strict=True):
+        if isinstance(server, RpcError):
+            wrong.append(f"{server}. Start ggml-rpc-server there, or change engine.rpc_servers")
             yield f"RPC server {endpoint}: cannot be used now"
             continue
         how = f"{server.latency_ms:.1f} ms away, RPC {server.protocol}"
         yield f"RPC server {endpoint}: {how}"
-        for device in server.devices(first=len(lent)):
+        for device in rpc.devices_of(server, len(lent)):
             lent.append(device)
             yield (
                 f"{device.name}: {_gib(device.memory_free)} free of {_gib(device.memory_total)} "
@@ -258,7 +282,7 @@ def _paths(wrong: list[str]) -> Iterator[str]:
         )
 
 
-def _pairs(wrong: list[str]) -> Iterator[str]:
+def _pairs(lent: Sequence[Device], wrong: list[str]) -> Iterator[str]:
     from eaglechat.hub.local import pairs
 
     library = pairs.PairLibrary(paths.state_dir())
@@ -266,8 +290,8 @@ def _pairs(wrong: list[str]) -> Iterator[str]:
     for pair in library.pairs():
         status = pairs.inspect(pair)
         yield f"{pair.name}: {status.problem or 'can run'}"
-        if status.target is not None:
-            line = _context(status.target, status.draft, loaded.to_load_options())
+        if status.loaded_target is not None:
+            line = _context(status.loaded_target, status.draft, loaded.to_load_options(), lent)
             yield from _prose(f"  {line}")
         if status.problem:
             wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
@@ -298,11 +322,13 @@ def _served(wrong: list[str]) -> Iterator[str]:
         yield from _prose(f"{server.name}: {', '.join(filter(None, (kind, speculation, models)))}")
 
 
-def _context(target: GGUFHeader, draft: GGUFHeader | None, options: LoadOptions) -> str:
+def _context(
+    target: GGUFHeader, draft: GGUFHeader | None, options: LoadOptions, lent: Sequence[Device]
+) -> str:
     """The context a pair is loaded with, with the settings as they are, and what it takes."""
     from eaglechat.engine.loading.machine import free_memory  # needs psutil
 
-    free = free_memory(options, _devices_seen())
+    free = free_memory(options, (*lent, *_devices_seen()))
     kv_types = options.kv_type, options.draft_kv_type
     n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
     need = memory_need(target, draft, n_ctx, *kv_types)

@@ -11,7 +11,7 @@ from eaglechat.wire.errors import NativeLibraryError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--llama-server", metavar="PROGRAM", help="run the pairs in this program of llama.cpp"
+        "--llama-server", metavar="PROGRAM", help="run the pairs in this llama-server"
     )
 
 
@@ -28,11 +28,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _with_llama_server(program: str) -> int:
     from eaglechat.engine.llama_server.jobs import LlamaServerJobs  # reads the HTTP client
-    from eaglechat.engine.llama_server.program import find
     from eaglechat.engine.process import pipes
 
-    found = find(program)
-    if found is None:
-        complain(f"there is no program {program} (engine.llama_server)")
-        return FAILED
-    return pipes.serve(partial(LlamaServerJobs, found))
+    return pipes.serve(partial(LlamaServerJobs, program))

@@ -1,4 +1,5 @@
-"""What would make this machine faster, for the doctor: a build for its GPU, other weights."""
+"""What would make this machine faster, for the doctor: a build for its GPU, other weights, a newer
+llama.cpp."""
 
 from __future__ import annotations
 
@@ -7,11 +8,21 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx2
+from huggingface_hub import constants
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 
 SLOW_TYPES = ("Q4_1", "Q5_1")
 """Types for which llama.cpp has no kernel for several rows at once on a processor."""
+_SAID = {"MTL": "Metal"}
+"""Names of llama.cpp's backends that nobody else uses."""
+_INDEX = "https://pypi.org/simple/"
+_ACCEPTED = "application/vnd.pypi.simple.v1+json"
+_PATIENCE_S = 2.0
 
 
 def advice(
@@ -22,8 +33,8 @@ def advice(
         name, wanted = found
         if wanted not in backends:
             yield (
-                f"there is {name}, and this llama-cpp-python was not built for {wanted}; "
-                "docs/gpu.md says how to install one that is"
+                f"there is {name}, and this llama-cpp-python was not built for "
+                f"{_SAID.get(wanted, wanted)}; docs/gpu.md says how to install one that is"
             )
     if gpus:
         return
@@ -40,7 +51,29 @@ def gpu_of_machine(root: Path = Path("/")) -> tuple[str, str] | None:
     if (root / "proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
         return "an NVIDIA GPU", "CUDA"
     if (root / "dev/kfd").exists():
-        return "an AMD GPU", "HIP"
+        return "an AMD GPU", "ROCm"
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         return "an Apple GPU", "MTL"
     return None
+
+
+def newer_release(installed: str, usable: str) -> str | None:
+    """The newest release of a package that meets the requirement `usable`, if it is newer than the
+    one installed. None, too, where the package index gives no answer or HF_HUB_OFFLINE is set.
+    Source: PEP 691."""
+    if constants.HF_HUB_OFFLINE:
+        return None
+    requirement = Requirement(usable)
+    try:
+        answer = httpx2.get(
+            f"{_INDEX}{requirement.name}/",
+            headers={"Accept": _ACCEPTED},
+            timeout=_PATIENCE_S,
+            follow_redirects=True,
+        )
+        answer.raise_for_status()
+        versions = [Version(version) for version in answer.json()["versions"]]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return None
+    newest = max(requirement.specifier.filter(versions), default=None)
+    return str(newest) if newest is not None and newest > Version(installed) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import INTERRUPTED, complain
+from eaglechat.cli.status import complain
 from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
@@ -219,7 +218,8 @@ class Waiting:
     def see(self, event: Answer) -> None:
         """Follow the answers to a request, in order."""
         if isinstance(event, Loading):
-            self._draw(f"loading the {event.stage}", event.fraction, 1.0, "")
+            what = "asking the server" if event.stage == "server" else f"loading the {event.stage}"
+            self._draw(what, event.fraction, 1.0, "")
         elif isinstance(event, PrefillProgress):
             done, total = event.prefill.done, event.prefill.total
             self._draw("reading the prompt", done, total, f"{done:,} of {total:,} tokens")
@@ -228,7 +228,7 @@ class Waiting:
 
     def re_encodes(self, fraction: float) -> None:
         """Before the first load of a pair whose target is re-encoded."""
-        self._draw("re-encoding the target, once", fraction, 1.0, "")
+        self._draw("re-encoding the target (only once)", fraction, 1.0, "")
 
     def close(self) -> None:
         """Take off the screen what is there, for good."""
@@ -245,22 +245,25 @@ class Waiting:
 
 
 class Interrupt:
-    """Ctrl+C as a flag, so that what was generated is kept; a second one ends the program."""
+    """Ctrl+C as a flag, so that what was generated is kept; a second one ends the program. SIGTERM,
+    from `timeout` or a batch system, is the same."""
 
     def __init__(self) -> None:
         self.happened = False
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
     def _note(self, _signal: int, _frame: FrameType | None) -> None:
         if self.happened:
-            os._exit(INTERRUPTED)
+            raise KeyboardInterrupt
         self.happened = True

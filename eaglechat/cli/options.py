@@ -14,7 +14,7 @@ from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.description import Range
 from eaglechat.settings.reading import parse_assignment
 from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
-from eaglechat.settings.values import parse
+from eaglechat.settings.values import parse, written
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto
 
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.pairs import PairLibrary
 
 
-def add_pair_options(parser: argparse.ArgumentParser) -> None:
+def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:
+    """`draft`: whether the command has a use for one."""
     group = parser.add_argument_group("the pair")
     group.add_argument("--pair", metavar="NAME", help="a pair by name, such as smollm2-135m")
     group.add_argument("--target", type=Path, metavar="FILE", help="the target's GGUF")
-    group.add_argument("--draft", type=Path, metavar="FILE", help="its EAGLE-3 draft's GGUF")
+    if draft:
+        group.add_argument("--draft", type=Path, metavar="FILE", help="its EAGLE-3 draft's GGUF")
+    else:
+        parser.set_defaults(draft=None)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +53,7 @@ def wrong_pair_usage(args: argparse.Namespace) -> str | None:
         return "--pair and --target name two pairs; give one of them"
     server = getattr(args, "server", None)
     if server is not None and (args.pair is not None or args.target is not None):
-        return "--server has models of its own; leave --pair and --target out"
+        return "a server has its own models; leave out --pair and --target"
     if server is None and getattr(args, "model", None) is not None:
         return "--model needs --server: a pair is named by --pair"
     return None
@@ -61,11 +65,13 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
     A key is for the entry that names it, or for the very address that it is given with.
     """
     from eaglechat.hub.local.pair import pair_of_server
+    from eaglechat.links.http.address import same_server
 
     if getattr(args, "server", None) is None:
         return None
-    known = (one for one in settings.server if args.server in (one.name, one.url))
-    server = next(known, None)
+    known = (one for one in settings.server if one.name == args.server)
+    there = (one for one in settings.server if same_server(one.url, args.server))
+    server = next(known, None) or next(there, None)
     if server is None:
         name = args.server.split("://")[-1].split("@")[-1].strip("/")
         server = ServerSettings(name=name or "server", url=args.server, key_env=key_variable())
@@ -105,7 +111,7 @@ def add_setting_options(parser: argparse.ArgumentParser, *tables: str) -> None:
         action=_Override,
         type=partial(_assignment, tables),
         metavar="TABLE.KEY=VALUE",
-        help=f"any setting of {', '.join(tables)}, as in config.toml; may be given again",
+        help=f"any setting of {', '.join(tables)}, as in config.toml; repeatable",
     )
 
 
@@ -114,6 +120,8 @@ def add_flags(group: argparse._ActionsContainer, *docs: SettingDoc) -> None:
     for doc in docs:
         how: dict[str, Any] = {"dest": _OVERRIDES, "action": _Override}
         how["help"] = _help(doc.flag_help)
+        if doc.example:
+            how["help"] += f" (such as '{written(doc.example)}')"
         if doc.kind is bool:
             group.add_argument(doc.flag, nargs=0, const=(doc.name, False), **how)
         else:
@@ -163,7 +171,7 @@ def _assignment(tables: Sequence[str], text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(str(error)) from None
     if doc.table not in tables:
         raise argparse.ArgumentTypeError(
-            f"{doc.name} means nothing to this command, which has settings of {', '.join(tables)}"
+            f"{doc.name} does not apply to this command, which takes those of {', '.join(tables)}"
         )
     return doc.name, value
 
@@ -176,7 +184,8 @@ def _metavar(doc: SettingDoc) -> str:
 
 def _help(sentence: str) -> str:
     """A sentence as argparse's own help has them."""
-    return (sentence[0].lower() + sentence[1:]).rstrip(".").replace("%", "%%")
+    first = sentence[0] if sentence[1].isupper() else sentence[0].lower()
+    return (first + sentence[1:]).rstrip(".").replace("%", "%%")
 
 
 def draft_length(text: str) -> int | Auto:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.table import Column
 
 _BAR_CELLS = 16
-_FIGURES_CELLS = 66
-"""Room for a bar and what is said behind it; a name has the rest of the line."""
+_AROUND_TEXT_CELLS = 1 + _BAR_CELLS + len(" 100% ") + 1
+"""The last column stays free: some terminals begin a line behind it."""
+_LEAST_NAME_CELLS = 12
 
 
 class Bars:
@@ -27,6 +29,8 @@ class Bars:
         self._vanish = vanish
         self._progress: Progress | None = None
         self._tasks: dict[Hashable, TaskID] = {}
+        self._name_column: Column
+        self._longest_text = 0
 
     @property
     def live(self) -> bool:
@@ -38,6 +42,10 @@ class Bars:
         """Draw or move a bar; one whose end is not known swings."""
         if self._progress is None:
             self._progress = self._started()
+        self._longest_text = max(self._longest_text, len(text))
+        # A name is cut where what is said behind it leaves no room.
+        room = self._console.width - _AROUND_TEXT_CELLS - self._longest_text
+        self._name_column.max_width = max(room, _LEAST_NAME_CELLS)
         if key not in self._tasks:
             self._tasks[key] = self._progress.add_task(name, total=total, text=text)
         self._progress.update(
@@ -54,10 +62,9 @@ class Bars:
         from rich.progress import BarColumn, Progress, TextColumn
         from rich.table import Column
 
-        room = max(self._console.width - _FIGURES_CELLS, 12)
-        name = Column(no_wrap=True, overflow="ellipsis", max_width=room)
+        self._name_column = Column(no_wrap=True, overflow="ellipsis")
         progress = Progress(
-            TextColumn("{task.description}", markup=False, table_column=name),
+            TextColumn("{task.description}", markup=False, table_column=self._name_column),
             BarColumn(_BAR_CELLS),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
-from eaglechat.settings import Settings
+from eaglechat.cli.status import OK, WRONG_USAGE, complain
+from eaglechat.settings import Settings, find
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Message, Thinking
 
@@ -42,7 +42,7 @@ Conversation = Annotated[list[GivenMessage], msgspec.Meta(min_length=1)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_pair_options(parser)
+    options.add_pair_options(parser, draft=False)
     parser.add_argument(
         "--template", type=Path, metavar="FILE", help="a chat template in place of the model's own"
     )
@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reply", type=Path, metavar="FILE", help="a model's raw reply, to show its parts"
     )
-    options.add_setting_options(parser, "generation")
+    shown = ("thinking", "effort", "system_prompt", "role")
+    options.add_flags(parser, *(find("generation", key) for key in shown))
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -66,14 +67,10 @@ def run(args: argparse.Namespace) -> int:
         return WRONG_USAGE
     settings, problems = options.load_settings(args)
     options.report(problems)
-    try:
-        template = args.template.read_text(encoding="utf-8") if args.template else None
-        messages = _messages(args.messages, settings)
-        reply = args.reply.read_text(encoding="utf-8") if args.reply else None
-        shown = _shown(args, template, messages, settings.to_thinking(), reply)
-    except (EngineError, OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        complain(str(error))
-        return FAILED
+    settings = options.in_role(args, settings)
+    template, reply = _text(args.template), _text(args.reply)
+    messages = _messages(args.messages, settings)
+    shown = _shown(args, template, messages, settings.to_thinking(), reply)
     if args.json:
         print(json.dumps(shown, ensure_ascii=False))
     elif reply is None:
@@ -83,14 +80,22 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
+def _text(file: Path | None) -> str | None:
+    """What is in it. Raises OSError, EngineError."""
+    try:
+        return file.read_text(encoding="utf-8") if file else None
+    except UnicodeDecodeError as error:
+        raise EngineError(f"{file} is not text in UTF-8") from error
+
+
 def _messages(file: Path | None, settings: Settings) -> tuple[Message, ...]:
-    """The conversation: of a file, or a greeting. Raises OSError, msgspec.DecodeError."""
+    """The conversation: of a file, or a greeting. Raises OSError, EngineError."""
     messages = GREETING
     if file is not None:
         try:
             given = msgspec.json.decode(file.read_bytes(), type=Conversation)
         except msgspec.DecodeError as error:
-            raise msgspec.DecodeError(f"{file} is no list of messages: {error}") from error
+            raise EngineError(f"{file} is not a list of messages: {error}") from error
         messages = tuple(message.as_message() for message in given)
     system = settings.generation.system_prompt
     if system and messages[0].role != "system":

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
 from eaglechat.settings import Settings
-from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import (
     TOP_LIMIT,
     Answer,
@@ -28,9 +27,10 @@ from eaglechat.wire.protocol import (
     Message,
     PairInfo,
     RoundDone,
+    Settled,
     SpeculationStopped,
 )
-from eaglechat.wire.records import FinishReason, Part, ReplyEnd
+from eaglechat.wire.records import FinishReason, Part, ReplyEnd, Round
 from eaglechat.wire.stats import PartsFold, PartStats, SpeculationStats
 
 
@@ -44,15 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--top",
-        type=_top,
+        type=options.number(int, 0, TOP_LIMIT),
         default=0,
         metavar="N",
-        help=f"with --trace: the target's N likeliest tokens in each place, {TOP_LIMIT} at most",
+        help=f"with --trace: the target's N likeliest tokens in each place, at most {TOP_LIMIT}",
     )
     parser.add_argument(
         "--reasoning",
         action="store_true",
-        help="print what the model thinks before it answers too, to standard error",
+        help="also print the reasoning, to standard error",
     )
     parser.add_argument("prompt", metavar="PROMPT", help="the prompt, or - to read it from stdin")
 
@@ -67,23 +67,9 @@ def run(args: argparse.Namespace) -> int:
         return WRONG_USAGE
     settings, problems = options.load_settings(args)
     options.report(problems)
-    try:
-        settings = options.in_role(args, settings)
-        with Interrupt() as interrupt, _trace_file(args.trace) as trace:
-            return _reply(args, settings, prompt, interrupt, trace)
-    except LoadCancelledError:
-        return INTERRUPTED
-    except BrokenPipeError:
-        raise
-    except (EngineError, OSError) as error:
-        complain(str(error))
-        return FAILED
-
-
-def _top(text: str) -> int:
-    if not text.isdecimal() or not 0 <= int(text) <= TOP_LIMIT:
-        raise argparse.ArgumentTypeError(f"{text!r} must be 0 to {TOP_LIMIT}")
-    return int(text)
+    settings = options.in_role(args, settings)
+    with Interrupt() as interrupt, _trace_file(args.trace) as trace:
+        return _reply(args, settings, prompt, interrupt, trace)
 
 
 def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:
@@ -106,7 +92,7 @@ def _reply(
     settings: Settings,
     prompt: str,
     interrupt: Interrupt,
-    trace: TextIO | None,
+    trace: BinaryIO | None,
 ) -> int:
     pair = choose_pair(args, settings)
     n_draft_max = options.overrides(args).get("speculation.n_draft_max")
@@ -120,6 +106,8 @@ def _reply(
             raise EngineError(f"{engine.hello.engine} cannot be asked to decode plainly")
         if info.speculation_off and settings.speculation.enabled:
             complain(f"speculation is off: {info.speculation_off}")
+        elif info.chains_only and settings.speculation.shape == "tree":
+            complain(f"drafts stay chains: {info.chains_only}")
         written = {}
         if not args.json:
             written[Part.ANSWER] = _Written(sys.stdout)
@@ -131,12 +119,13 @@ def _reply(
         finally:
             for stream in written.values():
                 stream.end()
-    if args.json:
-        sys.stdout.buffer.write(
-            msgspec.json.encode(outcome.report(pair.name, info.load_ms)) + b"\n"
-        )
-    else:
-        complain(outcome.summary())
+        # Not behind the end of the engine, which takes a moment.
+        if args.json:
+            report = msgspec.json.encode(outcome.report(pair.name, info.load_ms))
+            sys.stdout.buffer.write(report + b"\n")
+            sys.stdout.buffer.flush()
+        else:
+            complain(outcome.summary())
     return INTERRUPTED if outcome.end.finish_reason is FinishReason.CANCELLED else OK
 
 
@@ -157,7 +146,7 @@ def _write(
     info: PairInfo,
     hello: Hello,
     *,
-    trace: TextIO | None,
+    trace: BinaryIO | None,
     written: Mapping[Part, _Written],
 ) -> _Outcome:
     """Take a reply in; its parts go to `written` as they come, its rounds to `trace`."""
@@ -178,8 +167,12 @@ def _write(
             fold.add(event.round)
             for token in event.round.tokens:
                 write(token.text, token.part)
-            if trace is not None:
-                trace.write(msgspec.json.encode(event.round).decode() + "\n")
+            _trace(trace, event.round)
+        elif isinstance(event, Settled):
+            fold = PartsFold()
+            for round_ in event.rounds:
+                fold.add(round_)
+                _trace(trace, round_)
         elif isinstance(event, SpeculationStopped):
             complain(f"speculation is off: {event.off.reason}")
         elif isinstance(event, Done):
@@ -193,7 +186,15 @@ def _write(
     reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
     stats = done.stats if hello.can.origins else None
     return _Outcome(
-        hello.engine, n_draft_max, answer, reasoning, done.end, stats, fold.stats(), context
+        engine=hello.engine,
+        server=info.server,
+        n_draft_max=n_draft_max,
+        text=answer,
+        reasoning=reasoning,
+        end=done.end,
+        stats=stats,
+        parts=fold.stats(),
+        context=context,
     )
 
 
@@ -204,11 +205,9 @@ def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
 
 
 class _Written:
-    """A reply on its way to a stream, with a question mark for what its encoding lacks."""
+    """A reply on its way to a stream."""
 
     def __init__(self, stream: TextIO) -> None:
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
         self._stream = stream
         self._is_empty = True
 
@@ -236,6 +235,8 @@ class _Outcome:
     """A finished reply."""
 
     engine: str
+    server: str
+    """Its address, where it is one."""
     n_draft_max: int | Auto | None
     """None where the engine drafts as it was started to."""
     text: str
@@ -257,6 +258,7 @@ class _Outcome:
             "finish_reason": end.finish_reason.value,
             "pair": pair,
             "engine": self.engine,
+            "server": self.server or None,
             "context": self.context,
             "speculation": self._speculation(),
             "parts": {part.value: _part_report(stats) for part, stats in self.parts.items()},
@@ -292,7 +294,8 @@ class _Outcome:
     def summary(self) -> str:
         """The reply in one line for people."""
         end, stats = self.end, self.stats
-        parts = [f"{end.tokens} tokens", f"{end.tokens_per_second:.1f} tokens/s"]
+        count = "1 token" if end.tokens == 1 else f"{end.tokens} tokens"
+        parts = [count, f"{end.tokens_per_second:.1f} tokens/s"]
         if stats is None:
             parts.append(f"speculation not reported by {self.engine}")
         elif stats.acceptance_rate is not None:
@@ -315,10 +318,19 @@ def _part_report(part: PartStats) -> dict[str, float | None]:
 
 
 @contextlib.contextmanager
-def _trace_file(path: Path | None) -> Iterator[TextIO | None]:
+def _trace_file(path: Path | None) -> Iterator[BinaryIO | None]:
     if path is None:
         yield None
         return
-    # A line at a time, so that what ends the program by force leaves whole rounds.
-    with path.open("w", encoding="utf-8", buffering=1) as file:
+    # Unbuffered: what ends the program by force leaves whole rounds.
+    with path.open("wb", buffering=0) as file:
         yield file
+
+
+def _trace(file: BinaryIO | None, round_: Round) -> None:
+    if file is None:
+        return
+    try:
+        file.write(msgspec.json.encode(round_) + b"\n")
+    except OSError as error:
+        raise EngineError(f"{file.name} cannot be written: {reason(error)}") from error

@@ -11,7 +11,6 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import engine_command
 from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
 from eaglechat.settings import TABLES
-from eaglechat.wire.errors import EngineError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,11 +50,7 @@ def _start(args: argparse.Namespace) -> int:
 
     settings, problems = options.load_settings(args)
     library = PairLibrary(paths.state_dir())
-    try:
-        start = options.served_pair(args, settings) or options.chosen_pair(args, library)
-    except EngineError as error:
-        complain(str(error))
-        return FAILED
+    start = options.served_pair(args, settings) or options.chosen_pair(args, library)
     app = EagleApp(
         settings=settings,
         problems=problems,

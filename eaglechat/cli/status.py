@@ -10,3 +10,9 @@ OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 def complain(message: str) -> None:
     """Say on standard error what went wrong."""
     print(f"eaglechat: {message}", file=sys.stderr)
+
+
+def reason(error: OSError) -> str:
+    """What a system call says, with the file that it was about."""
+    why = error.strerror or str(error)
+    return f"{error.filename}: {why}" if error.filename is not None else why

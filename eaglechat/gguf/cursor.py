@@ -17,7 +17,7 @@ MOST_HEADER_BYTES = 64 << 20
 """Four times the largest header of a model with 260,000 tokens."""
 
 MOST_KEPT = 512
-"""Longest array whose values are kept: one for each layer of the deepest model."""
+"""Longest array of numbers whose values are kept: one for each layer of the deepest model."""
 
 _MOST_SKIPPED_TEXTS = 1 << 21
 _WINDOW = 256 << 10
@@ -41,7 +41,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class Array:
-    """An array in the metadata; `values` is None where it is longer than anyone reads."""
+    """An array in the metadata; `values` is None where it is longer than anyone reads, or texts."""
 
     length: int
     values: tuple[Any, ...] | None
@@ -92,7 +92,8 @@ class Cursor:
     def _array(self) -> Array:
         kind, length = self.scalar("I"), self.scalar("Q")
         if kind == TEXT:
-            return Array(length, self._texts(length), is_text=True)
+            self._skip_all_texts(length)
+            return Array(length, None, is_text=True)
         code = self._code(kind)
         if length > MOST_KEPT:
             self._skip(length * struct.calcsize(code))
@@ -100,15 +101,12 @@ class Cursor:
         packed = self.raw(length * struct.calcsize(code))
         return Array(length, struct.unpack(f"<{length}{code}", packed), is_text=False)
 
-    def _texts(self, count: int) -> tuple[str, ...] | None:
-        if count <= MOST_KEPT:
-            return tuple(self.text() for _ in range(count))
+    def _skip_all_texts(self, count: int) -> None:
         self._skipped_texts += count
         if self._skipped_texts > _MOST_SKIPPED_TEXTS:
             raise GGUFError(f"{self._name} claims a list of {count:,} texts, more than any model")
         while count:
             count -= self._skip_texts(count)
-        return None
 
     def _skip_texts(self, count: int) -> int:
         """Go past up to `count` texts, as many as the window holds the lengths of."""

@@ -26,6 +26,7 @@ _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
 _MOST_FIELDS, _MOST_TENSORS, _MOST_DIMENSIONS = 1 << 14, 1 << 16, 4
 _MOST_BYTES = 1 << 62
+_MOST_SHOWN = 200
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 MOST_LAYERS = 512
@@ -123,9 +124,10 @@ class GGUFHeader:
         return tuple(map(bool, value.values or ())) if isinstance(value, Array) else ()
 
     def text(self, key: str) -> str:
-        """A text by its key, fit for a terminal; empty where it is missing or something else."""
+        """The beginning of a text by its key, fit for a terminal; empty where it is missing or
+        something else."""
         value = self.get(key)
-        return printable(value) if isinstance(value, str) else ""
+        return printable(value[:_MOST_SHOWN]) if isinstance(value, str) else ""
 
     @property
     def architecture(self) -> str:
@@ -314,7 +316,8 @@ def _check_figure(
     fields: Mapping[str, Any], key: str, most: int, path: Path, *, per_layer: bool = False
 ) -> None:
     value = fields.get(key, 0)
-    listed = value.values if per_layer and isinstance(value, Array) else (value,)
+    is_listed = per_layer and isinstance(value, Array) and not value.is_text
+    listed = value.values if is_listed else (value,)
     for one in listed or ():
         if not _is_whole(one) or not 0 <= one <= most:
             raise GGUFError(
@@ -329,7 +332,7 @@ def _is_whole(value: Any) -> bool:
 def _shown(value: Any) -> str:
     """A value out of a header, short enough for a sentence."""
     if isinstance(value, Array):
-        return f"a list of {value.length:,}"
+        return f"a list of {value.length:,}{' texts' if value.is_text else ''}"
     return repr(value) if not isinstance(value, str) or len(value) <= 40 else repr(value[:40]) + "…"
 
 

@@ -6,6 +6,7 @@ estimate within a few megabytes of what llama.cpp reports for the built-in pair.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader
@@ -72,6 +73,13 @@ def memory_need(
         target_kv=kv_bytes(target, n_ctx, kv_type),
         draft_kv=kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
         compute=sum(_compute_bytes(header, n_ctx) for header in headers),
+    )
+
+
+def f16_bytes(header: GGUFHeader) -> int:
+    """Size of a model's file were its weights in F16."""
+    return header.data_start + _F16_BYTES * sum(
+        math.prod(tensor.shape) for tensor in header.tensors
     )
 
 

@@ -75,8 +75,8 @@ class HubDesk:
             if entry.name in wanted and status.state is not State.INSTALLED
         ]
 
-    def known_facts(self, entry: Entry, n_ctx: int) -> Facts | None:
-        return self._facts.find(entry, n_ctx)
+    def known_facts(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
+        return self._facts.find(entry, n_ctx, however_old=however_old)
 
     def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
         """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
@@ -84,7 +84,7 @@ class HubDesk:
         from eaglechat.hub.downloads import install
         from eaglechat.hub.errors import GatedError
 
-        plan = self.plan(entry)
+        plan = install.plan(self.hub, entry)
         try:
             memory = install.memory_of(self.hub, plan, n_ctx)
         except (GGUFError, GatedError):
@@ -101,10 +101,15 @@ class HubDesk:
         return facts
 
     def plan(self, entry: Entry) -> Plan:
-        """Exact files and sizes. Raises HubError, InvalidReferenceError."""
+        """Exact files and sizes of a pair that can be had.
+
+        Raises HubError, InvalidReferenceError, GGUFError.
+        """
         from eaglechat.hub.downloads import install
 
-        return install.plan(self.hub, entry)
+        plan = install.plan(self.hub, entry)
+        install.check_draft(self.hub, plan)
+        return plan
 
     def find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> tuple[Target, list[Candidate]]:
         """A target's header, and drafts for it. Raises HubError, GGUFError."""

@@ -27,6 +27,8 @@ _LOG_TAIL_BYTES = 32_768
 _LOGGED_BYTES = 500
 _LONGEST_LINE = 2**26
 _RPC_GONE = "Remote RPC server crashed"
+_WAS_KILLED = " was killed (signal 9)"
+"""The last word of an engine whose program was."""
 _SILENT_S = 5.0
 """A process that closed its output has this long to end."""
 
@@ -138,6 +140,8 @@ def _known_cause(log_tail: Sequence[str]) -> str:
     """Why the engine stopped, where its last words are llama.cpp's for something else."""
     if any(_RPC_GONE in line for line in log_tail):
         return "the engine stopped because an RPC server of engine.rpc_servers went away"
+    if log_tail and _WAS_KILLED in log_tail[-1]:
+        return f"the engine stopped because {log_tail[-1]}"
     return ""
 
 
@@ -148,7 +152,7 @@ def _event(line: bytes) -> AnyEvent | None:
     except ProtocolError as error:
         if error.request_id is None:
             return None
-        message = f"what the engine answered is not understood: {error}"
+        message = f"the engine's answer is not understood: {error}"
         return Error(id=error.request_id, code="protocol", message=message)
 
 

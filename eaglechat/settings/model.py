@@ -59,11 +59,12 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
         TopK, Meta(description="Sample among the k likeliest tokens; 0 means all.")
     ] = 40
     top_p: Annotated[
-        Probability, Meta(description="Sample among the likeliest tokens that make up this share.")
+        Probability,
+        Meta(description="Sample among the likeliest tokens that add up to this probability."),
     ] = 0.95
     min_p: Annotated[
         Probability,
-        Meta(description="Drop tokens less likely than this share of the likeliest one."),
+        Meta(description="Drop tokens less likely than this share of the likeliest."),
     ] = 0.05
     repeat_penalty: Annotated[
         RepeatPenalty, Meta(description="Divide the odds of recent tokens by this; 1 is off.")
@@ -83,15 +84,15 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     thinking: Annotated[
         ThinkingMode,
         Meta(
-            description="Whether a model that can think does so before it answers; auto: as "
-            "llama.cpp's server, which has it think where its chat template can be asked.",
+            description="Whether the model thinks before it answers; auto: yes, if its chat "
+            "template has a switch.",
             extra={"shorthand": {"--no-thinking": "off"}},
         ),
     ] = "auto"
     effort: Annotated[
         str,
         Meta(
-            description="How much it thinks, in the words of its chat template, such as low, "
+            description="How much the model thinks: a word of its chat template, such as low, "
             "medium or high; empty leaves it to the template."
         ),
     ] = ""
@@ -104,10 +105,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     role: Annotated[
         str,
-        Meta(
-            description="The role that new chats begin in, a file of the folder roles beside "
-            "config.toml without its ending; empty for none."
-        ),
+        Meta(description="The role of new chats: its file's name without .toml; empty means none."),
     ] = ""
 
 
@@ -117,7 +115,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     enabled: Annotated[
         bool,
         Meta(
-            description="Draft at all.",
+            description="Use speculation.",
             extra={
                 "flag": "--no-speculation",
                 "flag_help": "Decode plainly, as if there were no draft.",
@@ -127,31 +125,30 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_draft_max: Annotated[
         DraftLength | Auto,
         Meta(
-            description='Most tokens drafted in a round; 0 decodes plainly, "auto" chooses what '
-            "is fastest here, none included, by measurement."
+            description='Most tokens drafted in a round; 0 is plain decoding, "auto" lets '
+            "measurement choose."
         ),
     ] = AUTO
-    n_min: Annotated[
-        DraftLength, Meta(description="Throw a draft away that is shorter than this.")
-    ] = 0
+    n_min: Annotated[DraftLength, Meta(description="Drop drafts shorter than this.")] = 0
     p_min: Annotated[
-        Probability, Meta(description="Stop drafting at a token the draft gives less than this.")
+        Probability,
+        Meta(description="Stop drafting at a token less probable than this."),
     ] = 0.0
     shape: Annotated[
         Shape,
         Meta(
-            description="Draft a chain of n_draft_max tokens, or as many in a tree; where "
-            "n_draft_max is auto, chains."
+            description='Draft a chain or a tree of n_draft_max tokens; "auto" lets '
+            "measurement choose."
         ),
-    ] = "chain"
+    ] = AUTO
     ngram: Annotated[
         bool,
         Meta(
-            description="Look up what followed the last tokens before, in prompt and reply, ahead "
-            "of drafting; it needs no draft.",
+            description="Find the latest tokens earlier in the chat and propose what followed; "
+            "needs no draft.",
             extra={
                 "flag": "--no-ngram",
-                "flag_help": "Draft without looking up what followed the last tokens before.",
+                "flag_help": "Draft without n-grams.",
             },
         ),
     ] = True
@@ -163,20 +160,18 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_ctx: Annotated[
         ContextSize,
         Meta(
-            description="Context size in tokens; 0 takes what the target was trained for, "
-            "up to 32,768, as far as the memory allows.",
+            description="Context size in tokens; 0: what the target was trained for, up to 32,768, "
+            "as memory allows.",
             extra={"flag": "--ctx"},
         ),
     ] = 0
-    n_batch: Annotated[
-        BatchSize, Meta(description="Prompt tokens decoded at once; a cancel waits for them.")
-    ] = 512
+    n_batch: Annotated[BatchSize, Meta(description="Prompt tokens decoded at once.")] = 512
     n_threads: Annotated[
         int,
         Meta(
             ge=0,
             le=1024,
-            description="Threads of llama.cpp; 0 takes the fast physical cores it may use.",
+            description="Threads of llama.cpp; 0: one for each fast physical core.",
             extra={"flag": "--threads", "unset": 0},
         ),
     ] = 0
@@ -189,13 +184,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = -1
     split_mode: Annotated[
         SplitMode,
-        Meta(
-            description="How several GPUs share the target: layer by layer, row by row, or none, "
-            "which takes main_gpu alone. The draft goes to one GPU."
-        ),
+        Meta(description="How several GPUs share the target; none uses main_gpu alone."),
     ] = "layer"
     main_gpu: Annotated[
-        GpuIndex, Meta(description="The GPU that split_mode none takes, counted from 0.")
+        GpuIndex, Meta(description="The GPU for split_mode none, counted from 0.")
     ] = 0
     tensor_split: Annotated[
         GpuShares,
@@ -207,8 +199,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     rpc_servers: Annotated[
         RpcServers,
         Meta(
-            description="RPC servers of llama.cpp that lend their devices; these count as GPUs, "
-            "before those of this machine.",
+            description="RPC servers of llama.cpp; their devices come before this machine's GPUs.",
             examples=[["gpu1:50052"]],
         ),
     ] = ()
@@ -223,18 +214,17 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
             "needs flash attention."
         ),
     ] = "f16"
-    draft_kv_type: Annotated[
-        KvType, Meta(description="Number format of the draft's KV cache, a small one.")
-    ] = "f16"
+    draft_kv_type: Annotated[KvType, Meta(description="Number format of the draft's KV cache.")] = (
+        "f16"
+    )
     draft_window: Annotated[
         DraftWindow,
-        Meta(description="How many of the latest tokens the draft sees; 0 means all of them."),
+        Meta(description="How many of the latest tokens the draft sees; 0 means all."),
     ] = DRAFT_WINDOW_DEFAULT
     llama_server: Annotated[
         str,
         Meta(
-            description="A llama-server of llama.cpp that runs the pairs in place of eaglechat's "
-            "own engine; empty is that one.",
+            description="A llama-server that runs the pairs; empty means eaglechat's own engine.",
         ),
     ] = ""
     command: Annotated[
@@ -253,8 +243,7 @@ class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
     folders: Annotated[
         tuple[str, ...],
         Meta(
-            description="Folders with GGUF files, searched besides the Hugging Face cache, "
-            "LM Studio's and llama.cpp's folders.",
+            description="Folders with GGUF files, besides those that are searched anyway.",
             examples=[["/data/models"]],
             extra={"flag": ""},
         ),
@@ -281,21 +270,25 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     inspect: Annotated[
         bool,
         Meta(
-            description="Record what the target held likely at each token, to look inside rounds.",
+            description="Record the target's probabilities, to look inside rounds.",
             extra={"flag": ""},
         ),
     ] = False
     notify: Annotated[
         Literal["bell", "desktop", "off"],
         Meta(
-            description="What says that a long reply has ended while the terminal does not have "
-            "the focus: its bell, a notice on the desktop (OSC 9), or nothing.",
+            description="How to tell you that a long reply has ended while the terminal does not "
+            "have the focus.",
             extra={"flag": ""},
         ),
     ] = "bell"
     notify_after: Annotated[
         int,
-        Meta(ge=0, description="Seconds that such a reply takes at least.", extra={"flag": ""}),
+        Meta(
+            ge=0,
+            description="Shortest reply that is long enough for this, in seconds.",
+            extra={"flag": ""},
+        ),
     ] = 10
 
 

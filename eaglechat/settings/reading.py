@@ -42,11 +42,12 @@ class Problem:
 def load(path: Path) -> tuple[Settings, list[Problem]]:
     """Read a configuration file; a missing one is all defaults."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Settings(), []
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return Settings(), [Problem(path, "", f"cannot be read ({error}); using the defaults")]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or error
+        return Settings(), [Problem(path, "", f"cannot be read ({why}); using the defaults")]
     return from_mapping(raw, path)
 
 

@@ -13,6 +13,8 @@ SERVER_KEY = "EAGLECHAT_SERVER_KEY"
 
 Seconds = Annotated[float, Meta(gt=0.0, le=86_400.0)]
 Text = Annotated[str, Meta(min_length=1)]
+HeaderName = Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$")]
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,9 +24,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     url: Annotated[
         Text, Meta(description="Its address, such as http://gpu-box:8080; /v1 may be left out.")
     ]
-    model: Annotated[
-        str, Meta(description="The model to chat with; empty lets you choose where it has several.")
-    ] = ""
+    model: Annotated[str, Meta(description="The model to chat with; empty lets you choose.")] = ""
     plain_model: Annotated[
         str,
         Meta(description="The same model without a draft, on the same server, for comparisons."),
@@ -32,9 +32,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     key_env: Annotated[str, Meta(description="Environment variable that holds its key.")] = ""
     key_command: Annotated[
         tuple[str, ...],
-        Meta(description="Command that prints its key, run when the server is first asked."),
+        Meta(description="Command whose first line is its key, run once when the server is asked."),
     ] = ()
-    headers: Annotated[dict[str, str], Meta(description="Further headers of every request.")] = {}
+    headers: Annotated[
+        dict[HeaderName, HeaderValue], Meta(description="Further headers of every request.")
+    ] = {}
     ca_file: Annotated[
         str, Meta(description="Certificates (PEM) to trust in place of the system's.")
     ] = ""
@@ -43,7 +45,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 10.0
     timeout: Annotated[
         Seconds,
-        Meta(description="Longest silence in a reply, in seconds; the prompt is read in it."),
+        Meta(description="Longest silence in a reply, in seconds; reading the prompt counts."),
     ] = 300.0
 
 

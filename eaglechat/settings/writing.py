@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from eaglechat.paths import write_atomically
+
+_BOM = "\ufeff"
+"""Windows' editors put it at the beginning of a file."""
 
 
 class SettingsFileError(RuntimeError):
@@ -21,13 +25,24 @@ def save_setting(path: Path, table: str, key: str, value: Any) -> None:
     Raises SettingsFileError.
     """
     try:
-        document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else None
-        document = document if document is not None else tomlkit.document()
-        section = document.setdefault(table, tomlkit.table())
-        if value is None:
-            section.pop(key, None)
-        else:
-            section[key] = list(value) if isinstance(value, tuple) else value
-        write_atomically(path, tomlkit.dumps(document).encode())
+        before = path.read_bytes().decode() if path.exists() else ""
+        write_atomically(path, _changed(before, table, key, value).encode())
     except (OSError, UnicodeDecodeError, TOMLKitError, TypeError) as error:
-        raise SettingsFileError(f"{path} was not changed: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise SettingsFileError(f"{path} was not changed: {why}") from error
+
+
+def _changed(before: str, table: str, key: str, value: Any) -> str:
+    """The file's text with the change. Raises TOMLKitError, TypeError."""
+    bom, newline = before.startswith(_BOM), "\r\n" if "\r\n" in before else "\n"
+    document = tomlkit.parse(before.removeprefix(_BOM).replace("\r\n", "\n"))
+    if value is None and table not in document:
+        return before
+    section = document.setdefault(table, tomlkit.table())
+    if not isinstance(section, MutableMapping):
+        raise TypeError(f"{table} is not a table")
+    if value is None:
+        section.pop(key, None)
+    else:
+        section[key] = list(value) if isinstance(value, tuple) else value
+    return _BOM * bom + tomlkit.dumps(document).replace("\n", newline)

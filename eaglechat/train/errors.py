@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from eaglechat.wire.errors import EngineError
 
-class TrainingError(RuntimeError):
-    """Something the user can be told."""
+
+class TrainingError(EngineError):
+    """What training cannot do."""
 
 
 class PausedError(Exception):

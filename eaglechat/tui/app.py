@@ -129,7 +129,7 @@ class EagleApp(Router):
         if self._notices:
             self.notify(
                 "\n".join(self._notices),
-                title="Not everything could be used",
+                title="Some of your configuration was ignored",
                 severity="warning",
                 timeout=20,
                 markup=False,
@@ -160,6 +160,9 @@ class EagleApp(Router):
             self.action_suspend_process()
 
     async def action_quit(self) -> None:
+        self.unless_lost(self._quit)
+
+    def _quit(self) -> None:
         self.leave_all()
         self.exit()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
+from eaglechat.chat.controls import Controls
 from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
@@ -82,11 +83,18 @@ class OpenRoles(Message):
 
 
 class OpenBench(Message):
-    """Measure the loaded pair; `keep` puts the length that is kept in force in its chat."""
+    """Measure the loaded pair as these controls have it draft; `keep` puts the length that is kept
+    in force in its chat."""
 
-    def __init__(self, pair: Pair, info: PairInfo, keep: Callable[[int | Auto], None]) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        info: PairInfo,
+        controls: Controls,
+        keep: Callable[[int | Auto], None],
+    ) -> None:
         super().__init__()
-        self.pair, self.info, self.keep = pair, info, keep
+        self.pair, self.info, self.controls, self.keep = pair, info, controls, keep
 
 
 class ShowPrompt(Message):
@@ -139,11 +147,11 @@ class Say(Message):
 
 
 class OpenExport(Message):
-    """Export a chat from its file; with a format at once."""
+    """Export the chat that `read` gives, in a thread; with a format at once."""
 
-    def __init__(self, chat: Path, format: Format | None) -> None:
+    def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
         super().__init__()
-        self.chat, self.format = chat, format
+        self.read, self.format = read, format
 
 
 class Ask(Message):
@@ -152,6 +160,14 @@ class Ask(Message):
     def __init__(self, title: str, text: str, written: str, then: Callable[[str], None]) -> None:
         super().__init__()
         self.title, self.text, self.written, self.then = title, text, written, then
+
+
+class Leave(Message):
+    """Do something that leaves the open chat; the user is asked first where it would be lost."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self.then = then
 
 
 class Confirm(Message):

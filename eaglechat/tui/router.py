@@ -8,18 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from textual.app import App
 from textual.screen import Screen
 
+from eaglechat.chat import wording
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.local.pair import Pair, pair_of_server
+from eaglechat.links.http.address import same_server
 from eaglechat.settings.servers import ServerSettings, key_variable
 from eaglechat.tui.commands.active import Active
 from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.keys_in_order import KeysInOrder
 from eaglechat.tui.navigation import (
     Ask,
     Confirm,
+    Leave,
     LoadAgain,
     LoadInstead,
     LookInside,
@@ -39,7 +42,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.wire.protocol import Auto, PairInfo
 
 
-class Router(App[None]):
+class Router(KeysInOrder):
     """An app that opens and closes its screens; `services` are handed to them."""
 
     services: Services
@@ -99,12 +102,27 @@ class Router(App[None]):
         if self.services.pairs.problem:
             self.notify(self.services.pairs.problem, severity="warning", markup=False)
 
+    def unless_lost(self, then: Callable[[], None]) -> None:
+        """Do what leaves the open chat, once the user agrees where that would lose it."""
+        if any(
+            isinstance(screen, EagleScreen) and screen.is_unsaved for screen in self.screen_stack
+        ):
+            self.on_confirm(Confirm("Unsaved chat", with_keys(wording.UNSAVED), "Leave", then))
+        else:
+            then()
+
+    def on_leave(self, message: Leave) -> None:
+        self.unless_lost(message.then)
+
     def _load_instead(self, pair: Pair) -> None:
-        self._back_to_menu()
-        self.load_and_chat(pair)
+        def load() -> None:
+            self._back_to_menu()
+            self.load_and_chat(pair)
+
+        self.unless_lost(load)
 
     def on_open_menu(self) -> None:
-        self._back_to_menu()
+        self.unless_lost(self._back_to_menu)
 
     def on_open_chat(self, message: OpenChat) -> None:
         if len(self.screen_stack) == 1:
@@ -123,24 +141,27 @@ class Router(App[None]):
         self._show(LoadingScreen(self.services, message.pair, loaded))
 
     def on_resume(self, message: Resume) -> None:
-        header = message.chat.header
+        self.unless_lost(lambda: self._resume(message.chat))
+
+    def _resume(self, chat: SavedChat) -> None:
+        header = chat.header
         if header.server:
             self._back_to_menu()
-            self.load_and_chat(self._served_again(header), message.chat)
+            self.load_and_chat(self._served_again(header), chat)
             return
         draft = Path(header.draft) if header.draft else None
         pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
         self._back_to_menu()
         is_here = not self.services.settings.current.engine.command
         if is_here and not pair.target.is_file():
-            self._read_chat(pair, message.chat)
+            self._read_chat(pair, chat)
         else:
-            self.load_and_chat(pair, message.chat)
+            self.load_and_chat(pair, chat)
 
     def _served_again(self, header: ChatHeader) -> Pair:
         """The model of a server that a chat was with, by the entry that has its address now."""
         servers = self.services.settings.current.server
-        known = (server for server in servers if server.url == header.server)
+        known = (server for server in servers if same_server(server.url, header.server))
         adhoc = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
         return pair_of_server(next(known, adhoc), header.target)
 
@@ -159,7 +180,7 @@ class Router(App[None]):
     def on_open_export(self, message: OpenExport) -> None:
         from eaglechat.tui.screens.past.export import ExportScreen
 
-        self._show(ExportScreen(message.chat, message.format))
+        self._show(ExportScreen(message.read, message.format))
 
     def on_open_files(self) -> None:
         from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
@@ -174,7 +195,10 @@ class Router(App[None]):
     def on_open_bench(self, message: OpenBench) -> None:
         from eaglechat.tui.screens.bench.screen import BenchScreen
 
-        self._show(BenchScreen(self.services, message.pair, message.info, message.keep))
+        screen = BenchScreen(
+            self.services, message.pair, message.info, message.controls, message.keep
+        )
+        self._show(screen)
 
     def on_show_prompt(self, message: ShowPrompt) -> None:
         from eaglechat.tui.screens.chat.seen import SeenScreen
@@ -235,7 +259,9 @@ class Router(App[None]):
         if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
             self.screen.action_back()
         elif any(type(shown) is type(screen) for shown in self.screen_stack):
-            self.notify(with_keys("That is already open behind this; {dialog.back} goes back."))
+            self.notify(
+                with_keys("That screen is already open behind this one; {dialog.back} goes back.")
+            )
         else:
             self._show(screen, then)
 

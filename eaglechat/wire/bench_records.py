@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from eaglechat.wire.stats import DrafterStats
 
 PLAIN = "plain"
 """The setting without speculation: no draft, no features, as if only the target were loaded."""
+
+AS_STARTED = "as started"
+"""The setting of a server that drafts as it was started to, or not at all."""
 
 REFERENCE = "reference"
 """What the settings of the reference program begin with."""
@@ -35,6 +40,14 @@ class BenchRun:
     mean_accepted_length: float | None
     verify_ms: Mapping[int, float]
     """Median milliseconds of the target's decode by batch width."""
+    n: int | str | None = None
+    """The draft length, or "auto"; None of plain decoding."""
+    shape: str | None = None
+    """What drafts may be: "chain", "tree" or "auto"; None of plain decoding."""
+    ngram: bool = False
+    """Whether n-grams were tried ahead of the draft."""
+    by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
+    """Counts apart for each that drafted."""
     prefill_tokens: int = 0
     """Of the reference program, which reads the whole prompt each time; here it is in the cache."""
     prefill_ms: float = 0.0

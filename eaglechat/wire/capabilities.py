@@ -45,7 +45,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     prompt: bool = False
     """It shows prompts: it answers `render`."""
     goes_on: bool = False
-    """It goes on with a reply that has begun."""
+    """It goes on with a reply that has begun, from its tokens."""
+    goes_on_from_text: bool = False
+    """It goes on with the last message where that is the assistant's, from its text."""
 
 
 EVERYTHING = Capabilities(

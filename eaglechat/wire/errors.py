@@ -27,6 +27,12 @@ class RpcError(ModelLoadError):
     code = "rpc"
 
 
+class ProgramError(ModelLoadError):
+    """The program of engine.llama_server is not one that can run the pair."""
+
+    code = "program"
+
+
 class SettingsError(EngineError):
     """Settings that do not go together, or not with these models."""
 

@@ -33,15 +33,14 @@ RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 SEED_LIMIT = 2**32 - 2
 """The seed after this one means “random” to llama.cpp."""
 
-TOP_LIMIT = 20
-TOP_DEFAULT = 5
+TOP_LIMIT, TOP_DEFAULT = 20, 5
 
 DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
 N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length chosen by measurement."""
-Shape = Literal["chain", "tree"]
+Shape = Literal["chain", "tree", "auto"]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]
@@ -134,12 +133,13 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     stop: tuple[str, ...] = ()
     top: Annotated[int, Meta(ge=0, le=TOP_LIMIT)] = 0
     """Report as many of the target's likeliest tokens in each place of a round."""
-    begun: tuple[int, ...] = ()
+    begun: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Tokens with which the reply begins already: it goes on behind them."""
 
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):
-    """Measure the loaded pair: each prompt plainly and with each draft length, taking turns.
+    """Measure the loaded pair: each prompt plainly, and with each draft length of each shape with
+    and without n-grams as asked for, taking turns.
 
     Answered by bench_progress, bench_run for each reply, and bench_done, or by error. Replies are
     greedy; what the chat had in the KV cache is gone afterwards.
@@ -148,21 +148,20 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     id: RequestId = 0
     prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
     n: tuple[DraftLength | Auto, ...]
+    shapes: tuple[Shape, ...] = ("chain",)
+    ngram: tuple[bool, ...] = (False,)
     repeats: Annotated[int, Meta(ge=1)] = 3
     first_repeat: Annotated[int, Meta(ge=0)] = 0
-    """Counts on where a request before this one ended: the order of the settings goes on, and
-    nothing is warmed up."""
+    """Goes on where a request ended: the settings keep their order, and nothing is warmed up."""
     max_tokens: Annotated[int, Meta(ge=1)] = 256
     by_turns: bool = False
-    """All settings write each reply together, each on a pair of its own, which stay in memory
-    until the next load."""
+    """All settings write each reply together, each on a pair of its own that stays in memory."""
     profile: bool = False
     """Of the first prompt, where the time of a round goes: answered by bench_profile."""
 
 
 class Render(Request, frozen=True, kw_only=True, tag="render"):
-    """Show the prompt that a `chat` of these fields would read. Answered by rendered, or by
-    error."""
+    """Show the prompt that a `chat` of these fields would read. Answered by rendered or error."""
 
     id: RequestId = 0
     messages: tuple[Message, ...]
@@ -253,10 +252,11 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     """The address of the server that has it, where that is not the engine itself."""
 
-    @property
-    def no_bench(self) -> str | None:
-        """Why there are no draft lengths to compare."""
-        return self.speculation_off or (None if self.draft else "no draft is loaded")
+    def no_bench(self, *, ngram: bool) -> str | None:
+        """Why there are no draft lengths to compare, with or without n-grams."""
+        if self.draft is None and not ngram:
+            return "no draft is loaded, and n-grams are off"
+        return self.speculation_off
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -276,7 +276,7 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
 
 
 class Loading(Event, frozen=True, kw_only=True, tag="loading"):
-    """Progress of a load: `stage` is target, draft or context; `fraction` is of the whole load."""
+    """What a load or a reply waits for: `stage` is target, draft, context or server."""
 
     id: int
     stage: str
@@ -293,8 +293,7 @@ class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
 
 
 class WindowMoved(Event, frozen=True, kw_only=True, tag="window"):
-    """The oldest turns are not, or no longer, in the context. Comes before the prefill of a reply
-    to which this applies, and whenever it changes while the reply is written."""
+    """The oldest turns are not in the context: before a reply's prefill, and when it changes."""
 
     id: int
     window: Window

@@ -11,12 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from eaglechat.wire.trees import LAST_TOKEN, children, depths
+
 N_DRAFT_MAX_LIMIT = 16
 """The longest draft a round may ask for; contexts are sized for it once."""
 
+NGRAM = "ngram"
+"""Names the drafter that looks up n-grams; others are the draft's."""
 
 KvType = Literal["f16", "q8_0"]
 """Number format of a KV cache."""
+
+DraftShape = Literal["chain", "tree"]
 
 
 class Origin(str, enum.Enum):
@@ -147,13 +153,16 @@ class AutoDraft:
     n: int
     reason: AutoReason
     tokens_per_second: tuple[float, ...]
-    """Expected by draft length, from 0 (plain) on; empty before the first round of a pair."""
+    """Expected by draft length, from 0 (plain) on, of each in the faster shape, the one chosen in
+    that chosen; empty before the first round of a pair."""
     plain_error: float
     """Two standard errors of the plain tokens per second."""
     lost_ms: float
     """Time this reply has lost against plain decoding; negative when drafting gained some."""
     allowed_ms: float
     """The most it may lose."""
+    shape: DraftShape = "chain"
+    """Of the draft chosen."""
 
     @property
     def length(self) -> int | None:
@@ -195,15 +204,15 @@ class Round:
         """Indices of the accepted drafted tokens, each the child of the one before."""
         path: list[int] = []
         for token in self.tokens[: self.n_accepted]:
-            children = self.children(path[-1] if path else -1)
-            same = [index for index in children if self.drafted[index].id == token.id]
+            tested = self.children(path[-1] if path else LAST_TOKEN)
+            same = [index for index in tested if self.drafted[index].id == token.id]
             path += same[:1] or [len(path)]
         return tuple(path)
 
     def children(self, parent: int) -> list[int]:
         """Indices of the drafted tokens that follow the one at `parent`, -1: the last one emitted
         before. The likeliest comes first."""
-        return [index for index, token in enumerate(self.drafted) if token.parent == parent]
+        return children([token.parent for token in self.drafted], parent)
 
     @property
     def rejected(self) -> DraftToken | None:
@@ -211,22 +220,19 @@ class Round:
         if self.n_tested <= self.n_accepted:
             return None
         path = self.path
-        children = self.children(path[-1] if path else -1)
-        return self.drafted[children[0]] if children else None
+        tested = self.children(path[-1] if path else LAST_TOKEN)
+        return self.drafted[tested[0]] if tested else None
 
     @property
     def n_siblings_rejected(self) -> int:
         """Tokens rejected beside an accepted one, or beside `rejected`."""
-        tested = [-1, *self.path][: self.n_tested]
+        tested = [LAST_TOKEN, *self.path][: self.n_tested]
         return sum(max(0, len(self.children(parent)) - 1) for parent in tested)
 
     @property
     def depth(self) -> int:
         """Tokens of the longest path that was drafted."""
-        depths = [0]
-        for token in self.drafted:
-            depths.append(depths[token.parent + 1] + 1)
-        return max(depths)
+        return max(depths([token.parent for token in self.drafted]), default=0)
 
     @property
     def is_tree(self) -> bool:
@@ -268,8 +274,8 @@ class Window:
 
     first_turn: int
     """The oldest turn in the context, counted from 0."""
-    tokens_left: int
-    """Tokens of the turns that have left."""
+    tokens_left: int | None
+    """Tokens of the turns that have left; None where nobody counted them."""
     kv_kept: bool
     """The KV cache of the rest was kept; False where the rest is read again."""
 
@@ -319,3 +325,18 @@ class ReplyEnd:
         if self.timings.generation_ms <= 0:
             return 0.0
         return self.tokens * 1000.0 / self.timings.generation_ms
+
+
+def unbegun(seed: int) -> ReplyEnd:
+    """The end of a reply that was cancelled before it began."""
+    nothing = ReplyTimings(
+        prefill_ms=0.0,
+        prefill_tokens=0,
+        reused_tokens=0,
+        generation_ms=0.0,
+        draft_ms=0.0,
+        verify_ms=0.0,
+        process_ms=0.0,
+        sample_ms=0.0,
+    )
+    return ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)

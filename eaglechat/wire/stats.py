@@ -31,6 +31,14 @@ class DrafterStats:
         """Accepted / tested, or None where nothing was tested."""
         return self.accepted / self.tested if self.tested else None
 
+    def __add__(self, other: DrafterStats) -> DrafterStats:
+        return DrafterStats(
+            self.rounds + other.rounds,
+            self.drafted + other.drafted,
+            self.tested + other.tested,
+            self.accepted + other.accepted,
+        )
+
 
 @dataclass(frozen=True)
 class SpeculationStats:
@@ -93,12 +101,8 @@ class StatsFold:
             self._siblings += round_.n_siblings_rejected
         if round_.drafter is not None:
             before = self._by_drafter.get(round_.drafter, DrafterStats())
-            self._by_drafter[round_.drafter] = DrafterStats(
-                before.rounds + 1,
-                before.drafted + len(round_.drafted),
-                before.tested + round_.n_tested,
-                before.accepted + round_.n_accepted,
-            )
+            counts = DrafterStats(1, len(round_.drafted), round_.n_tested, round_.n_accepted)
+            self._by_drafter[round_.drafter] = before + counts
         for position in range(round_.n_tested):
             self._tested_at[position] += 1
         for position in range(round_.n_accepted):
@@ -130,7 +134,7 @@ def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
 
 @dataclass(frozen=True)
 class PartStats:
-    """The rounds of one part of a reply. A round counts to the part that it began in."""
+    """The rounds of one part of a reply. A round counts towards the part in which it began."""
 
     stats: SpeculationStats = SpeculationStats()
     tokens: int = 0

@@ -11,12 +11,13 @@ from eaglechat.chat.conversation.entries import Entry, entries
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.reading import SavedChat, saved_chats
 from eaglechat.chat.writing.parts import Draft, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from tests.tui.scripted import ScriptedEngine, pair_info
+from tests.tui.scripted import ScriptedEngine
+from tests.tui.scripted_reports import pair_info
 
 MOST_PUMPS = 2000
 
@@ -122,3 +123,15 @@ class Headless:
         request = self.engine.requests(protocol.Chat)[-1]
         assert isinstance(request, protocol.Chat)
         return request
+
+
+def reopened(chat: Headless) -> Headless:
+    """The chat as another start of the app finds it."""
+    (saved,) = saved_chats(chat.session._chats_dir)
+    return Headless(chat.pair.target.parent, saved)
+
+
+def reopened_after_leaving(chat: Headless, typed: str = "") -> Headless:
+    chat.session.leave(typed)
+    chat.session.close()
+    return reopened(chat)

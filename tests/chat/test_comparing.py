@@ -73,7 +73,7 @@ def test_a_plain_reply_cannot_be_compared_and_it_says_what_to_do(
 ) -> None:
     terms = msgspec.structs.replace(TERMS, speculation=speculation)
     reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms), off) or ""
-    assert "plainly already" in reason
+    assert "already decoded plainly" in reason
     assert advice in reason
 
 

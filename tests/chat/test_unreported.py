@@ -58,8 +58,9 @@ def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
 def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     chat.ask("why?")
     assert not chat.session.compare()
-    assert chat.said == ["llama-server cannot decode plainly, so there is nothing to compare with."]
-    assert no_bench(chat.session.hello) == "llama-server has no bench."
+    (why,) = chat.said
+    assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
+    assert "`eaglechat bench` measures it" in (no_bench(chat.session.hello) or "")
 
     chat.session.turn(replace(chat.session.controls, n_draft_max=AUTO))
     assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]
@@ -100,7 +101,9 @@ def test_drafting_that_was_settled_when_it_was_started_stays(
     chat.session.turn(replace(before, temperature=0.3, **change))
 
     assert chat.session.controls == replace(before, temperature=0.3)
-    assert chat.said == ["llama-server drafts as it was started to: that is not set from here."]
+    assert chat.said == [
+        "llama-server drafts the way it was started; eaglechat cannot change that."
+    ]
     assert not numbers_of(chat.session).drafts_as_asked
 
 
@@ -142,7 +145,11 @@ def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
     chat.session.turn(replace(chat.session.controls, temperature=0.1))
     assert chat.said == []
     chat.session.turn(replace(chat.session.controls, n_draft_max=5))
-    assert chat.said == ["llama-server starts again with this before the next reply."]
+    assert chat.said == ["llama-server restarts with this before the next reply."]
     assert chat.session.controls.n_draft_max == 5
-    chat.session.turn(replace(chat.session.controls, ngram=not chat.session.controls.ngram))
-    assert chat.said[-1] == "llama-server drafts chains alone here, without n-grams."
+    before = chat.session.controls
+    chat.session.turn(replace(before, ngram=not before.ngram, temperature=0.2))
+    assert chat.said[-1] == "llama-server drafts only chains, without n-grams."
+    assert chat.session.controls == replace(before, temperature=0.2)
+    assert numbers_of(chat.session).not_followed >= {"ngram", "shape"}
+    assert numbers_of(chat.session).engine == "llama-server"

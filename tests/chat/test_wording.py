@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from eaglechat.chat import wording
@@ -15,12 +16,19 @@ from tests.chat.records import TERMS, recorded, round_of
     [
         (FinishReason.STOP, "1 token, 33.3 tok/s"),
         (FinishReason.CANCELLED, "stopped · 1 token, 33.3 tok/s"),
-        (FinishReason.LENGTH, "token limit reached · generation.max_tokens ·"),
+        (FinishReason.LENGTH, "token limit reached · 1 token, 33.3 tok/s"),
         (FinishReason.CONTEXT, "context full · this turn alone fills its 4,096 tokens"),
     ],
 )
 def test_how_a_reply_ended(reason: FinishReason, note: str) -> None:
     assert wording.end_note(recorded(round_of(1), reason=reason), 4096).startswith(note)
+
+
+def test_a_limit_of_the_settings_is_named_and_no_server_s() -> None:
+    recording = recorded(round_of(1), reason=FinishReason.LENGTH)
+    assert "max_tokens" not in wording.end_note(recording, 4096)
+    recording.terms = msgspec.structs.replace(TERMS, max_tokens=1)
+    assert "generation.max_tokens ·" in wording.end_note(recording, 4096)
 
 
 def test_a_comparison_is_only_as_long_as_the_reply() -> None:

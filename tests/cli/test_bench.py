@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 
 from eaglechat.cli import loading, main
+from tests import tiny
 from tests.cli.engines import engine_that, engine_that_dies_after
-from tests.cli.test_run import ROOT, in_this_process
+from tests.cli.run.running import ROOT, in_this_process
 
 PATIENCE_S = 60
 PROMPTS = "=== cat\nthe cat sat on the mat\n=== fox\nthe quick brown fox\n"
@@ -100,6 +102,45 @@ def test_by_turns_writes_the_same_replies(bench: Callable[..., dict[str, Any]]) 
     assert counts[0] == counts[1]
 
 
+def test_shapes_and_n_grams_are_settings_too(
+    bench: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = bench("--shape", "chain,tree", "--ngram", "off,on", "--repeat", "1")
+
+    found = results["report"]["settings"]
+    assert [(row["setting"], row["n"], row["shape"], row["ngram"]) for row in found] == [
+        ("plain", None, None, False),
+        ("0", 0, "chain", False),
+        ("2", 2, "chain", False),
+        ("tree 2", 2, "tree", False),
+        ("2 + n-grams", 2, "chain", True),
+        ("tree 2 + n-grams", 2, "tree", True),
+    ]
+    assert all("eagle3" in row["by_drafter"] for row in found[2:4])
+    table = capsys.readouterr().out
+    assert re.search(r"^tree 2 \+ n-grams +2 +tree +draft, n-grams ", table, re.MULTILINE)
+    assert re.search(r"of the draft +of n-grams$", table, re.MULTILINE)
+
+
+def test_a_target_that_cannot_follow_several_paths_is_measured_with_chains_alone(
+    bench: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tiny.write_hybrid_target(tmp_path / "hybrid.gguf")
+    found = bench("--target", str(target), "--shape", "tree", "--repeat", "1")["report"]["settings"]
+    assert [(row["setting"], row["shape"]) for row in found[1:]] == [("0", "chain"), ("2", "chain")]
+    assert "drafts stay chains: the target is a recurrent" in capsys.readouterr().err
+
+
+def test_copies_are_prompts_of_their_own_and_a_shape_that_is_none_is_refused(
+    arguments: list[str], bench: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = bench("--prompts", "copy", "--repeat", "1", "--n", "2", "--ctx", "4096")
+    assert {run["prompt"] for run in results["report"]["runs"]} >= {"rename", "quotation"}
+    with pytest.raises(SystemExit):
+        main([*arguments, "--shape", "bush"])
+    assert "'bush' is none of chain, tree" in capsys.readouterr().err
+
+
 def test_the_reference_is_asked_what_the_engine_is(
     bench: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -134,8 +175,37 @@ def test_a_target_without_a_draft_has_nothing_to_compare(
     monkeypatch.setattr(loading, "start_engine", in_this_process)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
-    assert main(["bench", "--target", str(tiny_files[0])]) == 1
-    assert "there is nothing to compare: no draft is loaded" in capsys.readouterr().err
+    alone = ["bench", "--target", str(tiny_files[0])]
+    assert main(alone) == 1
+    wrong = "there is nothing to compare: no draft is loaded, and n-grams are off; --ngram on "
+    assert wrong in capsys.readouterr().err
+    assert main([*alone, "--ngram", "on", "--reference", sys.executable]) == 1
+    assert "--reference compares drafts, and no draft is loaded" in capsys.readouterr().err
+
+
+def test_a_target_without_a_draft_is_measured_with_n_grams_alone(
+    tiny_files: tuple[Path, Path], prompts: Path, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(loading, "start_engine", in_this_process)
+    how = ["--n", "4", "--ngram", "off,on", "--repeat", "1", "--prompts", str(prompts)]
+
+    assert main(["bench", "--target", str(tiny_files[0]), *how, "--max-tokens", "60"]) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"^4 \+ n-grams +4 +chain +n-grams ", table, re.MULTILINE)
+    assert not re.search(r"^4 +4 ", table, re.MULTILINE)
+
+
+def test_a_file_that_cannot_be_written_is_known_before_anything_is_measured(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(loading, "start_engine", None)
+    results = tmp_path / "prompts.txt" / "results.json"
+
+    assert main([*arguments, "--json", str(results)]) == 1
+    assert f"{results} cannot be written: " in capsys.readouterr().err
 
 
 # --- an engine of its own ---
@@ -163,7 +233,7 @@ def test_an_engine_that_dies_leaves_what_was_measured(arguments: list[str], tmp_
     assert "cat" in out
     assert "the engine stopped by itself (signal 6)" in err
     assert "GGML_ASSERT(n_outputs > 0) failed" in err
-    assert "the tables hold what was measured until then" in err
+    assert "the tables show what was measured before that" in err
 
 
 def test_ctrl_c_ends_the_bench_with_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
@@ -186,5 +256,5 @@ def test_ctrl_c_ends_the_bench_with_what_was_measured(arguments: list[str], tmp_
 
     assert running.returncode == 130
     assert "cat" in out
-    assert "stopped; the tables hold what was measured until then" in err
+    assert "stopped; the tables show what was measured before that" in err
     assert "Traceback" not in err

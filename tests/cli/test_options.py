@@ -116,7 +116,7 @@ def test_the_defaults_that_mean_by_itself_can_be_asked_for_again(config: Path) -
         ("engine.zzzz=1", "engine.zzzz is not a setting; [engine] has n_ctx, n_batch"),
         ("zzzz=1", "the tables are generation, speculation"),
         ("generation.temperature", "has no value: write table.key=value"),
-        ("interface.theme=x", "interface.theme means nothing to this command"),
+        ("interface.theme=x", "interface.theme does not apply to this command"),
     ],
 )
 def test_a_wrong_assignment_is_wrong_usage(

@@ -31,6 +31,37 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path, command: str) -> None:
     assert "BrokenPipe" not in complaint
 
 
+def eaglechat(home: Path, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run in a shell, which can close streams."""
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m eaglechat {command}"],
+        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_closed_streams_are_empty_ones(tmp_path: Path) -> None:
+    done = eaglechat(tmp_path, "chats --json >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = eaglechat(tmp_path, "run - <&-")
+    assert (done.returncode, done.stderr) == (2, "eaglechat: the prompt is empty\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
+    done = eaglechat(tmp_path, "chats --json > /dev/full")
+    assert (done.returncode, done.stderr) == (1, "eaglechat: No space left on device\n")
+
+
+def test_what_the_output_cannot_show_is_a_question_mark(tmp_path: Path) -> None:
+    template = tmp_path / "template"
+    template.write_text("日本 {{ messages[0].content }}", encoding="utf-8")
+    done = eaglechat(tmp_path, f"prompt --template {template}", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stdout) == (0, "?? hi\n")
+
+
 def test_a_background_job_of_a_script_can_be_interrupted() -> None:
     """A shell without job control starts it with SIGINT ignored."""
     code = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from contextlib import redirect_stderr
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +63,20 @@ def test_training_has_a_bar_for_each_stage(terminal: Terminal) -> None:
     assert "100% loss 1.0" in reading
     assert training.startswith("training")
     assert "30% loss 1.0" in training
+
+
+def test_a_name_is_cut_only_where_there_is_no_room(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    bars = Bars(terminal)
+    bars.draw(1, "re-encoding the target (only once)", 1, 2)
+    bars.close()
+    assert terminal.frames()[-1][0].startswith("re-encoding the target (only once) ")
+    bars = Bars(terminal)
+    bars.draw(1, "a-file-with-a-name-of-its-own.gguf", 1, 2, "x" * 40)
+    bars.close()
+    assert re.fullmatch(r"a-file-with-\S+…\s.* 50% x{40}", terminal.frames()[-1][0])
 
 
 def test_a_name_is_text_and_no_markup(terminal: Terminal) -> None:

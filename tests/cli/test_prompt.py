@@ -77,6 +77,17 @@ def test_thinking_is_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.endswith("assistant\n<think>\n\n</think>\n\n\n")
 
 
+def test_a_role_counts_as_for_a_reply(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roles = tmp_path / "home" / "config" / "roles"
+    roles.mkdir(parents=True)
+    (roles / "pirate.toml").write_text('system_prompt = "Arr."')
+
+    assert main(["prompt", "--template", SWITCHED, "--role", "pirate"]) == 0
+    assert "system\nArr." in capsys.readouterr().out
+    assert main(["prompt", "--template", SWITCHED, "--role", "captain"]) == 1
+    assert "there is no role 'captain'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["no JSON", "[]", '[{"content": "a"}]', '{"role": "user"}'])
 def test_a_file_that_is_no_conversation_is_named(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
@@ -85,4 +96,4 @@ def test_a_file_that_is_no_conversation_is_named(
     file.write_text(text)
 
     assert main(["prompt", "--template", SWITCHED, "--messages", str(file)]) == 1
-    assert f"{file} is no list of messages: " in capsys.readouterr().err
+    assert f"{file} is not a list of messages: " in capsys.readouterr().err

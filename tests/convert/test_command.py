@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,14 @@ def files(tmp_path: Path) -> Path:
     write_target(tmp_path / "target.gguf")
     (tmp_path / "out").mkdir()
     return tmp_path
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As a terminal starts it; a background job of a script has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def run(files: Path, *options: str, checkpoint: str = "draft") -> int:
@@ -68,6 +77,7 @@ def test_an_unknown_type_is_wrong_usage(files: Path, capsys: pytest.CaptureFixtu
     assert "q9 is not a type; known are f32, f16, bf16, q8_0" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_leaves_nothing_behind(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,3 +89,12 @@ def test_ctrl_c_leaves_nothing_behind(
     assert run(files) == 130
     assert "interrupted; nothing was written" in capsys.readouterr().err
     assert list((files / "out").iterdir()) == []
+
+
+def test_what_the_disk_refuses_is_said_without_its_number(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = files / "out" / "draft.gguf.lock"
+    lock.mkdir()
+    assert run(files) == 1
+    assert capsys.readouterr().err == f"eaglechat: {lock}: Is a directory\n"

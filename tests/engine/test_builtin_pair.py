@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eaglechat.engine.llama.backend import system_info
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
@@ -70,7 +71,14 @@ class Run:
     speculative: Reply
 
 
-@pytest.fixture(scope="module", params=EXPECTED, ids=["quicksort", "Pythagoras", "DC"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(EXPECTED[0], id="quicksort"),
+        pytest.param(EXPECTED[1], id="Pythagoras", marks=pytest.mark.slow),
+        pytest.param(EXPECTED[2], id="DC", marks=pytest.mark.slow),
+    ],
+)
 def run(request: pytest.FixtureRequest, real_models: tuple[Model, Model]) -> Run:
     with open_rig(*real_models) as rig:
         prompt = rig.prompt(request.param.prompt)
@@ -129,14 +137,16 @@ def test_a_fork_that_is_no_tie_is_noticed(run: Run, real_models: tuple[Model, Mo
     """Forks made by hand at one token: with the runner-up, and with a token out of the blue."""
     model, plain = real_models[0], run.plain.tokens
     assert first_fork(plain, plain) is None
-    at = 40
     with (
         Context(model, n_ctx=1024, n_batch=512, n_threads=N_THREADS) as context,
         Batch(context) as batch,
     ):
-        decode(context, batch, [*run.prompt, *plain[:at]], 0)
-        order = np.argsort(context.logits(len(run.prompt) + at - 1))
-        gap = np.diff(np.array(context.logits(len(run.prompt) + at - 1))[order[-2:]]).item()
+        decode(context, batch, [*run.prompt, *plain[:-1]], 0)
+        rows = [np.array(context.logits(len(run.prompt) + at - 1)) for at in range(len(plain))]
+    # A batch of another width may have chosen otherwise where two tokens are nearly equal.
+    clear = [at for at, row in enumerate(rows) if np.diff(np.sort(row)[-2:]).item() > 10 * TIE]
+    at = next(at for at in clear if at >= 40)
+    order = np.argsort(rows[at])
     runner_up, unlikely = int(order[-2]), int(order[0])
     assert plain[at] == int(order[-1])
 
@@ -144,10 +154,7 @@ def test_a_fork_that_is_no_tie_is_noticed(run: Run, real_models: tuple[Model, Mo
         check_fork_is_a_tie(model, run.prompt, plain, [*plain[:at], unlikely])
     with pytest.raises(AssertionError, match="one reply ends"):
         check_fork_is_a_tie(model, run.prompt, plain, plain[:at])
-    if gap >= TIE:
-        with pytest.raises(AssertionError, match="logits"):
-            check_fork_is_a_tie(model, run.prompt, plain, [*plain[:at], runner_up])
-    else:
+    with pytest.raises(AssertionError, match="logits"):
         check_fork_is_a_tie(model, run.prompt, plain, [*plain[:at], runner_up])
 
 
@@ -159,7 +166,9 @@ def check_counts(run: Run, n_draft_max: int, reply: Reply) -> None:
     stats = stats_of(reply.rounds)
     same_text = hashlib.sha256(reply.text.encode()).hexdigest().startswith(run.expected.text)
     # Another processor's kernels may lead the reply elsewhere at a tie: other text, other counts.
-    tolerance = 0.03 if same_text else 0.25
+    # Where they write the same, it is the draft's choices that may differ.
+    same_kernels = "AVX512 = 1" in system_info()
+    tolerance = (0.03 if same_kernels else 0.04) if same_text else 0.25
     assert stats.accepted == pytest.approx(accepted, rel=tolerance)
     assert stats.accepted / stats.drafted == pytest.approx(accepted / drafted, rel=2 * tolerance)
 

@@ -19,10 +19,12 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
+import eaglechat
 from eaglechat.cli.bench import tables as bench_tables
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench.measure import BenchPrompt, BenchRun, Write
 from eaglechat.engine.bench.profile import native_clock, profile
+from eaglechat.engine.bench.settings import name_of, settings_of
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
@@ -33,7 +35,8 @@ from eaglechat.wire import bench_records
 from eaglechat.wire.bench_records import RoundProfile
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Message, Sampling, Speculation
+from eaglechat.wire.protocol import PROTOCOL_VERSION, Hello, Message, Sampling, Speculation
+from tests.gpu.killed import kill_and_load_again
 from tests.gpu.random_pair import QUANTIZATIONS, SHAPES, pair_bytes, write_pair
 
 PASSED, FAILED, NO_GPU = 0, 1, 3
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not gpus and not args.cpu:
         print(
             f"no GPU: llama.cpp was built for {', '.join(backend.backends())} and sees none. "
-            "docs/gpu.md says how to build it; --cpu runs what can run without one.",
+            "docs/gpu.md says how to install it; --cpu runs what can run without one.",
             file=sys.stderr,
         )
         return NO_GPU
@@ -161,6 +164,8 @@ def _check(pair: Pair, args: argparse.Namespace) -> Iterator[Check]:
     with _loaded(pair, other) as (loaded, _):
         again = accepted_by_length(_measure(loaded, prompts, args, repeats=1))
     yield acceptance_check(accepted, again, "one thread" if args.cpu else "the processor")
+    name = "an engine killed in mid-reply leaves the device to the next one"
+    yield Check(name, *kill_and_load_again(pair, here))
 
 
 def _speed(
@@ -172,7 +177,10 @@ def _speed(
     """Print the tables; judge where a round's time goes."""
     profiles = _profiles(loaded, prompts[0], args.max_tokens)
     report = bench.report_of(runs)
-    for line in bench_tables.lines(loaded.info, report, [], profiles, markdown=True):
+    hello = Hello(
+        protocol=PROTOCOL_VERSION, eaglechat=eaglechat.__version__, llama_cpp="", devices=()
+    )
+    for line in bench_tables.lines(loaded.info, hello, report, [], profiles, markdown=True):
         print(line)
     return _python_check(profiles, skipped=args.cpu)
 
@@ -239,7 +247,7 @@ def _measure(
         bench.measure(
             _writer(loaded),
             prompts,
-            bench.settings_of([3] if args.without_speed else [3, 5]),
+            settings_of([3] if args.without_speed else [3, 5], ["chain"], [False]),
             repeats=range(repeats or args.repeat),
             max_tokens=args.max_tokens,
             cancelled=never,
@@ -251,8 +259,8 @@ def _profiles(loaded: LoadedPair, prompt: BenchPrompt, most: int) -> list[RoundP
     write = _writer(loaded)
     with native_clock() as clock:
         return [
-            profile(setting, write(prompt, bench.speculation_of(setting), most), clock)
-            for setting in bench.settings_of([3, 5])
+            profile(name_of(setting), write(prompt, setting, most), clock)
+            for setting in settings_of([3, 5], ["chain"], [False])
         ]
 
 

@@ -33,7 +33,10 @@ def git_hash(data: bytes) -> str:
 
 @dataclass
 class Repo:
-    """A model repository: one branch, its newest commit's files, and what its card says."""
+    """A model repository: one branch, its newest commit's files, and what its card says.
+
+    `older` are its earlier commits, `renamed` its name now.
+    """
 
     files: dict[str, bytes]
     licence: str | None = "apache-2.0"
@@ -41,6 +44,13 @@ class Repo:
     gated: bool = False
     tags: tuple[str, ...] = ()
     downloads: int = 0
+    older: tuple[Repo, ...] = ()
+    renamed: str = ""
+
+    def at(self, revision: str) -> Repo | None:
+        """The repository at a commit or on its branch."""
+        named = {"main": self, **{repo.commit: repo for repo in (*self.older, self)}}
+        return named.get(revision)
 
     @property
     def commit(self) -> str:
@@ -51,16 +61,26 @@ class Repo:
 
 @dataclass
 class Fault:
-    """Something that goes wrong with the next `times` matching requests."""
+    """Something that goes wrong with the next `times` matching requests.
+
+    `at` is the first byte of the range that a request must ask for to match.
+    """
 
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    hang: bool = False
+    """Not even a header comes."""
+    after: threading.Event | None = None
+    """The answer waits for it."""
     stall_after: int | None = None
     close_after: int | None = None
     flip_byte: int | None = None
     extra: bytes = b""
     ignore_range: bool = False
     shift_range: int = 0
+    content_range: str | None = None
+    etag: str | None = None
+    at: int | None = None
     redirect: str | None = None
     server: str = "storage"
     method: str = "GET"
@@ -88,6 +108,8 @@ class FakeHub:
         self.tokens: set[str] = {"hf_good"}
         self.seen: list[Seen] = []
         self.faults: list[Fault] = []
+        self.signature = 0
+        """Of the addresses in the storage; those given out before it changed have run out."""
         self.piece = 16 << 10
         self.pace: Callable[[Seen, int], None] = lambda seen, offset: None
         """Called before each piece is sent, with the file's offset it begins at."""
@@ -120,20 +142,20 @@ class FakeHub:
     def fail(self, **fault: Any) -> None:
         self.faults.append(Fault(**fault))
 
-    def take_fault(self, server: str, method: str) -> Fault:
+    def take_fault(self, seen: Seen) -> Fault:
+        begin = int(seen.range[6:].partition("-")[0]) if seen.range else 0
         with self._lock:
             for fault in self.faults:
-                if fault.times and (fault.server, fault.method) == (server, method):
+                is_meant = (fault.server, fault.method) == (seen.server, seen.method)
+                if fault.times and is_meant and fault.at in (None, begin):
                     fault.times -= 1
                     return fault
         return Fault()
 
     def content(self, digest: str) -> bytes | None:
-        for repo in self.repos.values():
-            for data in repo.files.values():
-                if sha256(data) == digest:
-                    return data
-        return None
+        every = [one for repo in self.repos.values() for one in (repo, *repo.older)]
+        files = (data for repo in every for data in repo.files.values())
+        return next((data for data in files if sha256(data) == digest), None)
 
     def requests(self, server: str, method: str = "GET") -> list[Seen]:
         return [seen for seen in self.seen if (seen.server, seen.method) == (server, method)]
@@ -167,9 +189,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.server_name_seen, self.command, self.path, token, self.headers.get("Range")
         )
         self.hub.seen.append(self.saw)
-        self.fault = self.hub.take_fault(self.server_name_seen, self.command)
+        self.fault = self.hub.take_fault(self.saw)
         try:
-            if self.fault.redirect:
+            if self.fault.hang:
+                self.hub.closing.wait(30)
+                self.close_connection = True
+            elif self.fault.redirect:
                 self.reply(302, b"", {"Location": self.fault.redirect})
             elif self.fault.status:
                 self.reply(self.fault.status, b"broken", self.fault.headers)
@@ -196,14 +221,18 @@ class _Handler(BaseHTTPRequestHandler):
     def send_file(self, data: bytes) -> None:
         """The bytes asked for, in pieces, with whatever fault is on."""
         fault, hub = self.fault, self.hub
-        start, end, status, headers = 0, len(data), 200, {}
+        if fault.after is not None:
+            fault.after.wait(30)
+        start, end, status = 0, len(data), 200
+        headers = {"ETag": fault.etag or f'"{git_hash(data)}"'}
         if self.saw.range and not fault.ignore_range:
             first, _, last = self.saw.range.removeprefix("bytes=").partition("-")
             start, end = int(first) + fault.shift_range, int(last) + 1 if last else len(data)
             status = 206
             if start >= len(data):
                 return self.reply(416, b"", {"Content-Range": f"bytes */{len(data)}"})
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+            sent = f"bytes {start}-{end - 1}/{len(data)}"
+            headers["Content-Range"] = fault.content_range or sent
         if fault.flip_byte is not None:
             at = fault.flip_byte
             data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
@@ -213,7 +242,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        stop = next((n for n in (fault.stall_after, fault.close_after) if n is not None), len(body))
+        limits = (n for n in (fault.stall_after, fault.close_after) if n is not None)
+        stop = min(next(limits, len(body)), len(body))
         while self.saw.sent < stop:
             hub.pace(self.saw, start + self.saw.sent)
             piece = body[self.saw.sent : min(self.saw.sent + hub.piece, stop)]
@@ -242,9 +272,10 @@ class _HubHandler(_Handler):
             return self.model_info(name, repo, rest)
         if repo.gated and token not in self.hub.tokens:
             return self.refuse(401 if token is None else 403, "GatedRepo")
-        if rest[:1] != ["resolve"] or rest[1] not in ("main", repo.commit):
+        found = repo.at(rest[1]) if rest[:1] == ["resolve"] else None
+        if found is None:
             return self.refuse(404, "RevisionNotFound")
-        return self.resolve(repo, "/".join(rest[2:]))
+        return self.resolve(found, "/".join(rest[2:]))
 
     def resolve(self, repo: Repo, path: str) -> None:
         data = repo.files.get(path)
@@ -255,7 +286,7 @@ class _HubHandler(_Handler):
             return self.reply(200, data, headers)
         digest = sha256(data)
         headers = {
-            "Location": f"{self.hub.storage}/blobs/{digest}?signature=x",
+            "Location": f"{self.hub.storage}/blobs/{digest}?signature={self.hub.signature}",
             "X-Repo-Commit": repo.commit,
             "X-Linked-Etag": f'"{digest}"',
             "X-Linked-Size": str(len(data)),
@@ -263,11 +294,15 @@ class _HubHandler(_Handler):
         return self.reply(302, b"", headers)
 
     def model_info(self, name: str, repo: Repo, rest: list[str]) -> None:
-        if rest[:1] == ["revision"] and rest[1] not in ("main", repo.commit):
+        found = repo.at(rest[1]) if rest[:1] == ["revision"] else repo
+        if found is None:
             return self.refuse(404, "RevisionNotFound")
         if rest[:1] == ["tree"]:
             return self.reply_json([self.file_info(p, d, "path") for p, d in repo.files.items()])
-        return self.reply_json(self.describe(name, repo))
+        if repo.renamed:
+            address = "/".join(["/api/models", repo.renamed, *rest])
+            return self.reply(307, b"", {"Location": address})
+        return self.reply_json(self.describe(name, found))
 
     def list_models(self, query: dict[str, list[str]]) -> None:
         text = query.get("search", [""])[0].lower()
@@ -320,6 +355,8 @@ class _StorageHandler(_Handler):
         data = self.hub.content(address.path.rsplit("/", 1)[-1])
         if data is None:
             return self.reply(404, b"", {})
+        if parse_qs(address.query).get("signature") != [str(self.hub.signature)]:
+            return self.reply(403, b"", {})
         return self.send_file(data)
 
 

@@ -82,7 +82,11 @@ def test_a_pair_is_pulled_listed_and_removed(commands: Commands, fake: FakeHub) 
     offline = commands.run("pull", "tiny", HF_HUB_OFFLINE="1")
     assert offline.stdout == result.stdout
     assert fake.seen == []
-    removed = commands.run("remove", "tiny")
+    unasked = commands.run("remove", "tiny")
+    assert unasked.returncode == 2
+    assert "nothing was deleted" in unasked.stderr
+    assert listed(commands)[1]["tiny"] == "installed"
+    removed = commands.run("remove", "tiny", "--yes")
     assert removed.returncode == 0
     assert "freed" in removed.stdout
     assert listed(commands)[0] == {}
@@ -91,8 +95,12 @@ def test_a_pair_is_pulled_listed_and_removed(commands: Commands, fake: FakeHub) 
 def test_removing_a_pair_keeps_what_another_one_needs(commands: Commands) -> None:
     for name in ("tiny", "tiny-other"):
         assert commands.run("pull", name).returncode == 0
-    result = commands.run("remove", "tiny-other")
+    result = commands.run("remove", "tiny-other", "--yes")
     assert "another installed pair uses it" in result.stderr
+    again = commands.run("remove", "tiny-other", "--yes")
+    assert again.returncode == 1
+    assert "another installed pair uses it" in again.stderr
+    assert "not on this machine" not in again.stderr
     assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
 
 
@@ -100,7 +108,7 @@ def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands)
     path = Path(commands.run("pull", "org/tiny-GGUF").stdout.strip())
     path.resolve().write_bytes(TARGET[:-1] + b"!")
     result = commands.run("pull", "--check", "org/tiny-GGUF")
-    assert "tiny-Q4_K_M.gguf is damaged; fetching it again" in result.stderr
+    assert "tiny-Q4_K_M.gguf is damaged; downloading it again" in result.stderr
     assert path.read_bytes() == TARGET
 
 
@@ -111,7 +119,10 @@ def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands)
         (("pull", "org/tiny-GGUF:Q2_K"), 2, "has no Q2_K; it has"),
         (("pull", "tinny"), 2, "names no model"),
         (("pull", "./m.gguf"), 2, "nothing to download"),
+        (("pull", "org/tiny-GGUF", "--type", "q4_0"), 2, "--type is for the pairs"),
         (("remove", "nothing"), 1, "is not on this machine"),
+        (("remove", "~nobody-of-this-name/m.gguf"), 1, "is not on this machine"),
+        (("remove", "smollm2-135m"), 1, "is built in"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_status(
@@ -122,6 +133,13 @@ def test_what_cannot_be_done_is_one_line_and_a_status(
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
+
+
+def test_why_a_download_failed_is_said_once(commands: Commands, fake: FakeHub) -> None:
+    fake.fail(status=404)
+    result = commands.run("pull", "org/tiny-GGUF")
+    assert result.returncode == 1
+    assert result.stderr.count("is not where the Hub says it is") == 1
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(commands: Commands, fake: FakeHub) -> None:

@@ -49,7 +49,7 @@ def test_a_checkpoint_is_converted_after_its_download(commands: Commands, fake: 
 
     listed = json.loads(commands.run("models", "--json").stdout)
     assert {model["kind"] for model in listed["models"]} == {"target", "draft", "checkpoint"}
-    assert commands.run("remove", "small").returncode == 0
+    assert commands.run("remove", "small", "--yes").returncode == 0
     assert json.loads(commands.run("models", "--json").stdout)["models"] == []
 
 
@@ -67,5 +67,5 @@ def test_a_checkpoint_that_cannot_be_converted_says_why(commands: Commands, fake
     files["config.json"] = json.dumps({**config, "num_hidden_layers": 3}).encode()
     result = commands.run("pull", "small")
     assert result.returncode == 1
-    assert "the draft of small cannot be converted" in result.stderr
+    assert "The draft of small cannot be converted: the draft has 3 layers" in result.stderr
     assert "Traceback" not in result.stderr

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from eaglechat.links.base import FINAL, AnsweredRequest, Lifecycle, Link
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
@@ -15,6 +17,9 @@ from eaglechat.wire.load_options import LoadOptions
 ROOT = Path(__file__).parent.parent.parent
 ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
 PATIENCE_S = 60
+OUR_OWN = ["process", "local", "scripted"]
+of_our_own = pytest.mark.parametrize("client", OUR_OWN, indirect=True)
+"""For what somebody else's server does not do."""
 
 News = p.Answer | Lifecycle
 

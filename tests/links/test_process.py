@@ -2,113 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from eaglechat.links import process as process_module
 from eaglechat.links.base import (
-    ENGINE_DIED,
-    AnsweredRequest,
     Died,
-    EngineStartError,
     Ready,
     Starting,
 )
-from eaglechat.links.process import EngineProcess
 from eaglechat.wire import protocol as p
-from eaglechat.wire.lines import decode_event, encode
-from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests import tiny
-
-ROOT = Path(__file__).parent.parent.parent
-ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
-PATIENCE_S = 60
-USER = p.Message(role="user", content="the cat sat on the mat")
-GREEDY = p.Sampling(temperature=0.0)
-
-Event = p.Answer | Starting | Ready | Died
-
-
-@dataclass
-class Client:
-    """Collects what an engine says and waits for what matters."""
-
-    engine: EngineProcess
-    log: Path
-    heard: list[Event] = field(default_factory=list)
-    request_id: int = 0
-
-    def until(self, kind: type | tuple[type, ...]) -> list[Event]:
-        """All events up to the first of this kind."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := [i for i, event in enumerate(self.heard) if isinstance(event, kind)]):
-            if self.heard and isinstance(self.heard[-1], Died):
-                pytest.fail(f"the engine died: {self.heard[-1]}")
-            assert time.monotonic() < deadline, f"no {kind} among {self.heard[-5:]}"
-            self.engine.pump(0.1)
-        events = self.heard[: found[0] + 1]
-        del self.heard[: found[0] + 1]
-        return events
-
-    def request(self, message: AnsweredRequest) -> None:
-        self.request_id = self.engine.request(message, self.heard.append)
-
-    def load(self, files: tuple[Path, Path | None], **options: int) -> list[Event]:
-        target, draft = files
-        self.request(
-            p.Load(
-                target=str(target),
-                draft=None if draft is None else str(draft),
-                options=LoadOptions(n_threads=1, **options),
-            )
-        )
-        return self.until((p.Loaded, p.Error))
-
-    def chat(self, **options: object) -> None:
-        defaults = {"messages": (USER,), "sampling": GREEDY, "max_tokens": 40}
-        self.request(p.Chat(**{**defaults, **options}))
-
-
-@pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
-    """Starts engines, anywhere but in the repository, and ends them."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    started: list[EngineProcess] = []
-
-    def start_engine(command: list[str] = ENGINE) -> Client:
-        log = tmp_path / "log" / "engine.log"
-        engine = EngineProcess(command, log)
-        started.append(engine)
-        client = Client(engine, log)
-        engine.watch(client.heard.append)
-        engine.start()
-        return client
-
-    yield start_engine
-    for engine in started:
-        engine.close()
-
-
-def of(events: list[Event], kind: type) -> list:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def process_of(client: Client) -> subprocess.Popen[bytes]:
-    assert client.engine._running is not None
-    return client.engine._running.process
+from tests.links.processes import (
+    PATIENCE_S,
+    USER,
+    Client,
+    of,
+    process_of,
+)
 
 
 def test_a_session_from_hello_to_shutdown(
@@ -227,6 +140,8 @@ def test_bad_requests_are_answered_in_a_sentence_and_the_engine_lives_on(
     missing = client.load((tmp_path / "missing.gguf", None))[-1]
     assert (missing.id, missing.code) == (client.request_id, "preflight")
     assert "does not exist" in missing.message
+    nobody = client.load((Path("~nobody-of-this-name/x.gguf"), None))[-1]
+    assert nobody.code == "preflight"
     assert "not a GGUF" in client.load((text, None))[-1].message
     assert "swapped" in client.load((tiny_files[1], tiny_files[0]))[-1].message
 
@@ -251,228 +166,3 @@ def test_a_load_can_be_cancelled(
     error = client.until((p.Error, p.Loaded))[-1]
 
     assert (error.id, error.code) == (client.request_id, "cancelled")
-
-
-def test_a_killed_engine_is_reported_with_the_end_of_its_log_and_starts_again(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    client = start()
-    client.load(tiny_files)
-    client.chat(max_tokens=None)
-    client.until(p.RoundDone)
-
-    process_of(client).send_signal(signal.SIGKILL)
-    died = client.until(Died)[-1]
-
-    assert died.exit_status == -signal.SIGKILL
-    assert died.log_tail
-    assert client.log.read_text().endswith("\n".join(died.log_tail) + "\n")
-    ended = client.until(p.Error)[-1]
-    assert (ended.id, ended.code) == (client.request_id, ENGINE_DIED)
-    assert ended.message == "the engine stopped by itself (signal 9)"
-
-    client.chat()
-    assert client.until(p.Error)[-1].message == "the engine is not running"
-    client.engine.start()
-    client.load(tiny_files)
-    client.chat()
-    client.until(p.Done)
-
-
-def test_an_engine_closed_in_mid_reply_is_no_news_to_the_one_after_it(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    client = start()
-    client.load(tiny_files)
-    client.chat(max_tokens=None)
-    client.until(p.RoundDone)
-    first = process_of(client)
-
-    client.engine.close()
-    assert first.returncode is not None
-    client.engine.pump()
-    assert client.until(p.Error)[-1].message == "the engine was closed"
-    client.heard.clear()
-    client.engine.start()
-
-    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
-
-
-def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
-    """In the middle of a reply too: the end of its input is the end of its client."""
-    load = p.Load(id=1, target=str(tiny_files[0]), draft=str(tiny_files[1]))
-    chat = p.Chat(id=2, messages=(USER,), sampling=GREEDY)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (
-        (tmp_path / "log").open("wb") as log,
-        subprocess.Popen(
-            ENGINE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
-        ) as process,
-    ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(encode(load) + encode(chat))
-        process.stdin.flush()
-        while not isinstance(decode_event(process.stdout.readline()), p.RoundDone):
-            pass
-
-        rest, _ = process.communicate(timeout=PATIENCE_S)
-
-    assert process.returncode == 0
-    # Nothing but events on its standard output, whatever llama.cpp says.
-    *_, last = [decode_event(line) for line in rest.splitlines()]
-    assert isinstance(last, p.Done)
-    assert last.end.finish_reason is FinishReason.CANCELLED
-    assert "llama" in (tmp_path / "log").read_text()
-
-
-def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
-    start: Callable[..., Client], tmp_path: Path
-) -> None:
-    """More is sent than a pipe holds to a process that sleeps."""
-    client = start(["sleep", "3600"])
-    process = process_of(client)
-    long_chat = p.Chat(id=1, messages=(p.Message(role="user", content="x" * 2_000_000),))
-    done: list[bool] = []
-
-    def send_and_close() -> None:
-        client.request(long_chat)
-        client.engine.close(patience_s=0.1)
-        done.append(process.poll() is not None)
-
-    thread = threading.Thread(target=send_and_close, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-
-    assert done == [True]
-
-
-def test_native_output_does_not_reach_the_pipe(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    """Printed by C and by Python, before and after the events' pipe is made."""
-    noisy = (
-        "import ctypes, sys;"
-        "from eaglechat.engine.process import server; from eaglechat.engine.llama import backend;"
-        "start = backend.start_backend;"
-        "libc = ctypes.CDLL(None);"
-        "say = lambda level: (start(level), libc.puts(b'native noise'), libc.fflush(None),"
-        " print('python noise', flush=True));"
-        "backend.start_backend = say;"
-        "sys.exit(server.main())"
-    )
-    client = start([sys.executable, "-c", noisy])
-
-    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
-    client.load(tiny_files)
-
-    log = client.log.read_text()
-    assert "native noise" in log
-    assert "python noise" in log
-    assert "not an engine message" not in log
-
-
-def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    greeting = 'echo "Welcome to gpu-box"; echo "{}"; echo before >&2; exec "$@"'
-    client = start(["sh", "-c", greeting, "sh", *ENGINE])
-
-    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
-    client.load(tiny_files)
-
-    log = client.log.read_text()
-    assert "not an engine message: Welcome to gpu-box\n" in log
-    assert "before\n" in log
-    assert "llama_model_loader" in log
-
-
-def says(*lines: str) -> list[str]:
-    """A program that reads a request and then says some lines."""
-    return ["sh", "-c", 'read request; for line in "$@"; do echo "$line"; done', "sh", *lines]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"type": "done", "id": 1}',
-        '{"type": "song", "id": 1, "text": "la"}',
-        '{"type": "loading", "id": 1, "stage": "x", "fraction": "half"}',
-    ],
-)
-def test_an_answer_that_is_not_understood_fails_its_request(
-    start: Callable[..., Client], line: str
-) -> None:
-    client = start(says("[" * 100_000, '{"type": "done"', "\udcff", line))
-    client.chat()
-    *_, error = client.until(p.Error)
-
-    assert (error.id, error.code) == (client.request_id, "protocol")
-    assert error.message.startswith("what the engine answered is not understood: ")
-    assert client.until(Died)[-1].exit_status == 0
-
-
-def test_a_path_that_is_no_utf_8_is_refused_in_words(start: Callable[..., Client]) -> None:
-    client = start(["sleep", "3600"])
-    client.request(p.Load(target=os.fsdecode(b"/models/caf\xe9.gguf")))
-
-    assert client.until(p.Error)[-1].message == (
-        "the request cannot be sent: “/models/caf\\udce9.gguf” is not text in UTF-8"
-    )
-
-
-def test_an_engine_that_can_say_nothing_more_is_dead(
-    start: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_module, "_SILENT_S", 0.1)
-    client = start(["sh", "-c", "exec >&-; echo still here >&2; exec sleep 3600"])
-    client.chat()
-
-    assert client.until(Died)[-1] == Died(-signal.SIGKILL, ("still here",))
-    assert client.until(p.Error)[-1].code == ENGINE_DIED
-
-
-def test_ctrl_c_in_the_terminal_is_not_for_the_engine(start: Callable[..., Client]) -> None:
-    """From its first moment: it may be a program that knows nothing of it, such as ssh."""
-    ask = "import signal, sys; print(signal.getsignal(signal.SIGINT).name, file=sys.stderr)"
-    before = signal.getsignal(signal.SIGINT)
-    client = start([sys.executable, "-c", ask])
-
-    assert client.until(Died)[-1].log_tail == ("SIG_IGN",)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_full_disk_costs_the_log_and_nothing_else(
-    start: Callable[..., Client], tmp_path: Path
-) -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("needs /dev/full")
-    (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "engine.log").symlink_to(full)
-    client = start(says("Welcome to gpu-box", '{"type": "unloaded", "id": 1}'))
-    client.request(p.Unload())
-
-    assert client.until(p.Unloaded)
-    assert client.until(Died)[-1].exit_status == 0
-
-
-def test_a_command_that_does_not_exist_says_so(start: Callable[..., Client]) -> None:
-    with pytest.raises(EngineStartError, match="cannot start the engine with “no-such-program x”"):
-        start(["no-such-program", "x"])
-
-
-def test_an_engine_whose_log_cannot_be_written_starts_all_the_same(
-    start: Callable[..., Client], tmp_path: Path
-) -> None:
-    (tmp_path / "log").write_text("a file where a folder should be")
-
-    client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
-
-    assert client.until(Died)[-1].log_tail == ("no eaglechat here",)
-
-
-def test_a_command_that_ends_at_once_dies_with_what_it_said(start: Callable[..., Client]) -> None:
-    client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
-
-    assert client.until(Died) == [Starting(), Died(127, ("no eaglechat here",))]

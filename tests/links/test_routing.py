@@ -224,5 +224,5 @@ class Routing(RuleBasedStateMachine):
 
 
 OWN_CODES = (ENGINE_DIED, "protocol")
-Routing.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+Routing.TestCase.settings = settings(max_examples=50, stateful_step_count=30)
 TestRouting = Routing.TestCase

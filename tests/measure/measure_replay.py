@@ -216,6 +216,7 @@ def play(replies: list[Recorded], costs: Costs, chats: int) -> dict[str, Shares]
                 catch_up_row=costs.catch_up_row,
                 n_prompt=reply.n_prompt,
                 seed=chat,
+                shape="chain",
                 reply=reply,
             )
             fixed = {n: write(pair, len(reply.text), n).ms for n in LENGTHS}

@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     pip(tools, "wheel", "--no-cache-dir", "--no-deps", "--wheel-dir", str(folder), str(sdist))
     (wheel,) = folder.glob("*.whl")
     others = folder / "others"
-    pip(tools, "wheel", "--no-deps", "--wheel-dir", str(others), "llama-cpp-python")
+    compiled = next(
+        one for one in requires("eaglechat") or () if one.startswith("llama-cpp-python")
+    )
+    pip(tools, "wheel", "--no-deps", "--wheel-dir", str(others), compiled)
     return Built(sdist, wheel, others)
 
 

@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.cli import main
-from eaglechat.engine.llama import backend, rpc
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama import rpc as engine_rpc
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loading.placement import draft_placement, target_placement
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.links import rpc
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.links.process import EngineProcess
 from eaglechat.wire.errors import RpcError
@@ -28,7 +30,7 @@ def test_a_server_says_what_it_lends_and_how_far_away_it_is() -> None:
     assert (server.endpoint, server.protocol) == (endpoint, "7.0.0")
     assert server.memory == again.memory == ((3 * GIB, 4 * GIB), (1, 2))
     assert 0.0 < server.latency_ms < 10_000.0
-    assert [device.name for device in server.devices(first=2)] == ["RPC2", "RPC3"]
+    assert [device.name for device in engine_rpc.devices_of(server, first=2)] == ["RPC2", "RPC3"]
 
 
 def test_of_another_version_only_the_version_is_read() -> None:
@@ -72,7 +74,7 @@ def test_a_web_server_is_told_apart() -> None:
 def test_an_unreachable_server_is_named_before_anything_loads(
     tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc, "backends", lambda: ("RPC", "CPU"))
+    monkeypatch.setattr(engine_rpc, "backends", lambda: ("RPC", "CPU"))
     stages: list[str] = []
 
     def note(stage: str, _fraction: float) -> bool:
@@ -89,7 +91,7 @@ def test_an_unreachable_server_is_named_before_anything_loads(
 def test_without_rpc_in_the_build_the_way_to_it_is_told(
     tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc, "backends", lambda: ("CPU",))
+    monkeypatch.setattr(engine_rpc, "backends", lambda: ("CPU",))
     options = LoadOptions(rpc_servers=("gpu1:50052",))
     with pytest.raises(RpcError, match=r'CMAKE_ARGS="-DGGML_RPC=ON" pip install'):
         LoadedPair(check_pair(*tiny_files), options)
@@ -110,7 +112,7 @@ def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    monkeypatch.setattr(rpc, "backends", lambda: ("RPC", "CPU"))
+    monkeypatch.setattr(engine_rpc, "backends", lambda: ("RPC", "CPU"))
     gone = nobody()
     with serving([(3 * GIB, 4 * GIB)]) as one, serving([(1 * GIB, 2 * GIB)]) as two:
         (tmp_path / "config").mkdir()
@@ -122,7 +124,7 @@ def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(
     assert f"RPC0: 3.0 GiB free of 4.0 GiB on {one}" in shown
     assert f"RPC1: 1.0 GiB free of 2.0 GiB on {two}" in shown
     assert "the target split by layer over RPC0 and RPC1" in " ".join(shown.split())
-    assert f"the RPC server {gone} cannot be reached: connection refused" in shown
+    assert f"the RPC server {gone} cannot be reached: connection refused. Start ggml-rpc" in shown
 
 
 def test_an_engine_that_ends_with_its_server_says_so(tmp_path: Path) -> None:

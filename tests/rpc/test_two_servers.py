@@ -10,18 +10,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import rpc
-from eaglechat.links.base import Died, Lifecycle
-from eaglechat.links.process import EngineProcess
+from eaglechat.links import rpc
 from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
+from tests.engine_client import EngineClient
 from tests.rpc.fake_server import nobody
 
 ROOT = Path(__file__).parents[2]
@@ -68,37 +67,6 @@ class Server:
             self._process = None
 
 
-class Client:
-    """An engine process with RPC, and what it has said."""
-
-    def __init__(self, log: Path) -> None:
-        path = [str(BUILT / "site"), str(ROOT)]
-        code = (
-            f"import sys; sys.path[:0] = {path!r}; from eaglechat.cli import main; main(['engine'])"
-        )
-        self.link = EngineProcess([sys.executable, "-c", code], log)
-        self.news: list[Lifecycle] = []
-        self.link.watch(self.news.append)
-        self.link.start()
-        self.heard: list[p.Answer] = []
-
-    def ask(self, request: p.Load | p.Chat) -> p.Answer:
-        """The last answer to a request."""
-        self.heard.clear()
-        self.link.request(request, self.heard.append)
-        return self.until(lambda: isinstance(self.heard[-1], p.Loaded | p.Done | p.Error))
-
-    def until(self, holds: Callable[[], bool]) -> p.Answer:
-        for _ in range(3000):
-            self.link.pump(0.1)
-            if self.heard and holds():
-                return self.heard[-1]
-        raise AssertionError("nothing came of it")
-
-    def rounds(self) -> list[p.RoundDone]:
-        return [event for event in self.heard if isinstance(event, p.RoundDone)]
-
-
 @pytest.fixture
 def servers() -> Iterator[tuple[Server, Server]]:
     two = Server(), Server()
@@ -110,8 +78,11 @@ def servers() -> Iterator[tuple[Server, Server]]:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    client = Client(tmp_path / "engine.log")
+def client(tmp_path: Path) -> Iterator[EngineClient]:
+    """An engine with RPC."""
+    path = [str(BUILT / "site"), str(ROOT)]
+    code = f"import sys; sys.path[:0] = {path!r}; from eaglechat.cli import main; main(['engine'])"
+    client = EngineClient([sys.executable, "-c", code], tmp_path / "engine.log")
     yield client
     client.link.close()
 
@@ -122,20 +93,30 @@ def load(files: tuple[Path, Path], *servers: Server) -> p.Load:
     return p.Load(target=str(files[0]), draft=str(files[1]), options=options)
 
 
-def chat(max_tokens: int) -> p.Chat:
+CHAINS = p.Speculation()
+TREES = p.Speculation(n_draft_max=6, shape="tree", ngram=True)
+
+
+def chat(max_tokens: int, speculation: p.Speculation = CHAINS) -> p.Chat:
     return p.Chat(
-        messages=(PROMPT,), sampling=p.Sampling(temperature=0.0, seed=1), max_tokens=max_tokens
+        messages=(PROMPT,),
+        sampling=p.Sampling(temperature=0.0, seed=1),
+        speculation=speculation,
+        max_tokens=max_tokens,
     )
 
 
-def accepted(client: Client) -> tuple[int, int]:
-    done = client.ask(chat(48))
+def accepted(client: EngineClient, speculation: p.Speculation) -> tuple[int, int]:
+    done = client.ask(chat(48, speculation))
     assert isinstance(done, p.Done)
     return done.stats.accepted, done.stats.tested
 
 
 def test_a_pair_split_over_two_servers_drafts_as_well_as_on_one_machine(
-    real_files: tuple[Path, Path], servers: tuple[Server, Server], client: Client, tmp_path: Path
+    real_files: tuple[Path, Path],
+    servers: tuple[Server, Server],
+    client: EngineClient,
+    tmp_path: Path,
 ) -> None:
     loaded = client.ask(load(real_files, *servers))
     assert isinstance(loaded, p.Loaded), loaded
@@ -143,31 +124,32 @@ def test_a_pair_split_over_two_servers_drafts_as_well_as_on_one_machine(
     log = (tmp_path / "engine.log").read_text()
     assert "offloaded 31/31 layers to GPU" in log
     assert "RPC0[" in log or "RPC0 " in log
-    there = accepted(client)
+    there = [accepted(client, drafting) for drafting in (CHAINS, TREES)]
 
     loaded = client.ask(load(real_files))
     assert isinstance(loaded, p.Loaded), loaded
-    here = accepted(client)
+    here = [accepted(client, drafting) for drafting in (CHAINS, TREES)]
 
-    assert here[0] > 0
-    assert abs(there[0] - here[0]) <= 3, (there, here)
+    for one, other in zip(there, here, strict=True):
+        assert other[0] > 0
+        assert abs(one[0] - other[0]) <= 3, (there, here)
 
 
 def test_a_server_that_dies_in_mid_reply_costs_the_engine_and_is_named_at_the_next_load(
-    real_files: tuple[Path, Path], servers: tuple[Server, Server], client: Client
+    real_files: tuple[Path, Path], servers: tuple[Server, Server], client: EngineClient
 ) -> None:
     assert isinstance(client.ask(load(real_files, *servers)), p.Loaded)
-    client.heard.clear()
-    client.link.request(chat(400), client.heard.append)
-    client.until(lambda: len(client.rounds()) >= 3)
+    client.begin(chat(400))
+    client.until(lambda: len(client.rounds) >= 3)
 
     servers[1].kill()
 
-    error = client.until(lambda: isinstance(client.heard[-1], p.Error | p.Done))
-    assert isinstance(error, p.Error), error
-    died = next(news for news in client.news if isinstance(news, Died))
-    assert died.reason.endswith("an RPC server of engine.rpc_servers went away"), died
-    assert len(client.rounds()) >= 3
+    client.until(lambda: isinstance(client.heard[-1], p.Error | p.Done))
+    assert isinstance(client.heard[-1], p.Error), client.heard[-1]
+    client.until(lambda: client.died is not None)
+    assert client.died is not None
+    assert client.died.reason.endswith("an RPC server of engine.rpc_servers went away")
+    assert len(client.rounds) >= 3
 
     client.link.start()
     refused = client.ask(load(real_files, *servers))

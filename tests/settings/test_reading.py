@@ -121,7 +121,15 @@ def test_what_is_wrong_is_said_in_plain_english(config: Path, content: str, sent
     assert str(problem) == f"{config}: {sentence}"
 
 
-@pytest.mark.parametrize("content", [b"[generation", b"\xff\xfe", b'a = "\n'])
+def test_a_byte_order_mark_is_no_fault(config: Path) -> None:
+    config.write_bytes(b"\xef\xbb\xbf[generation]\r\ntop_k = 3\r\n")
+    loaded, problems = settings.load(config)
+    assert (loaded.generation.top_k, problems) == (3, [])
+
+
+@pytest.mark.parametrize(
+    "content", [b"[generation", b"\xff\xfe", b'a = "\n', b"a = " + b"[" * 5000 + b"]" * 5000]
+)
 def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
     config.write_bytes(content)
 
@@ -138,3 +146,9 @@ def test_the_settings_know_what_the_file_gives(config: Path) -> None:
 
     assert loaded.given == {"generation.top_k"}
     assert len(problems) == 2
+
+
+def test_a_folder_in_its_place_is_named_once(config: Path) -> None:
+    config.mkdir()
+    _, (problem,) = settings.load(config)
+    assert str(problem) == f"{config}: cannot be read (Is a directory); using the defaults"

@@ -33,12 +33,14 @@ def test_a_wrong_entry_costs_only_itself(tmp_path: Path) -> None:
         tmp_path,
         '[[server]]\nname = "a"\nurl = "h:1"\n[[server]]\nname = "b"\n'
         '[[server]]\nname = "c"\nurl = "h"\nkey = "secret"\n'
-        '[[server]]\nname = "a"\nurl = "h:3"\n[[server]]\nname = "d"\nurl = "h"\ntimeout = 0\n',
+        '[[server]]\nname = "a"\nurl = "h:3"\n[[server]]\nname = "d"\nurl = "h"\ntimeout = 0\n'
+        '[[server]]\nname = "e"\nurl = "h"\nheaders = { X-Key = "two\\nlines" }\n'
+        '[[server]]\nname = "f"\nurl = "h"\nheaders = { "no name" = "x" }\n',
     )
     assert [server.url for server in servers] == ["h:1"]
     assert [problem.split(":")[0] for problem in problems] == [
         "number 2 is left out", "number 3 is left out", "number 4 is left out",
-        "number 5 is left out",
+        "number 5 is left out", "number 6 is left out", "number 7 is left out",
     ]  # fmt: skip
     assert not any("secret" in problem for problem in problems)
 

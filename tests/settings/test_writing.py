@@ -34,6 +34,23 @@ def test_a_setting_is_taken_out_again(tmp_path: Path) -> None:
     assert file.read_text() == "[generation]\ntop_k = 20 # few\n"
 
 
+def test_what_nobody_set_needs_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("# mine\n")
+    save_setting(file, "generation", "top_k", None)
+    assert file.read_text() == "# mine\n"
+
+
+def test_the_line_ends_and_the_mark_of_a_windows_editor_stay(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"\xef\xbb\xbf# mine\r\n[generation]\r\ntop_k = 3 # few\r\n")
+    save_setting(file, "generation", "top_p", 0.5)
+    save_setting(file, "generation", "top_k", 4)
+    assert file.read_bytes() == (
+        b"\xef\xbb\xbf# mine\r\n[generation]\r\ntop_k = 4 # few\r\ntop_p = 0.5\r\n"
+    )
+
+
 def test_a_missing_file_is_made_with_its_directory(tmp_path: Path) -> None:
     save_setting(tmp_path / "new" / "config.toml", "interface", "theme", "eagle-light")
     loaded, problems = settings.load(tmp_path / "new" / "config.toml")
@@ -41,10 +58,13 @@ def test_a_missing_file_is_made_with_its_directory(tmp_path: Path) -> None:
     assert not problems
 
 
-@pytest.mark.parametrize("content", ["not = = toml", "generation = 3\n"])
-def test_a_file_that_cannot_be_changed_is_left_and_named(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("value", [3, None])
+@pytest.mark.parametrize("content", ["not = = toml", "generation = 3\n", "[[generation]]\nx = 1\n"])
+def test_a_file_that_cannot_be_changed_is_left_and_named(
+    tmp_path: Path, content: str, value: int | None
+) -> None:
     file = tmp_path / "config.toml"
     file.write_text(content)
     with pytest.raises(SettingsFileError, match=r"config\.toml was not changed"):
-        save_setting(file, "generation", "top_k", 3)
+        save_setting(file, "generation", "top_k", value)
     assert file.read_text() == content

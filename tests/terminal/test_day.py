@@ -70,7 +70,7 @@ def morning(home: Path, where: dict[str, Any]) -> None:
 
         terminal.type("half a thought")
         leader(terminal, "u")
-        terminal.wait_for("Another wording")
+        terminal.wait_for("Editing:")
         terminal.type(" Thanks.")
         terminal.keys("Enter")
         terminal.wait_for(r"> ◂ 2/2 ▸")

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import app as textual_app
+from textual import pilot as textual_pilot
 
 from eaglechat import paths
 from eaglechat.hub.local import pairs
@@ -16,8 +18,18 @@ from eaglechat.tui.app import EagleApp
 from eaglechat.tui.services import pace
 from tests.tiny_gguf import write_draft, write_target
 from tests.tui.driving import Driver
+from tests.tui.quiet import quiet
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk
+
+
+@pytest.fixture(autouse=True)
+def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are waited for until they are done, and no longer."""
+    for module in (textual_app, textual_pilot):
+        monkeypatch.setattr(module, "wait_for_idle", quiet)
+    # Textual gives up after 30 seconds, which a busy machine may need for a key.
+    monkeypatch.setattr(textual_pilot.Pilot._wait_for_screen, "__defaults__", (600.0,))
 
 
 @pytest.fixture
@@ -57,6 +69,8 @@ def make_app(
             }
         )
         app.animation_level = "none"
+        # A busy machine may look later than the five seconds that a notice stands for.
+        app.NOTIFICATION_TIMEOUT = 60.0
         return app
 
     return make

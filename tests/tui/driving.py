@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any
 
+import pytest
+from textual._context import visible_screen_stack
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -20,6 +22,9 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.protocol import Message
 from tests.tui.scripted import ScriptedEngine
+
+WIDE = pytest.param((200, 50), marks=pytest.mark.slow)
+"""A size that the slow tests have too."""
 
 PATIENCE = 600
 """Frames waited for a condition before a test fails."""
@@ -64,11 +69,12 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.until(lambda: not self.app.is_taking_keys, "all done for the keys")
 
     async def command(self, *ids: str) -> None:
         """Press the keys of commands."""
         for id in ids:
-            await self.pilot.press(*pressed(keys_of(id)[0]))
+            await self.press(*pressed(keys_of(id)[0]))
 
     async def click(self, selector: str) -> None:
         """Click a widget once it stays where it is: between down and up nothing may move."""
@@ -83,7 +89,7 @@ class Driver:
 
     async def type(self, text: str) -> None:
         names = {" ": "space", "/": "slash", ".": "full_stop", "-": "minus", "_": "underscore"}
-        await self.pilot.press(*(names.get(char, char) for char in text))
+        await self.press(*(names.get(char, char) for char in text))
 
     async def sees(self, text: str) -> None:
         await self.until(lambda: text in self.text, f"“{text}” on the screen")
@@ -96,6 +102,8 @@ class Driver:
     def text(self) -> str:
         """What the screen shows, line by line."""
         width, height = self.app.size
+        # As the app sets it to paint: else a modal screen is kept with nothing behind it.
+        visible_screen_stack.set(self.app._background_screens)
         lines = self.app.screen._compositor.render_strips()
         return "\n".join(line.crop(0, width).text for line in lines[:height])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -11,13 +11,13 @@ from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.templates.dialect import PLAIN
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, RoutedLink
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import EVERYTHING, Capabilities, Memory
+from eaglechat.wire.capabilities import EVERYTHING, Memory
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
+    DraftShape,
     DraftToken,
     FinishReason,
-    Likely,
     Origin,
     Prefill,
     ReplyEnd,
@@ -29,6 +29,7 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import StatsFold
 from tests.tui.scripted_bench import ScriptedBench
+from tests.tui.scripted_reports import WRONG_GUESS, WRONG_ID, as_reported, likely, pair_info
 
 REPLY = (
     "The Pythagorean theorem says that in a right triangle the square of the longest side equals "
@@ -47,40 +48,11 @@ AUTO_CHOICES = (
     (0, AutoReason.PLAIN_CHECK),
 )
 AUTO_SPEEDS = tuple(83.3 + 11.0 * n - 1.45 * n * n + 0.04 * n**3 for n in range(17))
-WRONG_GUESS = " umbrella"
-WRONG_ID = 48_000
 SEED = 1234
 MACHINE = Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
 TOKENS_PER_MESSAGE = 20
 
 Steps = Iterator[list[protocol.AnyEvent]]
-
-
-def pair_info(target: str, draft: str | None, speculation_off: str | None) -> protocol.PairInfo:
-    model = protocol.ModelInfo(
-        path=target,
-        name="Scripted",
-        architecture="llama",
-        quantization="Q4_1",
-        size_bytes=98_000_000,
-        n_layers=30,
-        n_embd=576,
-        n_vocab=49152,
-        n_ctx_train=8192,
-    )
-    draft_model = msgspec.structs.replace(
-        model, path=draft or "", architecture="eagle3", quantization="Q8_0", size_bytes=12_000_000
-    )
-    return protocol.PairInfo(
-        target=model,
-        draft=draft_model if draft else None,
-        target_layers=(2, 15, 27),
-        n_ctx=8192,
-        n_threads=2,
-        devices=(),
-        load_ms=400.0,
-        speculation_off=speculation_off,
-    )
 
 
 @dataclass
@@ -113,12 +85,14 @@ class ScriptedEngine(RoutedLink):
         self.speculation_off: str | None = None
         self.turns_in_context: int | None = None
         self.protocol = protocol.PROTOCOL_VERSION
-        self.engine_name = "scripted"
+        self.engine_name = "eaglechat"
         self.can = EVERYTHING
         self.wrong_guesses = (WRONG_GUESS,)
         self.dialect = PLAIN
         self.reasoning = protocol.NO_REASONING
         self.sampling = protocol.RecommendedSampling()
+        self.auto_shape: DraftShape = "chain"
+        self.chains_only: str | None = None
         self.starts = 0
         self.closed = False
         self._is_alive = False
@@ -217,7 +191,7 @@ class ScriptedEngine(RoutedLink):
             yield from self._chat(request, job)
         elif isinstance(request, protocol.Render):
             yield [self._rendered(request)]
-        elif off := self._pair.no_bench:
+        elif off := self._pair.no_bench(ngram=any(request.ngram)):
             yield [_error(request.id, "bench", f"there is nothing to compare: {off}")]
         else:
             yield from self._bench(request, job)
@@ -238,7 +212,10 @@ class ScriptedEngine(RoutedLink):
         else:
             info = pair_info(load.target, load.draft, self.speculation_off)
             self._pair = msgspec.structs.replace(
-                info, reasoning=self.reasoning, sampling=self.sampling
+                info,
+                reasoning=self.reasoning,
+                sampling=self.sampling,
+                chains_only=self.chains_only,
             )
             yield [
                 protocol.Loading(id=load.id, stage="context", fraction=0.9),
@@ -312,33 +289,6 @@ def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
     }
     speculation = msgspec.structs.replace(chat.speculation, **fields)
     return msgspec.structs.replace(chat, speculation=speculation)
-
-
-def _as_reported(round_: Round, can: Capabilities) -> Round:
-    """A round as an engine tells it that can do no more than this."""
-    drafted = tuple(
-        DraftToken(
-            token.id if can.draft_text or i < round_.n_accepted else None,
-            token.text if can.draft_text or i < round_.n_accepted else None,
-            token.probability if can.probabilities else None,
-            token.parent,
-            token.drafter,
-        )
-        for i, token in enumerate(round_.drafted)
-    )
-    timings = round_.timings
-    if not can.times:
-        timings = RoundTimings(None, None, None, None, timings.total_ms)
-    return replace(round_, drafted=drafted, timings=timings)
-
-
-def _likely(token: Token) -> tuple[Likely, ...]:
-    """The token itself, the wrong guess, and one that the filters leave out."""
-    return (
-        Likely(token.id or 0, token.text, 0.62, 0.75),
-        Likely(WRONG_ID, WRONG_GUESS, 0.21, 0.25),
-        Likely(WRONG_ID + 1, " parasol", 0.04, 0.0),
-    )
 
 
 class _Reply:
@@ -450,17 +400,19 @@ class _Reply:
             n_past=self.n_past,
             timings=RoundTimings(draft_ms, verify_ms, 0.0, 0.0, draft_ms + verify_ms),
             auto=auto,
-            likely=tuple(_likely(token) for token in tokens) if self.chat.top else (),
+            likely=tuple(likely(token) for token in tokens) if self.chat.top else (),
         )
         self._index += 1
         self._fold.add(round_)
-        return _as_reported(round_, self.engine.can)
+        return as_reported(round_, self.engine.can)
 
     def _auto(self) -> AutoDraft:
         n, reason = AUTO_CHOICES[self._index % len(AUTO_CHOICES)]
         if self._index == 0:
             return AutoDraft(n, reason, (), 0.0, 0.0, 0.0)
-        return AutoDraft(n, reason, AUTO_SPEEDS, 4.1, 1.5 * self._index - 4.0, 38.0)
+        return AutoDraft(
+            n, reason, AUTO_SPEEDS, 4.1, 1.5 * self._index - 4.0, 38.0, self.engine.auto_shape
+        )
 
     @staticmethod
     def _id(text: str, position: int) -> int:

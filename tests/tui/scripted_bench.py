@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eaglechat.engine.bench import measure as bench
+from eaglechat.engine.bench.settings import name_of, settings_of
 from eaglechat.wire import protocol
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.records import NGRAM
+from eaglechat.wire.stats import DrafterStats
 
 TOKENS_PER_SECOND = {"plain": 83.0, "0": 81.0, "auto": 104.0}
 DRAFTING = (0.0, 96.0, 103.0, 108.0, 101.0, 94.0, 88.0, 83.0, 77.0)
@@ -18,7 +21,7 @@ class ScriptedBench:
 
     def __init__(self, request: protocol.Bench) -> None:
         self.request = request
-        self._settings = bench.settings_of(request.n)
+        self._settings = settings_of(request.n, request.shapes, request.ngram)
         self._runs = list(self._script())
         self._done = 0
         self._profiled = list(self._settings) if request.profile else []
@@ -50,7 +53,7 @@ class ScriptedBench:
 
     def _next_profile(self) -> list[protocol.AnyEvent]:
         setting = self._profiled.pop(0)
-        profile = RoundProfile(setting, 9, 14.0, 2.0, VERIFY_MS, 0.3, 0.2, 13.5, 0.5, 99.0)
+        profile = RoundProfile(name_of(setting), 9, 14.0, 2.0, VERIFY_MS, 0.3, 0.2, 13.5, 0.5, 99.0)
         events: list[protocol.AnyEvent] = [
             protocol.BenchProfiled(id=self.request.id, profile=profile)
         ]
@@ -67,14 +70,22 @@ class ScriptedBench:
                 for setting in self._settings:
                     yield self._run(prompt, setting, repeat, 1.0 - 0.03 * index)
 
-    def _run(self, prompt: BenchPrompt, setting: str, repeat: int, factor: float) -> BenchRun:
-        n = int(setting) if setting.isdigit() else 3 if setting == "auto" else 0
-        speed = TOKENS_PER_SECOND.get(setting) or DRAFTING[n]
+    def _run(
+        self, prompt: BenchPrompt, setting: Speculation, repeat: int, factor: float
+    ) -> BenchRun:
+        asked = str(setting.n_draft_max) if setting.enabled else PLAIN
+        n = int(asked) if asked.isdigit() else 3 if asked == AUTO else 0
+        speed = TOKENS_PER_SECOND.get(asked) or DRAFTING[n]
         tokens = self.request.max_tokens
         n_tested = tokens if n else 0
+        by_drafter = (
+            {"eagle3": DrafterStats(n_tested, n_tested, n_tested, n_tested * 6 // 10)} if n else {}
+        )
+        if n and setting.ngram:
+            by_drafter[NGRAM] = DrafterStats(4, 16, 10, 9)
         return BenchRun(
             prompt=prompt.name,
-            setting=setting,
+            setting=name_of(setting),
             repeat=repeat,
             tokens=tokens,
             generation_ms=tokens * 1000.0 / (speed * factor + repeat),
@@ -83,4 +94,8 @@ class ScriptedBench:
             n_accepted=n_tested * 6 // 10,
             mean_accepted_length=1.0 + 0.4 * n if n else None,
             verify_ms={n + 1: VERIFY_MS + 1.6 * n},
+            n=setting.n_draft_max if setting.enabled else None,
+            shape=setting.shape if setting.enabled else None,
+            ngram=setting.enabled and setting.ngram,
+            by_drafter=by_drafter,
         )

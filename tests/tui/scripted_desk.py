@@ -82,7 +82,7 @@ class ScriptedDesk(HubDesk):
     def unfinished(self) -> list[tuple[Entry, Status]]:
         return [one for one in self.pairs if one[0].name in self.left]
 
-    def known_facts(self, entry: Entry, n_ctx: int) -> Facts | None:
+    def known_facts(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
         return None
 
     def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.widgets.meters import RoundStrip
@@ -23,7 +20,8 @@ from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason
 from tests.tiny_gguf import write_target
 from tests.tui.driving import Driver
-from tests.tui.scripted import REPLY, SEED, pair_info
+from tests.tui.scripted import REPLY, SEED
+from tests.tui.scripted_reports import pair_info
 
 Drive = Callable[..., Driver]
 
@@ -184,57 +182,6 @@ async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None
         chat = user.engine.requests(protocol.Chat)[-1]
         assert isinstance(chat, protocol.Chat)
         assert [m.content for m in chat.messages[:2]] == ["hello", written.content]
-
-
-async def test_a_load_can_be_cancelled(drive: Drive) -> None:
-    async with drive() as user:
-        user.engine.hold_load = True
-        await user.sees("Q4_K_M")
-        await user.press("enter")
-        await user.on(LoadingScreen)
-        await user.sees("Loading the target")
-        await user.press("escape")
-        await user.on(MenuScreen)
-        assert user.engine.requests(protocol.Cancel)
-        user.engine.hold_load = False
-        await user.open_chat()
-
-
-@pytest.mark.parametrize(
-    ("trouble", "said", "advice"),
-    [
-        ("load", "Llama.cpp refused the model.", "A smaller context"),
-        ("start", "Cannot start the engine with “nope”.", "engine.command"),
-        ("died", "The engine stopped by itself", "eaglechat doctor"),
-        ("protocol", "The engine speaks version 99", "same version"),
-    ],
-)
-async def test_a_load_that_fails_says_why_and_can_be_tried_again(
-    drive: Drive, trouble: str, said: str, advice: str
-) -> None:
-    user = drive(size=(80, 24))
-    if trouble == "load":
-        user.engine.load_error = ("load", "llama.cpp refused the model")
-    elif trouble == "start":
-        user.engine.start_error = "cannot start the engine with “nope”"
-    elif trouble == "protocol":
-        user.engine.protocol = 99
-        user.engine.hold_load = True
-    else:
-        user.engine.hold_load = True
-    async with user:
-        await user.sees("Q4_K_M")
-        await user.press("enter")
-        await user.on(LoadingScreen)
-        if trouble == "died":
-            user.engine.die("no such device")
-        await user.sees(said)
-        await user.sees(advice)
-        user.engine.load_error = user.engine.start_error = None
-        user.engine.hold_load = False
-        user.engine.protocol = protocol.PROTOCOL_VERSION
-        await user.press("enter")
-        await user.on(ChatScreen)
 
 
 async def test_speculation_off_says_why(drive: Drive) -> None:
@@ -437,4 +384,4 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
         await user.sees("not reported by llama-server")
         await user.sees("plain · rejected: not reported")
         await user.press("f11")
-        await user.sees("llama-server has no bench.")
+        await user.sees("llama-server cannot run the bench")

@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from eaglechat.chat import wording
-from eaglechat.settings import load
+from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
@@ -17,7 +17,7 @@ from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO
-from eaglechat.wire.records import AutoDraft, AutoReason
+from eaglechat.wire.records import AutoDraft, AutoReason, DraftShape
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -104,15 +104,15 @@ async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: 
         await user.ask("hello", rounds=1)
         await user.sees("Auto: measuring plain decoding first")
         await user.more_rounds(1)
-        await user.sees("Auto: draft 3, expected fastest")
+        await user.sees("Auto: chain of 3, expected fastest")
         await user.sees(">    3 104.3")
         await user.sees("plain  83.3")
         await user.sees("104.3 tok/s, plain 83.3 ±4.1")
         await user.sees("Behind plain: 0 of 38 ms allowed")
         await user.more_rounds(2)
-        await user.sees("Auto: draft 5, exploring")
+        await user.sees("Auto: chain of 5, exploring")
         await user.more_rounds(2)
-        await user.sees("Auto: draft 2, loss limit reached")
+        await user.sees("Auto: chain of 2, loss limit reached")
         await user.more_rounds(1)
         await user.sees("Auto: plain, checking its speed")
         await user.sees("Plain would be 83.3 ±4.1 tok/s")
@@ -148,14 +148,21 @@ async def test_the_folded_panel_shows_auto_and_every_control(drive: Drive, width
         assert user.chat.query_one("#n_draft_max", Slider).render().plain.endswith("auto")
 
 
-async def test_the_status_line_names_the_length_auto_chose(drive: Drive) -> None:
+@pytest.mark.parametrize(("shape", "said"), [("chain", "auto 5"), ("tree", "auto tree of 5")])
+async def test_the_status_line_names_what_auto_chose(
+    drive: Drive, shape: DraftShape, said: str
+) -> None:
     async with drive(size=(80, 24), n_draft_max=AUTO) as user:
+        user.engine.auto_shape = shape
         await user.open_chat()
         await user.ask("hello", rounds=4)
-        await user.until(lambda: "auto 5" in user.chat.query_one(StatusLine).render().plain, "5")
-        await user.pilot.resize_terminal(99, 24)
+        status = user.chat.query_one(StatusLine)
+        await user.until(lambda: f"{said}  context" in status.render().plain, "the choice")
+        await user.more_rounds(3)
+        await user.until(lambda: "auto plain  context" in status.render().plain, "a plain round")
+        await user.pilot.resize_terminal(110, 24)
         await user.until(
-            lambda: "auto 5 (exploring)" in user.chat.query_one(StatusLine).render().plain, "why"
+            lambda: "auto plain (plain check)  context" in status.render().plain, "why"
         )
 
 
@@ -173,3 +180,34 @@ def test_what_auto_says_fits_its_line(reason: AutoReason, n: int, width: int) ->
     if width >= 38:
         assert said[0].startswith("Auto: ")
         assert said[2].startswith("Behind plain: ")
+
+
+async def test_a_key_goes_on_to_the_next_shape_while_a_reply_is_written(drive: Drive) -> None:
+    async with drive(size=TALL) as user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        for shape, said in (("chain", "chains."), ("tree", "trees."), (AUTO, "chains or trees")):
+            await user.press("ctrl+g", "percent_sign")
+            await user.sees(f"Drafts are {said}")
+            assert user.chat.controls.shape == shape
+
+
+async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for(
+    drive: Drive,
+) -> None:
+    async with drive(size=TALL) as user:
+        user.engine.chains_only = "the target is a hybrid model"
+        await user.open_chat()
+        await user.press("ctrl+g", "percent_sign")
+        await user.sees("Drafts are chains.")
+        assert "stay chains" not in user.text
+        await user.press("ctrl+g", "percent_sign")
+        await user.sees("Drafts stay chains: the target is a hybrid model.")
+
+
+async def test_a_tree_that_is_asked_for_from_the_start_is_refused_there(drive: Drive) -> None:
+    trees = Settings(speculation=SpeculationSettings(shape="tree"))
+    async with drive(settings=trees) as user:
+        user.engine.chains_only = "the target is a hybrid model"
+        await user.open_chat()
+        await user.sees("Drafts stay chains: the target is a hybrid model.")

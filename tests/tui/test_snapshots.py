@@ -13,14 +13,14 @@ from eaglechat.hub.local.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
 
 MakeApp = Callable[..., EagleApp]
 Scene = Callable[[Driver], Awaitable[None]]
 THEMES = ("eagle-dark", "eagle-light")
-SIZES = ((80, 24), (200, 50))
+SIZES = ((80, 24), WIDE)
 
 
 @pytest.fixture
@@ -126,6 +126,8 @@ async def bench_done(user: Driver) -> None:
     await user.sees("Fastest draft length")
     table = user.app.screen.query_one(DataTable)
     await user.until(lambda: not table._require_update_dimensions, "the widths of the columns")
+    keep = user.app.screen.query_one("#keep-here")
+    await user.until(lambda: user.inside(keep.region) and keep.has_focus, "the buttons")
 
 
 async def died(user: Driver) -> None:
@@ -159,7 +161,7 @@ def test_chat_in_mid_reply(picture: Callable[..., bool], size: tuple[int, int], 
         (auto_length, (80, 24)),
         (auto_length_folded, (80, 24)),
         (auto_length, (120, 36)),
-        (auto_length, (200, 50)),
+        pytest.param(auto_length, (200, 50), marks=pytest.mark.slow),
     ],
 )
 def test_auto(picture: Callable[..., bool], scene: Scene, size: tuple[int, int]) -> None:

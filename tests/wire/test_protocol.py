@@ -120,6 +120,8 @@ def test_every_message_of_the_protocol_is_tried_here() -> None:
         ({"sampling": {"repeat_penalty": 0.0}}, "repeat_penalty"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": "hi"}, "messages"),
+        # llama.cpp would end the process.
+        ({"begun": [-1]}, "begun"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_its_field(change: dict, field: str) -> None:

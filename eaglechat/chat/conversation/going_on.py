@@ -8,7 +8,7 @@ import msgspec
 
 from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.wire.protocol import Hello
+from eaglechat.wire.protocol import Hello, Message
 from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, summed
 
 _OF_THE_PROMPT = ("system_prompt", "thinking")
@@ -18,21 +18,33 @@ def cannot_go_on(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) ->
     """Why a turn is no reply that can go on, asked for with these terms now; None where it is."""
     reply = turns.find(id)
     if not isinstance(reply, Reply):
-        return "There is no reply yet that could go on."
+        return "There is no reply to continue yet."
     end = reply.recording.end
     if turns.is_followed(id):
-        reason = "Only the last reply of a chat can go on."
+        reason = "Only the last reply of a chat can be continued."
     elif end is not None and end.finish_reason is FinishReason.STOP:
-        reason = "The reply is complete: there is nothing to go on with."
-    elif hello is not None and not hello.can.goes_on:
-        reason = f"{hello.engine} cannot go on with a reply."
+        reason = "The reply is complete: there is nothing to continue."
+    elif hello is not None and not (hello.can.goes_on or hello.can.goes_on_from_text):
+        reason = f"{hello.engine} cannot continue a reply."
     elif reply.recording.terms.target != terms.target:
-        reason = "Another model wrote the reply: have it answered again instead."
-    elif not reply.recording.ids:
-        reason = "The tokens of the reply are not known, so it cannot go on."
+        reason = "Another model wrote the reply: answer the question again instead."
+    elif not _from_text(hello) and not reply.recording.ids:
+        reason = "The tokens of the reply are not known, so it cannot be continued."
     else:
         return None
     return reason
+
+
+def begun_with(recording: Recording, hello: Hello | None) -> tuple[tuple[int, ...], list[Message]]:
+    """The tokens a reply goes on behind; or, for an engine that does without them, the message."""
+    if not _from_text(hello):
+        return recording.ids or (), []
+    said = Message(role="assistant", content=recording.text, reasoning=recording.reasoning)
+    return (), [said]
+
+
+def _from_text(hello: Hello | None) -> bool:
+    return hello is not None and hello.can.goes_on_from_text
 
 
 def terms_to_go_on(begun: Terms, now: Terms) -> Terms:

@@ -19,7 +19,7 @@ from eaglechat.chat.controls import (
     length_in_force,
     own_sampling,
     turned,
-    with_drafting_of,
+    without,
 )
 from eaglechat.chat.conversation.notices import NoticeKind, Notices
 from eaglechat.chat.conversation.parties import Engine, View
@@ -30,7 +30,7 @@ from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.unreported import no_auto, no_drafting, not_yet, restart
+from eaglechat.chat.unreported import no_auto, no_drafting, not_followed, not_yet, restart
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
@@ -85,11 +85,7 @@ class OpenChat:
         self._deleted: list[TurnId] = []
         """What was deleted since, oldest first."""
         self.notices.clear()
-        self.rolling, self.n_past = RollingStats(), 0
-        """Over the latest rounds of replies; comparisons are not among them."""
-        for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
-            self.rolling.add(round_)
-            self.n_past = round_.n_past
+        self._count_latest()
         if saved is None:
             log = new_log(self._chats_dir, self.pair, self._complain)
         else:
@@ -99,7 +95,9 @@ class OpenChat:
         if self.info is None:
             self._note(only_read(self.pair, self._view.key_of), "warning")
         elif not self.turns:
-            self._note(greeting(self.info, self.pair, self._view.key_of))
+            self._note(greeting(self.info, self.pair, self.hello, self._view.key_of))
+            if self.controls.shape == "tree" and self.info.chains_only:
+                self._note(wording.stays_with_chains(self.info.chains_only))
         if log.is_copy:
             self._note(wording.ELSEWHERE, "warning")
         self._touch()
@@ -119,7 +117,7 @@ class OpenChat:
         """Put controls in force, in the running reply from its next round on."""
         if reason := no_drafting(self.hello, differences(self.controls, controls)):
             self._view.say(reason)
-            controls = with_drafting_of(self.controls, controls)
+            controls = without(not_followed(self.hello), self.controls, controls)
         if reason := no_auto(self.hello, controls):
             self._view.say(reason)
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
@@ -165,11 +163,18 @@ class OpenChat:
         """Ask in another role from here on."""
         self._take_role(role)
 
+    def _count_latest(self) -> None:
+        self.rolling, self.n_past = RollingStats(), 0
+        """Over the latest rounds of replies; comparisons are not among them."""
+        for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
+            self.rolling.add(round_)
+            self.n_past = round_.n_past
+
     def _open_role(self, name: str) -> None:
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
-            why = str(found) if found else f"There is no role “{name}” any more."
-            self._note(f"{why} This chat goes on without it.", "warning")
+            why = str(found) if found else f"The role “{name}” no longer exists."
+            self._note(f"{why} This chat continues without it.", "warning")
         self._take_role(found if isinstance(found, Role) else None)
 
     def _take_role(self, role: Role | None) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Comparison, Reply, TurnId
-from eaglechat.wire.records import Prefill, ReplyEnd, Window
+from eaglechat.wire.protocol import Loading
+from eaglechat.wire.records import Prefill, ReplyEnd, Round, Window
 
 
 @dataclass
@@ -22,8 +23,13 @@ class Running:
     n_before: int = 0
     """Rounds it had."""
     request_id: int = 0
+    loading: Loading | None = None
     prefill: Prefill | None = None
     window: Window | None = None
+
+    def in_place(self, round_: Round) -> Round:
+        """A round as one of the whole reply."""
+        return replace(round_, index=self.n_before + round_.index)
 
     @property
     def is_comparison(self) -> bool:
@@ -32,8 +38,12 @@ class Running:
     @property
     def progress(self) -> str:
         """What is being done for it."""
-        if len(self.turn.recording.rounds) == self.n_before:
-            prefill = self.prefill
-            share = prefill.done / prefill.total if prefill and prefill.total else 0.0
-            return wording.reading_prompt(share)
-        return wording.COMPARING if self.is_comparison else wording.WRITING
+        if len(self.turn.recording.rounds) > self.n_before:
+            return wording.COMPARING if self.is_comparison else wording.WRITING
+        prefill, loading = self.prefill, self.loading
+        if prefill is None and loading is not None:
+            if loading.stage == "server":
+                return "waiting for the server"
+            return f"loading the {loading.stage} {loading.fraction:.0%}"
+        share = prefill.done / prefill.total if prefill and prefill.total else 0.0
+        return f"reading the prompt {share:.0%}"

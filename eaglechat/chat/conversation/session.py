@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -11,6 +10,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import seeded_anew, terms_of
 from eaglechat.chat.conversation.going_on import (
+    begun_with,
     cannot_go_on,
     changes,
     end_so_far,
@@ -88,11 +88,12 @@ class ChatSession(OpenChat):
             so_far=end_so_far(recording),
             n_before=len(recording.rounds),
         )
+        begun = begun_with(recording, self.hello)
         terms = terms_to_go_on(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.end, recording.went_on = None, True
         self._recorder.goes_on(reply)
-        self._send(running, terms, recording.ids or ())
+        self._send(running, terms, *begun)
         return True
 
     def edit(self, id: TurnId, written: str | Draft) -> bool:
@@ -227,11 +228,17 @@ class ChatSession(OpenChat):
         self._recorder.began(turn)
         self._send(Running(turn, question), turn.recording.terms)
 
-    def _send(self, running: Running, terms: Terms, begun: tuple[int, ...] = ()) -> None:
+    def _send(
+        self,
+        running: Running,
+        terms: Terms,
+        begun: tuple[int, ...] = (),
+        more: Sequence[protocol.Message] = (),
+    ) -> None:
         self.is_stopping = False
         self.running = running
         running.request_id = self._engine.request(
-            terms.to_chat(self.turns.messages_to(running.question), begun),
+            terms.to_chat((*self.turns.messages_to(running.question), *more), begun),
             lambda event: self._heard(running, event),
         )
         self._touch()
@@ -242,19 +249,18 @@ class ChatSession(OpenChat):
         turn = running.turn
         match event:
             case protocol.RoundDone():
-                index = running.n_before + event.round.index
-                self._add_round(turn, replace(event.round, index=index))
+                self._add_round(turn, running.in_place(event.round))
             case protocol.Settled():
                 self._recorder.writing(turn)
-                turn.recording.settle(event.rounds)
+                rounds = [running.in_place(round_) for round_ in event.rounds]
+                turn.recording.settle(rounds, running.n_before)
+                self._count_latest()
                 self._touch()
             case protocol.WindowMoved():
                 running.window = event.window
                 self._move_window(running, event.window.first_turn)
-            case protocol.PrefillProgress():
-                if running.prefill is None and running.window is None:
-                    self._move_window(running, 0)
-                running.prefill, self.n_past = event.prefill, event.prefill.done
+            case protocol.Loading() | protocol.PrefillProgress():
+                self._wait(running, event)
             case protocol.SpeculationStopped():
                 turn.recording.speculation_stopped = event.off.reason
                 self._touch()
@@ -269,6 +275,14 @@ class ChatSession(OpenChat):
                 if event.code != ENGINE_DIED:
                     self._note(wording.sentence(event.message), "error")
         self._tell()
+
+    def _wait(self, running: Running, event: protocol.Loading | protocol.PrefillProgress) -> None:
+        if isinstance(event, protocol.Loading):
+            running.loading = event
+            return
+        if running.prefill is None and running.window is None:
+            self._move_window(running, 0)
+        running.prefill, self.n_past = event.prefill, event.prefill.done
 
     def _add_round(self, turn: Reply | Comparison, round_: Round) -> None:
         recording = turn.recording

@@ -13,11 +13,11 @@ from eaglechat.chat.recording import Recording
 from eaglechat.wire.records import Origin, Part, Round
 
 _LEGEND = (
-    (Origin.ACCEPTED.value, "drafted, and confirmed by the target"),
-    (Origin.CORRECTION.value, "what the target wanted in place of a rejected token"),
-    (Origin.BONUS.value, "one more of the target, after a draft accepted as a whole"),
+    (Origin.ACCEPTED.value, "drafted, and accepted by the target"),
+    (Origin.CORRECTION.value, "the target's own token in place of a rejected one"),
+    (Origin.BONUS.value, "the target's extra token, after a fully accepted draft"),
     (Origin.PLAIN.value, "decoded without a draft"),
-    ("rejected", "drafted, and not what the target wanted"),
+    ("rejected", "drafted, and rejected by the target"),
 )
 _SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 _HEAD = """<!DOCTYPE html>

@@ -195,7 +195,7 @@ def encode(line: Line) -> bytes:
     try:
         return _encoder.encode(line) + b"\n"
     except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(line), ensure_ascii=False)
+        text = json.dumps(msgspec.to_builtins(line), ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-8", "replace") + b"\n"
 
 

@@ -81,16 +81,21 @@ def in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
 
 
 def stamps(directory: Path) -> dict[str, tuple[int, int]]:
-    """The files of chats, by name: size, and when they were last written to in nanoseconds."""
+    """The files of chats, by name: size, and when they were last written to in nanoseconds. No
+    chat has a name that cannot be written as text."""
     found: dict[str, tuple[int, int]] = {}
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.name.endswith(".jsonl"):
+                if entry.name.endswith(".jsonl") and _is_text(entry.name):
                     found[entry.name] = _stamp_of(entry)
     except OSError:
         return found
     return found
+
+
+def _is_text(name: str) -> bool:
+    return name == name.encode("utf-8", "replace").decode()
 
 
 def _stamp_of(entry: os.DirEntry[str]) -> tuple[int, int]:

@@ -61,6 +61,18 @@ class ChatLog:
         if self._failed:
             self._try_to_write()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk has not taken all of it."""
+        return self._failed
+
+    def content(self) -> bytes:
+        """The whole chat, with what the disk has not taken."""
+        kept = b""
+        with contextlib.suppress(OSError):  # then it began here, and all of it waits
+            kept = _copied(self._copy_of) if self._copy_of else self.file.read_bytes()
+        return kept + self._waiting
+
     def open(self) -> bool:
         """Take the file before the first line; False where another program has it.
 

@@ -17,7 +17,7 @@ class ChatInUseError(OSError):
     """Another program writes to the chat."""
 
     def __init__(self) -> None:
-        super().__init__("it is open in another eaglechat, where it can be done")
+        super().__init__("it is open in another eaglechat; do it there")
 
 
 def summary_of(turns: Turns, unsent: str, title: str, pinned: bool) -> lines.SummaryLine:

@@ -88,6 +88,8 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     likely in its place."""
     provisional: list[int] = []
     """Indices of rounds."""
+    trees: list[int] = []
+    """Indices of rounds for which auto chose a tree."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -141,6 +143,7 @@ def pack(rounds: Sequence[Round]) -> str:
         given=[(index, r.given) for index, r in enumerate(rounds) if r.given],
         likely=[(index, _likely_cells(r)) for index, r in enumerate(rounds) if r.likely],
         provisional=[index for index, r in enumerate(rounds) if r.provisional],
+        trees=[index for index, r in enumerate(rounds) if r.auto and r.auto.shape == "tree"],
     )
     deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
     packed = deflate.compress(_encoder.encode(columns)) + deflate.flush()
@@ -249,6 +252,7 @@ def _auto(columns: _Columns, index: int) -> AutoDraft | None:
         plain_error=columns.plain_error if is_last else 0.0,
         lost_ms=cells[1],
         allowed_ms=cells[2],
+        shape="tree" if index in columns.trees else "chain",
     )
 
 

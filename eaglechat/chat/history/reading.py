@@ -59,11 +59,13 @@ class SavedChat:
 
 
 def read_chat(file: Path) -> SavedChat:
-    """Read a chat. Lines that cannot be read (a crash cut one short) are passed over.
+    """Read a chat. Raises as `chat_in` does, and OSError."""
+    return chat_in(file, file.read_bytes())
 
-    Raises ValueError where it does not begin like a chat, and OSError.
-    """
-    raw = file.read_bytes()
+
+def chat_in(file: Path, raw: bytes) -> SavedChat:
+    """The chat in the content of its file. Lines that cannot be read (a crash cut one short) are
+    passed over. Raises ValueError where it does not begin like a chat."""
     first, *others = raw.split(b"\n")
     header = lines.decode(first)
     if not isinstance(header, ChatHeader):

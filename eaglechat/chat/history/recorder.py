@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
@@ -10,7 +12,7 @@ from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.naming import summary_of
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.reading import SavedChat, chat_in
 from eaglechat.chat.recording import Terms, text_in
 from eaglechat.chat.writing.parts import Draft, shown, text_of
 from eaglechat.wire.records import Part
@@ -38,6 +40,16 @@ class ChatRecorder:
     def file(self) -> Path:
         """Where the chat is kept, or will be."""
         return self._log.file
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk has not taken all of the chat: leaving it now loses that."""
+        return self._log.is_behind
+
+    def reader(self) -> Callable[[], SavedChat]:
+        """What reads the chat as it is now, in any thread, whether the disk took it or not. It
+        raises ValueError."""
+        return partial(chat_in, self.file, self._log.content())
 
     def _keep_role(self) -> None:
         if self.role != self._kept_role:
@@ -107,7 +119,9 @@ class ChatRecorder:
                 stats=recording.stats if recording.end else None,
                 changed=tuple(sorted(recording.changed)),
                 speculation_stopped=recording.speculation_stopped,
-                settled=pack(recording.rounds) if recording.is_settled else None,
+                settled=pack(recording.rounds)
+                if recording.is_settled and recording.rounds
+                else None,
             )
         )
         self._summarise()

@@ -28,14 +28,14 @@ class Trash:
         file.rename(self._folder / f"{int(self._clock() * 1000)}.{file.name}")
 
     def restore(self, directory: Path) -> Path | None:
-        """Bring back the chat that was deleted last; None where there is none. Raises OSError."""
+        """Restore the chat that was deleted last; None where there is none. Raises OSError."""
         deleted = max(self._deleted(), default=None)
         if deleted is None:
             return None
         _, name, file = deleted
         place = directory / name
         if place.exists():
-            raise FileExistsError(f"there is a {name} again")
+            raise FileExistsError(f"there is another {name} now")
         directory.mkdir(parents=True, exist_ok=True)
         return file.rename(place)
 

@@ -273,7 +273,7 @@ def opened(file: Path, directory: Path) -> Iterator[Index]:
 
 def _reason(error: Exception, file: Path) -> str:
     if "fts5" in str(error):
-        return "this Python's SQLite has no FTS5, which finds words"
+        return "this Python's SQLite has no FTS5 (full-text search)"
     said = error.strerror if isinstance(error, OSError) else str(error)
     return f"its index, {file}, cannot be used: {said}"
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -73,15 +74,28 @@ class ChatShelf:
 
     def find(self, typed: str, *, with_thoughts: bool = False) -> list[Found] | None:
         """What was typed, found in all chats; None where another search has begun meanwhile."""
+        return self.search(typed, with_thoughts=with_thoughts)()
+
+    def search(self, typed: str, *, with_thoughts: bool) -> Callable[[], list[Found] | None]:
+        """Begin a search, which ends those before it: what is returned does it, as `find` has it,
+        in whatever order threads come to it."""
         self._latest += 1
-        number, query = self._latest, parse(typed)
         if (searching := self._searching) is not None:
             searching.interrupt()
+        return partial(self._find, self._latest, parse(typed), with_thoughts)
+
+    def _find(self, number: int, query: Query, with_thoughts: bool) -> list[Found] | None:
         if not query.terms:
             return []
         with self._one_at_a_time:
+            if number != self._latest:
+                return None
             found = self._ask(lambda index: self._search(index, query, with_thoughts))
-        return (found or []) if number == self._latest else None
+            if number != self._latest:
+                # That it was ended is no problem.
+                self.problem = None
+                return None
+        return found or []
 
     def _search(self, index: Index, query: Query, with_thoughts: bool) -> list[Found]:
         self._searching = index

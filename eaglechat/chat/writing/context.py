@@ -58,14 +58,14 @@ class ContextUse:
             return ""
         if self.draft + self.wanted > self.n_ctx:
             return (
-                f"About {self.draft:,} tokens in a context of {self.n_ctx:,} (engine.n_ctx): this "
-                "question leaves its reply little room, or does not fit."
+                f"About {self.draft:,} tokens in a context of {self.n_ctx:,} (engine.n_ctx): "
+                "this question leaves little or no room for its reply."
             )
         if self.leaves is None or not all(turn.is_in for turn in self.turns):
             return ""
         return (
-            f"The context is nearly full ({self.used:,} of {self.n_ctx:,} tokens): with this "
-            f"question the oldest turns leave it, “{self.leaves.title}” first."
+            f"The context is nearly full ({self.used:,} of {self.n_ctx:,} tokens): this question "
+            f"pushes the oldest turns out, “{self.leaves.title}” first."
         )
 
 

@@ -34,7 +34,7 @@ def edited(command: list[str], text: str) -> str:
             file.write_text(text, encoding="utf-8", errors="replace")
             status = subprocess.run([*command, str(file)], check=False).returncode
             if status != 0:
-                raise EditorError(f"{command[0]} ended with status {status}; nothing was changed.")
+                raise EditorError(f"{command[0]} exited with status {status}; nothing was changed.")
             written = file.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error

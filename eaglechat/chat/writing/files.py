@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eaglechat.chat import wording
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.ignored import ignored_in
 from eaglechat.chat.writing.parts import of_file, tokens_about
 
 AT = "@"
@@ -36,10 +37,12 @@ class TypedPath:
 
 @dataclass(frozen=True)
 class Listed:
-    """An entry of a directory; `size` is in bytes, None for a directory."""
+    """An entry of a directory; `size` is in bytes, None for a directory. One that git ignores is
+    listed where nothing else fits."""
 
     name: str
     size: int | None
+    is_ignored: bool = False
 
 
 def typed_path(before: str) -> TypedPath | None:
@@ -62,33 +65,42 @@ def list_directory(directory: str, base: Path) -> tuple[Listed, ...]:
     it cannot be read. It may take long."""
     found: list[Listed] = []
     try:
-        with os.scandir(_place(directory or ".", base)) as entries:
+        place = _place(directory or ".", base)
+        is_ignored = ignored_in(place)
+        with os.scandir(place) as entries:
             for entry in entries:
                 if len(found) == MOST_LISTED:
                     break
                 is_directory = entry.is_dir()
                 if is_directory or entry.is_file():
-                    found.append(Listed(entry.name, None if is_directory else entry.stat().st_size))
-    except (OSError, ValueError):
+                    size = None if is_directory else entry.stat().st_size
+                    left_out = entry.name in _LEFT_OUT or is_ignored(entry.name, is_directory)
+                    found.append(Listed(entry.name, size, left_out))
+    except (OSError, RuntimeError, ValueError):
+        # A loop of links up to Python 3.12, and the home of a user that is none.
         pass
     return tuple(sorted(found, key=lambda one: one.name.casefold()))
 
 
 def fitting(listed: Sequence[Listed], name: str) -> list[Listed]:
     """Those whose name begins so, then those in which it stands. What is hidden must be asked
-    for."""
-    wanted = name.casefold()
+    for, and what is ignored is shown where nothing else fits."""
     seen = [one for one in listed if name.startswith(".") or not one.name.startswith(".")]
-    seen = [one for one in seen if one.name not in _LEFT_OUT or one.name.startswith(name or "/")]
+    kept = _fitting([one for one in seen if not one.is_ignored], name)
+    return kept or _fitting(seen, name)
+
+
+def _fitting(seen: list[Listed], name: str) -> list[Listed]:
+    wanted = name.casefold()
     begin = [one for one in seen if one.name.casefold().startswith(wanted)]
-    inside = [one for one in seen if one not in begin and wanted in one.name.casefold()]
-    return begin + inside if len(wanted) > 1 else begin
+    inside = [one for one in seen if wanted in one.name.casefold()[1:]] if len(wanted) > 1 else []
+    return [*dict.fromkeys((*begin, *inside))]
 
 
 def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
     """A text file as a part of a question. `n_ctx` is what the context holds, 0 where that is not
     known. It may take long. Raises AttachError."""
-    content = _text(path, _bytes(path, _place(path, base)))
+    content = _text(path, _bytes(path, base))
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
         raise AttachError(
@@ -98,14 +110,16 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
 
 
 def _place(path: str, base: Path) -> Path:
+    """Raises RuntimeError for the home of a user that is none."""
     return base / Path(path).expanduser()
 
 
-def _bytes(path: str, place: Path) -> bytes:
+def _bytes(path: str, base: Path) -> bytes:
     try:
+        place = _place(path, base)
         status = place.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise AttachError(f"{path} is no file.")
+            raise AttachError(f"{path} is not a file.")
         if status.st_size > MOST_BYTES:
             size, most = wording.size(status.st_size), wording.size(MOST_BYTES)
             raise AttachError(f"{path} is too large: {size}, and at most {most} can be attached.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ system_prompt = """
 You are …
 """
 
-# Keys of [generation] in config.toml, as far as the role wants them otherwise:
+# Keys of [generation] in config.toml that the role changes:
 # temperature = 0.7
 # top_p = 0.95
 '''
@@ -69,8 +70,11 @@ def load_roles(directory: Path) -> tuple[list[Role], list[Problem]]:
 def find_role(directory: Path, name: str) -> Role | Problem | None:
     """The role of this name, or why it cannot be used; None where there is none."""
     file = directory / f"{name}.toml"
-    if not is_name(name) or not file.is_file():
+    if not is_name(name):
         return None
+    with suppress(OSError):  # reading it says why
+        if not file.is_file():
+            return None
     return read_role(file)
 
 

@@ -1,29 +1,41 @@
-"""Measure a pair: plain decoding, each draft length and the automatic one."""
+"""Measure a pair: plain decoding, draft lengths, shapes and drafters; or a server."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 import msgspec
 
+from eaglechat import paths
+from eaglechat.chat.unreported import no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
-from eaglechat.cli.bench.measuring import Measuring, Yardstick, reference_lengths
+from eaglechat.cli.bench.by_chats import settings_of, wrong_flag
+from eaglechat.cli.bench.measuring import (
+    Measuring,
+    Yardstick,
+    bench_settings,
+    reference_lengths,
+)
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
-from eaglechat.wire.errors import EngineError, LoadCancelledError
-from eaglechat.wire.protocol import AUTO, Auto
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
 
+T = TypeVar("T")
+
+_SHAPES: tuple[Shape, ...] = get_args(Shape)
+_COPY = "copy"
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 
 
@@ -34,29 +46,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n",
         type=_lengths,
-        default=_LENGTHS,
         metavar="LIST",
-        help="draft lengths to measure, such as 0,3,5,auto",
+        help="draft lengths to measure, such as 0,3,5,auto "
+        f"(default: {','.join(map(str, _LENGTHS))})",
+    )
+    parser.add_argument(
+        "--shape",
+        type=_shapes,
+        metavar="LIST",
+        help=f"shapes to measure: {', '.join(_SHAPES)} (default: chain)",
+    )
+    parser.add_argument(
+        "--ngram",
+        type=_switches,
+        metavar="LIST",
+        help="with n-grams ahead of the draft (on), without (off), or both: off,on (default: off)",
     )
     parser.add_argument(
         "--prompts",
-        type=Path,
         metavar="FILE",
-        help="your own prompts: each after a line “=== name” (default: eight kinds of work)",
+        help="your own prompts: each after a line “=== name” (default: eight kinds of work); "
+        f"or “{_COPY}”: built-in prompts whose answers repeat much of them",
     )
     parser.add_argument(
         "--max-tokens",
         type=options.number(int, 1, None),
         default=256,
         metavar="N",
-        help="longest reply, in tokens",
+        help="longest reply, in tokens (default: %(default)s)",
     )
     parser.add_argument(
         "--repeat",
         type=options.number(int, 1, None),
         default=3,
         metavar="N",
-        help="times each reply is measured",
+        help="times each reply is measured (default: %(default)s)",
     )
     parser.add_argument(
         "--reference",
@@ -73,8 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by-turns",
         action="store_true",
-        help="all settings write each reply together, a few tokens at a time by turns: far less "
-        "noise on a busy machine; every setting loads the pair anew, which takes its memory",
+        help="measure all settings side by side, a few tokens at a time: far less noise on a busy "
+        "machine, but each setting loads its own copy of the pair",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
@@ -82,38 +106,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = options.wrong_pair_usage(args)
-    if args.server is not None:
-        problem = (
-            "a server has no bench: it neither takes turns between draft lengths nor tells what a "
-            "round is made of; a chat with it shows its acceptance and speed"
-        )
     if args.name and (args.pair or args.target):
-        problem = "the pair is named twice; give PAIR, --pair or --target"
+        complain("the pair is named twice; give PAIR, --pair or --target")
+        return WRONG_USAGE
+    args.pair = args.name or args.pair
+    problem = options.wrong_pair_usage(args)
+    if args.server is not None and (flag := wrong_flag(args, is_server=True)):
+        problem = f"{flag} does not go with --server: a server drafts the way it was started"
     if problem:
         complain(problem)
         return WRONG_USAGE
-    args.pair = args.name or args.pair
-    from eaglechat.engine.bench.measure import builtin_prompts, parse_prompts
+    prompts = _prompts(args.prompts)
+    if args.json and (reason := paths.why_unwritable(args.json.parent)):
+        # Said before it measures for an hour.
+        raise EngineError(f"{args.json} cannot be written: {reason}")
+    with Interrupt() as interrupt:
+        return _bench(args, prompts, interrupt)
 
+
+def _prompts(chosen: str | None) -> list[BenchPrompt]:
+    """Raises OSError, EngineError."""
+    from eaglechat.engine.bench.measure import builtin_prompts, copy_prompts, parse_prompts
+
+    if chosen is None:
+        return builtin_prompts()
+    if chosen == _COPY:
+        return copy_prompts()
     try:
-        prompts = parse_prompts(_read(args.prompts)) if args.prompts else builtin_prompts()
-        with Interrupt() as interrupt:
-            return _bench(args, prompts, interrupt)
-    except LoadCancelledError:
-        return INTERRUPTED
-    except (EngineError, OSError, ValueError) as error:
-        complain(str(error))
-        return FAILED
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+        return parse_prompts(Path(chosen).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise EngineError(f"{chosen} is not text in UTF-8") from error
+    except ValueError as error:
+        raise EngineError(f"{chosen}: {error}") from error
 
 
 def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Interrupt) -> int:
-    from eaglechat.engine.bench import measure as bench
-    from eaglechat.engine.bench.prefill import prefill_results
     from eaglechat.engine.bench.reference import ReferenceFailedError
 
     settings, problems = options.load_settings(args)
@@ -123,15 +150,24 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     runs: list[BenchRun] = []
     prefills: list[PrefillRun] = []
     profiles: list[RoundProfile] = []
-    with CommandEngine(settings, interrupt) as engine, ExitStack() as stack:
-        info = engine.load(pair)
-        if info.no_bench:
-            raise EngineError(f"there is nothing to compare: {info.no_bench}")
+    server = pair.server
+    with CommandEngine(settings, interrupt, server) as engine, ExitStack() as stack:
+        info, hello = engine.load(pair), engine.hello
+        by_chats = None
+        if not hello.can.bench:
+            if flag := wrong_flag(args, is_server=False):
+                raise EngineError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
+            by_chats = settings_of(hello, server, args.n or _LENGTHS)
+        args.shape, args.ngram = _open_shapes(args, info), args.ngram or (False,)
+        if server is None:
+            args.ngram = _open_drafters(args, info)
+        args.n = args.n or _LENGTHS
         yardstick = None
         if args.reference is not None:
             yardstick = Yardstick(args, info, settings.to_load_options(), stack)
-        measuring = Measuring(args, engine, interrupt)
-        progress = _Progress(len(prompts) * args.repeat * _runs_per_repeat(args))
+        measuring = Measuring(args, engine, interrupt, by_chats)
+        n_settings = len(by_chats) if by_chats else _runs_per_repeat(args)
+        progress = _Progress(len(prompts) * args.repeat * n_settings)
         try:
             for measured in measuring.runs(prompts, yardstick):
                 if isinstance(measured, BenchRun):
@@ -145,24 +181,69 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             trouble = str(error)
         finally:
             progress.clear()
-    report = bench.report_of(runs)
-    if args.json:
-        document = {"pair": info, "report": report, "prefill": prefills, "profile": profiles}
-        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
-    read = prefill_results(prefills, runs)
-    for line in bench_tables.lines(info, report, read, profiles, markdown=args.markdown):
-        print(line)
+    _give_out(args, hello, info, runs=runs, prefills=prefills, profiles=profiles)
     if interrupt.happened:
         trouble = "stopped"
     if trouble is None:
         return OK
-    complain(f"{trouble}; the tables hold what was measured until then")
+    complain(f"{trouble}; the tables show what was measured before that")
     return INTERRUPTED if interrupt.happened else FAILED
+
+
+def _give_out(
+    args: argparse.Namespace,
+    hello: Hello,
+    info: PairInfo,
+    *,
+    runs: list[BenchRun],
+    prefills: list[PrefillRun],
+    profiles: list[RoundProfile],
+) -> None:
+    """Print what was measured, and write it where it is asked for."""
+    from eaglechat.engine.bench import measure as bench
+    from eaglechat.engine.bench.prefill import prefill_results
+
+    report = bench.report_of(runs)
+    read = prefill_results(prefills, runs)
+    for line in bench_tables.lines(info, hello, report, read, profiles, markdown=args.markdown):
+        print(line)
+    if info.speculation_off:
+        print(f"\nNothing is drafted: {info.speculation_off}.")
+    elif reason := no_comparison(hello):
+        print(f"\n{reason}")
+    if args.json:
+        document = {
+            "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
+            "pair": info,
+            "report": report,
+            "prefill": prefills,
+            "profile": profiles,
+        }
+        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+
+
+def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
+    """The shapes asked for, as far as the target can follow them."""
+    wanted: tuple[Shape, ...] = args.shape or ("chain",)
+    if info.chains_only is None or wanted == ("chain",):
+        return wanted
+    complain(f"drafts stay chains: {info.chains_only}")
+    return ("chain",)
+
+
+def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
+    """With n-grams or without; a target alone has nothing else. Raises EngineError."""
+    if reason := info.no_bench(ngram=any(args.ngram)):
+        hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
+        raise EngineError(f"there is nothing to compare: {reason}{hint}")
+    if info.draft is None and args.reference is not None:
+        raise EngineError("--reference compares drafts, and no draft is loaded")
+    return args.ngram if info.draft else (True,)
 
 
 def _runs_per_repeat(args: argparse.Namespace) -> int:
     reference = len(reference_lengths(args)) if args.reference else 0
-    return 1 + len(args.n) + (2 if args.prefill else 0) + reference
+    return len(bench_settings(args)) + (2 if args.prefill else 0) + reference
 
 
 class _Progress:
@@ -201,3 +282,20 @@ def _lengths(text: str) -> tuple[int | Auto, ...]:
     """An argparse type for a list of draft lengths."""
     parse: Callable[[str], int | Auto] = options.draft_length
     return tuple(dict.fromkeys(parse(part.strip()) for part in text.split(",")))
+
+
+def _shapes(text: str) -> tuple[Shape, ...]:
+    """An argparse type for a list of shapes."""
+    return tuple(_chosen(text, {shape: shape for shape in _SHAPES}))
+
+
+def _switches(text: str) -> tuple[bool, ...]:
+    """An argparse type for a list of on and off."""
+    return tuple(_chosen(text, {"off": False, "on": True}))
+
+
+def _chosen(text: str, choices: Mapping[str, T]) -> Iterator[T]:
+    for part in dict.fromkeys(part.strip() for part in text.split(",")):
+        if part not in choices:
+            raise argparse.ArgumentTypeError(f"{part!r} is none of {', '.join(choices)}")
+        yield choices[part]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eaglechat.cli.bench.by_chats import runs_by_chats
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
 from eaglechat.wire.errors import EngineError
@@ -32,14 +33,20 @@ if TYPE_CHECKING:
 
 
 class Measuring:
-    """Measures a loaded pair. The engine does, by its own clock; the pipe to it costs nothing."""
+    """Measures a loaded pair. The engine does, by its own clock; the pipe to it costs nothing. With
+    settings to ask for `by_chats`, it is asked for replies alone."""
 
     def __init__(
-        self, args: argparse.Namespace, engine: CommandEngine, interrupt: Interrupt
+        self,
+        args: argparse.Namespace,
+        engine: CommandEngine,
+        interrupt: Interrupt,
+        by_chats: Mapping[str, Speculation] | None,
     ) -> None:
         self._args = args
         self._engine = engine
         self._interrupt = interrupt
+        self._by_chats = by_chats
 
     def runs(
         self, prompts: Sequence[BenchPrompt], yardstick: Yardstick | None
@@ -48,6 +55,10 @@ class Measuring:
 
         Raises EngineError, ReferenceFailedError.
         """
+        if self._by_chats:
+            args = self._args
+            yield from runs_by_chats(self._write, prompts, self._by_chats, args, self._cancelled)
+            return
         for prompt in prompts:
             for repeat in range(self._args.repeat):
                 yield from self._repeat(prompt, repeat)
@@ -61,7 +72,14 @@ class Measuring:
     def profiles(self, prompt: BenchPrompt) -> list[RoundProfile]:
         """Where the time of a round goes, with each setting. Raises EngineError."""
         args = self._args
-        request = Bench(prompts=(prompt,), n=args.n, max_tokens=args.max_tokens, profile=True)
+        request = Bench(
+            prompts=(prompt,),
+            n=args.n,
+            shapes=args.shape,
+            ngram=args.ngram,
+            max_tokens=args.max_tokens,
+            profile=True,
+        )
         answers = self._engine.ask(request)
         return [event.profile for event in answers if isinstance(event, BenchProfiled)]
 
@@ -69,6 +87,8 @@ class Measuring:
         request = Bench(
             prompts=(prompt,),
             n=self._args.n,
+            shapes=self._args.shape,
+            ngram=self._args.ngram,
             repeats=1,
             first_repeat=repeat,
             max_tokens=self._args.max_tokens,
@@ -145,6 +165,13 @@ def _prompter_of(target: Path, stack: ExitStack) -> Prompter:
         )
     backend.start_backend(backend.LOG_ERRORS)
     return Prompter(stack.enter_context(Model(target, vocabulary_only=True)))
+
+
+def bench_settings(args: argparse.Namespace) -> list[Speculation]:
+    """What the engine compares."""
+    from eaglechat.engine.bench.settings import settings_of
+
+    return settings_of(args.n, args.shape, args.ngram)
 
 
 def reference_lengths(args: argparse.Namespace) -> list[int]:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eaglechat.wire.bench_records import REFERENCE
+from eaglechat.wire.records import NGRAM
+from eaglechat.wire.stats import DrafterStats
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
     from eaglechat.engine.bench.prefill import PrefillResult
     from eaglechat.wire.bench_records import RoundProfile
-    from eaglechat.wire.protocol import PairInfo
+    from eaglechat.wire.protocol import Hello, PairInfo
 
 _BAR = 28
 _COST_BAR = 20
@@ -23,6 +25,7 @@ Row = Sequence[str]
 
 def lines(
     info: PairInfo,
+    hello: Hello,
     report: BenchReport,
     prefills: Sequence[PrefillResult],
     profiles: Sequence[RoundProfile],
@@ -30,21 +33,20 @@ def lines(
     markdown: bool,
 ) -> Iterator[str]:
     """Everything the bench prints."""
-    devices = ", ".join(info.devices) or "no device named"
     today = time.strftime("%d %B %Y").lstrip("0")
-    target = f"{info.target.name} {info.target.quantization}"
-    yield f"{target}, {info.n_threads} threads, {devices}, {today}"
+    target = f"{info.target.name} {info.target.quantization}".strip()
+    yield f"{target}, {_ran_on(info, hello)}, {today}"
     if not report.prompts:
         yield "Nothing was measured."
         return
     names = [result.setting for result in report.settings]
     yield ""
-    yield "Tokens per second by draft length: the median of the repeats, and half their spread"
+    yield "Tokens per second by setting: the median of the repeats, and half their spread"
     yield from _table(_prompt_rows(report.prompts, names), markdown)
     yield ""
-    yield from _table(_setting_rows(report.settings), markdown)
+    yield from _table(_setting_rows(report.settings, _drafters(info)), markdown)
     yield ""
-    yield "Tokens per second by draft length, and what verifying its batch takes"
+    yield "Tokens per second by setting, and what verifying its batch takes"
     yield from (["```"] if markdown else [])
     yield from _chart(report)
     yield from (["```"] if markdown else [])
@@ -58,35 +60,71 @@ def lines(
         yield from _table(_profile_rows(profiles), markdown)
 
 
+def _ran_on(info: PairInfo, hello: Hello) -> str:
+    """Where the numbers come from."""
+    if info.server:
+        return f"{hello.engine} at {info.server}"
+    if hello.engine != "eaglechat":
+        return f"{hello.engine} {hello.llama_cpp}"
+    return f"{info.n_threads} threads, {', '.join(info.devices) or 'no device named'}"
+
+
 def _prompt_rows(prompts: Sequence[PromptResult], names: Sequence[str]) -> Iterator[Row]:
-    yield ["prompt", *names, "accepted", "length", "fastest", "speed-up"]
+    compared = ["fastest", "speed-up"] if len(names) > 1 else []
+    yield ["prompt", *names, "accepted", "length", *compared]
     for result in prompts:
         yield [
             result.prompt,
             *(_speed(result.speeds.get(name)) for name in names),
             _share(result.acceptance_rate),
             _number(result.mean_accepted_length),
-            result.fastest,
-            f"{result.speed_up:.2f}x",
+            *([result.fastest, f"{result.speed_up:.2f}x"] if compared else []),
         ]
 
 
-def _setting_rows(settings: Sequence[SettingResult]) -> Iterator[Row]:
+def _setting_rows(settings: Sequence[SettingResult], drafters: tuple[str, str]) -> Iterator[Row]:
     compared = any(result.of_reference is not None for result in settings)
+    both = any(result.ngram for result in settings)
     yield [
-        *("draft length", "tokens/s", "speed-up", "worst prompt", "accepted", "length"),
+        *("setting", "draft length", "shape", "drafter"),
+        *("tokens/s", "speed-up", "worst prompt", "length", "accepted"),
+        *(["of the draft", "of n-grams"] if both else []),
         *(["of the reference"] if compared else []),
     ]
     for result in settings:
         yield [
             result.setting,
+            *_what(result, drafters),
             f"{result.tokens_per_second:.1f}",
             f"{result.speed_up:.2f}x",
             f"{result.worst_speed_up:.2f}x",
-            _share(result.acceptance_rate),
             _number(result.mean_accepted_length),
+            _share(result.acceptance_rate),
+            *(_by_drafter(result) if both else []),
             *([_number(result.of_reference)] if compared else []),
         ]
+
+
+def _drafters(info: PairInfo) -> tuple[str, str]:
+    """Who drafts without n-grams, and with them."""
+    return "draft", "draft, n-grams" if info.draft else "n-grams"
+
+
+def _what(result: SettingResult, drafters: tuple[str, str]) -> Row:
+    """Draft length, shape, and who was asked to draft."""
+    if result.n is None:
+        return ["-", "-", "-"]
+    return [str(result.n), result.shape or "-", drafters[result.ngram]]
+
+
+def _by_drafter(result: SettingResult) -> Row:
+    """The acceptance rate of the draft's tokens, and of those that n-grams found."""
+    drafts = [counts for name, counts in result.by_drafter.items() if name != NGRAM]
+    found = result.by_drafter.get(NGRAM)
+    return [
+        _share(sum(drafts, DrafterStats()).acceptance_rate),
+        _share(found.acceptance_rate if found else None),
+    ]
 
 
 def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:
@@ -108,7 +146,7 @@ def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:
 
 def _profile_rows(profiles: Sequence[RoundProfile]) -> Iterator[Row]:
     yield [
-        *("draft length", "round", "draft", "verify", "features", "sample"),
+        *("setting", "round", "draft", "verify", "features", "sample"),
         *("native", "Python", "native calls", "rounds"),
     ]
     for result in profiles:
@@ -126,12 +164,13 @@ def _chart(report: BenchReport) -> Iterator[str]:
     shown = [result for result in report.settings if not result.setting.startswith(REFERENCE)]
     fastest = max(result.tokens_per_second for result in shown)
     dearest = max(report.verify_ms.values(), default=0.0)
+    names = max(6, *(len(result.setting) for result in shown))
     for result in shown:
         line = (
-            f"{result.setting:>6} {_bar(result.tokens_per_second / fastest, _BAR)} "
+            f"{result.setting:>{names}} {_bar(result.tokens_per_second / fastest, _BAR)} "
             f"{result.tokens_per_second:7.1f}"
         )
-        width = int(result.setting) + 1 if result.setting.isdigit() else None
+        width = result.n + 1 if isinstance(result.n, int) else None
         cost = report.verify_ms.get(width) if width is not None else None
         if cost is not None:
             line += f"   {width:>2} wide {_bar(cost / dearest, _COST_BAR)} {cost:.2f} ms"

@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORDS",
         help='only chats whose title has these words, and passages that have them; "a phrase"',
     )
-    parser.add_argument(
-        "--reasoning", action="store_true", help="find what models thought before they answered too"
-    )
+    parser.add_argument("--reasoning", action="store_true", help="search reasoning too")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(chats, found)
         if not chats and not found:
-            complain("nothing is found" if args.find else f"no chats in {shelf.directory} yet")
+            complain("nothing found" if args.find else f"no chats in {shelf.directory} yet")
     return OK
 
 

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "chat",
         metavar="CHAT",
-        help="its name as `eaglechat chats` has it, or the beginning of that; its title; a file; "
-        "or last, for the one that was used last",
+        help="its name in `eaglechat chats`, or the beginning of it; its title; its file; or "
+        "last, the one used last",
     )
     parser.add_argument(
         "--format",
@@ -27,11 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tokens (default: %(default)s)",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write it there, not to standard output"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write to this file instead of standard output",
     )
-    parser.add_argument(
-        "--reasoning", action="store_true", help="with what the model thought before it answered"
-    )
+    parser.add_argument("--reasoning", action="store_true", help="include the reasoning")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain, reason
 
 if TYPE_CHECKING:
     from eaglechat.hub.convert import ConversionReport
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         return INTERRUPTED
     except (ConversionError, OSError) as error:
         printer.close()
-        complain(str(error))
+        complain(reason(error) if isinstance(error, OSError) else str(error))
         return FAILED
     printer.close()
     _print_report(report)

@@ -79,7 +79,7 @@ def _print_models(models: Sequence[Model]) -> None:
     from eaglechat.hub.units import format_bytes
 
     if not models:
-        print(f"{none_here()} `eaglechat pull` fetches more.")
+        print(f"{none_here()} `eaglechat pull` downloads more.")
         return
     print("On this machine")
     rows = [(m.name, m.kind.value, format_bytes(m.size_bytes), m.source.value) for m in models]
@@ -91,7 +91,7 @@ def _print_models(models: Sequence[Model]) -> None:
 
 
 def _print_pairs(pairs: Sequence[tuple[Entry, Status]]) -> None:
-    print("Pairs of the catalogue (`eaglechat pull NAME` fetches one)")
+    print("Pairs of the catalogue (`eaglechat pull NAME` downloads one)")
     rows = [
         (
             entry.name,

@@ -54,8 +54,6 @@ class ProgressPrinter:
 
 
 def _figures(file: FileSnapshot) -> str:
-    if file.state is State.FAILED:
-        return "failed"
     if file.state is not State.RUNNING or file.phase is not Phase.DOWNLOADING:
         return _status(file, tenths=False)
     return _amount(file.bytes_done, file.bytes_total) + _pace(file.speed, file.eta)
@@ -73,8 +71,6 @@ def _pace(speed: float | None, eta: float | None) -> str:
 def _status(file: FileSnapshot, *, tenths: bool) -> str:
     if file.state is State.DONE:
         return f"done, {format_bytes(file.bytes_total or 0)}"
-    if file.state is State.FAILED:
-        return f"failed: {file.error}"
     if file.state is not State.RUNNING:
         return str(file.state.value)
     if file.note:

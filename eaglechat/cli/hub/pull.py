@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain, reason
 
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="hash what is here already, and fetch again what is damaged",
+        help="check the files that are here, and download damaged ones again",
     )
 
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         complain(str(error))
         return WRONG_USAGE
     except (HubError, GGUFError, OSError) as error:
-        complain(str(error))
+        complain(reason(error) if isinstance(error, OSError) else str(error))
         return FAILED
     except KeyboardInterrupt:
         queue.cancel_all()
@@ -85,6 +85,9 @@ def _pull_model(
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed
 
+    if args.draft_type:
+        complain("--type is for the pairs of the catalogue whose draft is converted")
+        return WRONG_USAGE
     try:
         listing = queue.hub.repo(reference.repo, reference.revision)
     except OfflineError:
@@ -115,6 +118,7 @@ def _pull_pair(
         return WRONG_USAGE
     try:
         plan = install.plan(queue.hub, entry)
+        install.check_draft(queue.hub, plan)
     except OfflineError:
         here = installed.status(entry, cache)
         if here.pair is None:
@@ -182,5 +186,5 @@ def _drop_damaged(hub: Hub, files: list[tuple[str, str]]) -> None:
     for repo, name in files:
         path = RepoCache(hub.cache_dir, repo).find(name)
         if path is not None and not matches_etag(path):
-            complain(f"{repo}/{name} is damaged; fetching it again")
+            complain(f"{repo}/{name} is damaged; downloading it again")
             path.resolve().unlink()

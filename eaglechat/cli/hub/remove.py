@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from eaglechat.hub.catalogue.entries import Entry
     from eaglechat.hub.local.library import Model
 
@@ -17,33 +20,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", metavar="NAME", help="a model or a pair as `eaglechat models` lists it, or a path"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask; needed where there is no terminal to ask on"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from eaglechat import paths, settings
     from eaglechat.hub.catalogue import entries as catalogue
-    from eaglechat.hub.local import library, removal
-    from eaglechat.hub.units import format_bytes
+    from eaglechat.hub.local import library
 
     loaded, _ = settings.load(paths.config_file())
     models = library.scan(loaded.library.folders)
     entries, _ = catalogue.load()
     entry = next((e for e in entries if e.name == args.name), None)
-    found = _of_pair(entry, entries, models) if entry else library.find(models, args.name)
+    if entry is not None:
+        found, kept = _of_pair(entry, entries, models)
+        for path in kept:
+            complain(f"{path} is kept: another installed pair uses it")
+        if kept and not found:
+            return FAILED
+    else:
+        found = library.find(models, args.name)
     if not found:
-        complain(f"{args.name} is not on this machine; `eaglechat models` lists what is")
+        complain(_not_here(args.name))
         return FAILED
     if entry is None and len(found) > 1:
         names = ", ".join(model.name for model in found)
         complain(f"{args.name} could be {names}; name one of them")
         return WRONG_USAGE
-    planned = removal.plan(found)
-    for model in found:
+    return _delete(found, args.yes)
+
+
+def _not_here(name: str) -> str:
+    from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE
+
+    if name == BUILTIN_NAME:
+        package = BUILTIN_TARGET_PACKAGE.replace("_", "-")
+        return f"{name} is built in: `pip uninstall {package}` removes its target"
+    return f"{name} is not on this machine; `eaglechat models` lists what is"
+
+
+def _delete(models: Sequence[Model], unasked: bool) -> int:
+    from eaglechat.hub.local import removal
+    from eaglechat.hub.units import format_bytes
+
+    planned = removal.plan(models)
+    for model in models:
         print(f"{model.name}  {format_bytes(model.size_bytes)}  {model.path}")
     freed = format_bytes(planned.freed_bytes)
+    if not unasked and not sys.stdin.isatty():
+        complain("there is no terminal to ask on, so nothing was deleted; --yes deletes")
+        return WRONG_USAGE
     try:
-        if not args.yes and sys.stdin.isatty() and not _agreed(f"Delete, freeing {freed}?"):
+        if not unasked and not _agreed(f"Delete, freeing {freed}?"):
             print("Nothing was deleted.")
             return OK
         removal.execute(planned)
@@ -60,23 +90,24 @@ def _agreed(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _of_pair(entry: Entry, entries: list[Entry], models: list[Model]) -> list[Model]:
-    """What is here of a pair, except what another installed pair needs as well."""
+def _of_pair(
+    entry: Entry, entries: list[Entry], models: list[Model]
+) -> tuple[list[Model], list[Path]]:
+    """What is here of a pair, and what of it stays because another installed pair needs it."""
     from eaglechat.hub.local.installed import status
     from eaglechat.hub.local.library import Kind
 
-    needed = set()
+    needed: set[Path | None] = set()
     for other in entries:
         here = status(other)
         if other is not entry and here.pair is not None:
             needed |= {here.target, here.draft}
     here = status(entry)
     own = {here.target, here.draft, here.checkpoint} - {None}
-    for path in own & needed:
-        complain(f"{path} stays: another installed pair uses it")
     repos = {entry.target.repo, entry.draft.repo, entry.draft.checkpoint}
-    return [
+    found = [
         model
         for model in models
         if model.path in own - needed or (model.kind is Kind.UNFINISHED and model.repo in repos)
     ]
+    return found, [path for path in own & needed if path]

@@ -16,7 +16,6 @@ from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.settings import find
-from eaglechat.wire.errors import EngineError
 
 if TYPE_CHECKING:
     from eaglechat.train.run.training import Outcome, Progress
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 _BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _NO_TORCH = (
-    "training needs torch, which is not installed: pip install 'eaglechat[train]' (for the "
-    "processor alone, smaller: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
+    "training needs torch, which is not installed: pip install torch (smaller, for the processor "
+    "only: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
 )
 
 
@@ -42,10 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--work",
         type=Path,
         metavar="DIR",
-        help="where chats, features and checkpoints lie (default: DRAFT.training beside the draft)",
+        help="directory for chats, features and checkpoints (default: DRAFT.training)",
     )
     parser.add_argument(
-        "--restart", action="store_true", help="forget the checkpoint; chats and features are kept"
+        "--restart",
+        action="store_true",
+        help="train again from the start; chats and features are kept",
     )
     data = parser.add_argument_group("what it learns from (default: chats the target writes)")
     data.add_argument(
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="prompts the target answers, one a line or each after a line “=== name”",
+        help="prompts the target answers, one a line or each after a line “=== name”; repeatable",
     )
     data.add_argument(
         "--chats",
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help='JSONL, also .gz: {"messages": [...]} a line, or tokens; may be given again',
+        help='JSONL, also .gz: {"messages": [...]} a line, or tokens; repeatable',
     )
     data.add_argument(
         "--text",
@@ -76,16 +77,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="plain text to learn from; may be given again",
+        help="plain text to learn from; repeatable",
     )
     data.add_argument(
         "--from-history", action="store_true", help="learn from your own chats in eaglechat too"
     )
     data.add_argument(
-        "--longest", type=whole, default=1024, metavar="N", help="longest sample, in tokens"
+        "--longest",
+        type=whole,
+        default=1024,
+        metavar="N",
+        help="longest sample, in tokens (default: %(default)s)",
     )
     draft = parser.add_argument_group("the draft")
-    draft.add_argument("--init", type=Path, metavar="DRAFT.gguf", help="go on from this draft")
+    draft.add_argument("--init", type=Path, metavar="DRAFT.gguf", help="start from this draft")
     draft.add_argument(
         "--compare", type=Path, metavar="OLD.gguf", help="measure this draft too, for comparison"
     )
@@ -99,51 +104,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--draft-vocab",
         type=whole,
         metavar="N",
-        help="tokens it can propose: the most frequent of the data (default 8192, or --init's)",
+        help="tokens it can propose: the most frequent in the data (default 8192, or --init's)",
     )
     draft.add_argument(
         "--name", metavar="NAME", help="the draft's name (default: the target's, and EAGLE-3)"
     )
     draft.add_argument(
-        "--type", default="q8_0", metavar="TYPE", help="of the file: q8_0, bf16, q4_k_m, ..."
+        "--type",
+        default="q8_0",
+        metavar="TYPE",
+        help="type of its matrices: q8_0 (default), bf16, q4_k_m, ...",
     )
     draft.add_argument(
-        "--head-type", metavar="TYPE", help="of its output head, else as --type: q8_0, q5_0, ..."
+        "--head-type", metavar="TYPE", help="type of its output head, if different: q5_0, ..."
     )
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("how to train")
     how.add_argument(
         "--budget",
         type=_budget,
         default="60m",
         metavar="B",
-        help="how long to train once the data is there: 90m, 2h, or tokens such as 2000000",
+        help="how long to train once the data is there: 90m, 2h, or "
+        "tokens such as 2000000 (default: %(default)s)",
     )
     how.add_argument(
         "--steps", type=options.number(int, 1, 8), default=4, metavar="K",
-        help="unrolled steps of training-time test",
+        help="unrolled steps of training-time test (default: %(default)s)",
     )  # fmt: skip
     how.add_argument(
-        "--batch", type=whole, default=4096, metavar="TOKENS", help="tokens in a batch"
+        "--batch",
+        type=whole,
+        default=4096,
+        metavar="TOKENS",
+        help="tokens in a batch (default: %(default)s)",
     )
     how.add_argument(
         "--rate", type=options.number(float, 0.0, 1.0), default=1e-3, metavar="R",
-        help="highest learning rate",
+        help="highest learning rate (default: %(default)s)",
     )  # fmt: skip
     how.add_argument(
         "--seed", type=options.number(int, 0, 2**31), default=1, metavar="S",
-        help="of the training, and of the chats written: another seed writes others",
+        help="seed of the training, and of the chats the target writes (default: %(default)s)",
     )  # fmt: skip
     how.add_argument(
         "--recompute",
         action="store_true",
-        help="store no features, compute them in every pass: for a small disk",
+        help="compute features in every pass instead of storing them: for a small disk",
     )
     how.add_argument(
         "--report-prompts",
         type=whole,
         default=24,
         metavar="N",
-        help="held-out prompts to measure the draft on",
+        help="held-out prompts to measure the draft on (default: %(default)s)",
     )
     options.add_flags(how, find("engine", "n_threads"), find("engine", "n_gpu_layers"))
 
@@ -152,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         complain(_NO_TORCH)
         return FAILED
-    from eaglechat.train.errors import PausedError, TrainingError
+    from eaglechat.train.errors import PausedError
 
     if (fault := _wrong_type(args)) is not None:
         complain(fault)
@@ -166,11 +179,8 @@ def run(args: argparse.Namespace) -> int:
         display.end()
         complain("stopped; everything is saved, and the same command resumes")
         return INTERRUPTED
-    except (TrainingError, EngineError, OSError) as error:
+    finally:
         display.end()
-        complain(str(error))
-        return FAILED
-    display.end()
     from eaglechat.cli.train import report as train_report
 
     text = train_report.text(outcome, settings)
@@ -261,7 +271,7 @@ def _budget(text: str) -> Budget:
     from eaglechat.train.settings import Budget
 
     match = _BUDGET.match(text.strip().lower())
-    if match is None or not float(match[1]):
+    if match is None or float(match[1]) < (0 if match[2] else 1) or not float(match[1]):
         raise argparse.ArgumentTypeError(
             f"{text!r} is neither a time such as 90m or 2h nor a number of tokens"
         )

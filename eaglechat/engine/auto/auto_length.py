@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import PLAIN, DraftPlan, Observation
+from eaglechat.engine.auto.draft_plan import PLAIN, Choice, DraftPlan, Observation
 
 T = TypeVar("T")
 
@@ -27,17 +27,14 @@ class AutoLength:
         self._off = False
         self._guarded(lambda controller: controller.new_reply(), None)
 
-    def expects_to_draft(self, n_past: int) -> bool:
+    def expects_to_draft(self, n_past: int, shapes: Sequence[int]) -> bool:
         """Whether a reply after a prompt of this length will draft, as far as is known."""
-        return self._guarded(lambda controller: controller.expects_to_draft(n_past), False)
+        return self._guarded(lambda controller: controller.expects_to_draft(n_past, shapes), False)
 
-    def choose(self, n_past: int, n_most: int, n_waiting: int, n_min: int = 0) -> DraftPlan:
+    def choose(self, n_past: int, n_waiting: int, choice: Choice) -> DraftPlan:
         """The next round's plan, behind `n_past` tokens, `n_waiting` of which the draft has not
-        taken in. No length but 0 is above `n_most`, what context and reply have room for, or
-        below `n_min`."""
-        return self._guarded(
-            lambda controller: controller.choose(n_past, n_most, n_waiting, n_min), PLAIN
-        )
+        taken in."""
+        return self._guarded(lambda controller: controller.choose(n_past, n_waiting, choice), PLAIN)
 
     def worth_taking(self, plan: DraftPlan, found: Sequence[float]) -> DraftPlan | None:
         """As of the controller."""

@@ -10,12 +10,13 @@ from statistics import median
 
 from eaglechat.engine.auto.calibration import (
     CALIBRATED_DRAFT,
+    CALIBRATED_TREE,
     CALIBRATED_WIDTHS,
     NOT_CALIBRATED,
     Calibration,
 )
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError, ProcessError
 
@@ -53,7 +54,8 @@ class Stopwatch:
         # The first draft brings its weights into memory.
         self._round(2)
         deadline = time.perf_counter() + _BUDGET_S
-        verify, drafts = [(1, min(self._plain() for _ in range(_REPEATS)))], []
+        verify = [(1, min(self._plain() for _ in range(_REPEATS)))]
+        drafts: list[float] = []
         for width in CALIBRATED_WIDTHS[1:]:
             started = time.perf_counter()
             times = [self._round(width) for _ in range(_REPEATS)]
@@ -65,8 +67,9 @@ class Stopwatch:
                 break
         else:
             if self._drafter is not None:
+                draft_ms = median(drafts)
                 row = min(self._catch_up_row(self._drafter) for _ in range(_REPEATS))
-                return Calibration(tuple(verify), median(drafts), row)
+                return Calibration(tuple(verify), draft_ms, row, self._sibling(draft_ms))
         return Calibration(tuple(verify), median(drafts) if drafts else None)
 
     def empty(self) -> None:
@@ -87,11 +90,29 @@ class Stopwatch:
         verify_ms = self._verify(width)
         if self._drafter is None:
             return verify_ms, None
-        self._drafter.resume((self._token,) * 2, to_draft=False)
+        return verify_ms, self._draft(self._drafter, Limits(CALIBRATED_DRAFT))[0]
+
+    def _draft(self, drafter: Drafter, limits: Limits) -> tuple[float, Proposal]:
+        """Milliseconds of drafting behind the first two rows of a batch just verified."""
+        drafter.resume((self._token,) * 2, to_draft=False)
         self._target.forget(0, 2)
         started = time.perf_counter()
-        self._drafter.propose(2, self._token, Limits(CALIBRATED_DRAFT))
-        return verify_ms, ms_since(started)
+        proposal = drafter.propose(2, self._token, limits)
+        return ms_since(started), proposal
+
+    def _sibling(self, draft_ms: float) -> float | None:
+        """Milliseconds of a token beside others in a tree, where a chain takes so many."""
+        step_ms = draft_ms / (CALIBRATED_DRAFT + 1)
+        of_each = []
+        for _ in range(_REPEATS):
+            self._verify(2)
+            assert self._drafter is not None
+            limits = Limits(CALIBRATED_TREE, is_tree=True)
+            ms, proposal = self._draft(self._drafter, limits)
+            n_siblings = len(proposal) - proposal.depth
+            if n_siblings:
+                of_each.append((ms - step_ms * (proposal.depth + 1)) / n_siblings)
+        return max(0.0, min(of_each)) if of_each else None
 
     def _catch_up_row(self, drafter: Drafter) -> float:
         """Milliseconds of one of the rows that the draft takes in when it begins in mid-reply."""

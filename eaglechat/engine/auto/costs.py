@@ -30,6 +30,8 @@ _DRIFT = 0.005
 """Relative change of the truth in a round: 4% in 64 rounds."""
 _GUESS = 0.1
 """Before it is known: a further row or a draft step, of a plain token; a waiting row, of a step."""
+_SIBLING = 0.25
+"""The same of a token beside others in a tree, of a step."""
 
 _WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
 _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
@@ -64,7 +66,8 @@ class _Filter:
 
 
 class Costs:
-    """Milliseconds of verifying, by batch width and context, and of drafting, by steps."""
+    """Milliseconds of verifying, by batch width and context, and of drafting, by steps: a step is
+    a token of a chain, or a level of a tree."""
 
     def __init__(self, calibration: Calibration) -> None:
         """A calibration of at least the first width."""
@@ -73,7 +76,8 @@ class Costs:
         self._left_at: dict[int, int] = {}
         self._bucket = self._rounds = 0
         step = (calibration.draft or 0.0) / (CALIBRATED_DRAFT + 1) or _GUESS * self._table[0]
-        usual = np.array([step, step, calibration.catch_up_row or _GUESS * step])
+        row = calibration.catch_up_row or _GUESS * step
+        usual = np.array([step, step, row, calibration.sibling or _SIBLING * step])
         self._draft = _Filter(usual, np.diag(usual**2))
 
     def see_verify(self, width: int, bucket: int, ms: float) -> None:
@@ -82,9 +86,10 @@ class Costs:
         off = log(ms / self._table[width - 1])
         self._at(bucket).see(np.eye(len(_WIDTHS))[width - 1], off, NOISE)
 
-    def see_draft(self, n_steps: int, n_waiting: int, ms: float) -> None:
-        """Taking in the rows that waited and drafting so many steps took `ms`."""
-        parts = np.array([1.0, n_steps, n_waiting])
+    def see_draft(self, n_steps: int, n_waiting: int, ms: float, n_siblings: int = 0) -> None:
+        """Taking in the rows that waited and drafting so many steps, with tokens beside those of
+        the longest path, took `ms`."""
+        parts = np.array([1.0, n_steps, n_waiting, n_siblings])
         self._draft.see(parts, ms, NOISE * float(parts @ self._draft.mean))
         np.maximum(self._draft.mean, 0.0, out=self._draft.mean)
 
@@ -103,10 +108,15 @@ class Costs:
         """Relative standard error of a plain token's time."""
         return sqrt(self._at(bucket).covariance[0, 0])
 
-    def draft(self) -> Array:
-        """By steps from none on."""
-        begin, step, _ = self._draft.mean
-        return np.where(_WIDTHS > 1, begin + step * (_WIDTHS - 1), 0.0)
+    def of_draft(self, n_steps: int, n_waiting: int, n_siblings: int = 0) -> float:
+        """Of what `see_draft` sees."""
+        return float(np.array([1.0, n_steps, n_waiting, n_siblings]) @ self._draft.mean)
+
+    def draft(self, depths: Array) -> Array:
+        """By length from 0 on, of drafts that are this deep by length from 1 on."""
+        begin, step, _, sibling = self._draft.mean
+        lengths = np.arange(1.0, len(depths) + 1.0)
+        return np.concatenate(([0.0], begin + step * depths + sibling * (lengths - depths)))
 
     def catch_up(self, n_waiting: int) -> float:
         """Of taking in so many rows."""

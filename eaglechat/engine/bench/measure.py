@@ -11,20 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from statistics import fmean, geometric_mean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from eaglechat.engine.bench.settings import name_of
 from eaglechat.engine.generation.live import Live
 from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
-from eaglechat.wire.protocol import AUTO, Auto, Message, Sampling, Speculation
+from eaglechat.wire.protocol import Message, Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import DrafterStats, StatsFold
 
 if TYPE_CHECKING:
     from eaglechat.engine.loading.pair import LoadedPair
 
 _WARM_UP_TOKENS = 4
 HEADING = "=== "
+
+T = TypeVar("T")
 
 
 Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
@@ -52,15 +55,10 @@ def messages_of(prompt: BenchPrompt) -> tuple[Message, ...]:
     return (Message(role="user", content=prompt.text),)
 
 
-def settings_of(lengths: Sequence[int | Auto]) -> list[str]:
-    """The settings a bench runs: plain, then each draft length by name."""
-    return [PLAIN, *(str(length) for length in lengths)]
-
-
 def measure(
     write: Write,
     prompts: Sequence[BenchPrompt],
-    settings: Sequence[str],
+    settings: Sequence[Speculation],
     *,
     repeats: range,
     max_tokens: int,
@@ -77,33 +75,20 @@ def measure(
                 pass
         for repeat in repeats:
             for setting in order_of(settings, repeat):
-                events = write(prompt, speculation_of(setting), max_tokens)
-                run = _run(events, prompt.name, setting, repeat)
+                run = _run(write(prompt, setting, max_tokens), prompt.name, setting, repeat)
                 if cancelled():
                     return
                 yield run
 
 
-def order_of(settings: Sequence[str], turn: int) -> list[str]:
+def order_of(settings: Sequence[T], turn: int) -> list[T]:
     """No setting always follows the same other one: a heavy one may slow the next."""
     first = turn // 2 % len(settings)
     order = [*settings[first:], *settings[:first]]
     return order if turn % 2 == 0 else order[::-1]
 
 
-def speculation_of(setting: str) -> Speculation:
-    """What the engine is asked for a setting."""
-    if setting == PLAIN:
-        return Speculation(enabled=False)
-    return Speculation(n_draft_max=AUTO if setting == AUTO else int(setting))
-
-
-def setting_name(speculation: Speculation) -> str:
-    """The setting for which the engine is asked this."""
-    return str(speculation.n_draft_max) if speculation.enabled else PLAIN
-
-
-def _run(events: Iterable[object], prompt: str, setting: str, repeat: int) -> BenchRun:
+def _run(events: Iterable[object], prompt: str, setting: Speculation, repeat: int) -> BenchRun:
     tally = RunTally(prompt, setting, repeat)
     for event in events:
         tally.add(event)
@@ -113,7 +98,8 @@ def _run(events: Iterable[object], prompt: str, setting: str, repeat: int) -> Be
 class RunTally:
     """Adds up the events of one reply."""
 
-    def __init__(self, prompt: str, setting: str, repeat: int) -> None:
+    def __init__(self, prompt: str, setting: Speculation | None, repeat: int) -> None:
+        """`setting` is None of a server, which drafts as it was started to."""
         self._of = (prompt, setting, repeat)
         self._fold = StatsFold()
         self._verify_ms: dict[int, list[float]] = defaultdict(list)
@@ -127,7 +113,7 @@ class RunTally:
                 self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
         elif isinstance(event, SpeculationOff):
             prompt, setting, _ = self._of
-            raise BenchFailedError(f"{prompt}, n = {setting}: {event.reason}")
+            raise BenchFailedError(f"{prompt}, n = {name_of(setting)}: {event.reason}")
         elif isinstance(event, ReplyEnd):
             self._end = event
 
@@ -135,10 +121,11 @@ class RunTally:
         """The reply, which has ended, in the time it took or the one given."""
         assert self._end is not None
         prompt, setting, repeat = self._of
+        drafted = setting if setting is not None and setting.enabled else None
         stats = self._fold.stats()
         return BenchRun(
             prompt=prompt,
-            setting=setting,
+            setting=name_of(setting),
             repeat=repeat,
             tokens=self._end.tokens,
             generation_ms=generation_ms or self._end.timings.generation_ms,
@@ -147,6 +134,10 @@ class RunTally:
             n_accepted=stats.accepted,
             mean_accepted_length=stats.mean_accepted_length,
             verify_ms={width: median(times) for width, times in sorted(self._verify_ms.items())},
+            n=drafted.n_draft_max if drafted else None,
+            shape=drafted.shape if drafted else None,
+            ngram=drafted.ngram if drafted else False,
+            by_drafter=stats.by_drafter,
         )
 
 
@@ -187,6 +178,9 @@ class SettingResult:
     """A setting over all prompts it was run on."""
 
     setting: str
+    n: int | str | None
+    shape: str | None
+    ngram: bool
     tokens_per_second: float
     """Mean of the prompts' medians."""
     speed_up: float
@@ -196,6 +190,7 @@ class SettingResult:
     """Geometric mean over the prompts, against the reference program with the same length."""
     acceptance_rate: float | None
     mean_accepted_length: float | None
+    by_drafter: Mapping[str, DrafterStats]
 
 
 @dataclass(frozen=True)
@@ -210,10 +205,16 @@ class BenchReport:
 
 
 def report_of(runs: Sequence[BenchRun]) -> BenchReport:
-    """Medians over repeats and means over prompts; prompts without a plain run are left out."""
-    names = list(dict.fromkeys(run.prompt for run in runs if run.setting == PLAIN))
+    """Medians over repeats and means over prompts; prompts without a plain run are left out.
+
+    Where nothing ran plainly, each prompt's first setting stands in its place.
+    """
     settings = list(dict.fromkeys(run.setting for run in runs))
-    prompts = tuple(_prompt_result([run for run in runs if run.prompt == name]) for name in names)
+    base = PLAIN if PLAIN in settings else next(iter(settings), PLAIN)
+    names = list(dict.fromkeys(run.prompt for run in runs if run.setting == base))
+    prompts = tuple(
+        _prompt_result([run for run in runs if run.prompt == name], base) for name in names
+    )
     widths: dict[int, list[float]] = defaultdict(list)
     for run in runs:
         # Plain decoding exports no features: its cost is not that of width 1 in speculation.
@@ -232,12 +233,12 @@ def report_of(runs: Sequence[BenchRun]) -> BenchReport:
     )
 
 
-def _prompt_result(runs: Sequence[BenchRun]) -> PromptResult:
+def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
     by_setting: dict[str, list[BenchRun]] = defaultdict(list)
     for run in runs:
         by_setting[run.setting].append(run)
     speeds = {setting: _speed(some) for setting, some in by_setting.items()}
-    speed_ups = {setting: _ratio(some, by_setting[PLAIN]) for setting, some in by_setting.items()}
+    speed_ups = {setting: _ratio(some, by_setting[base]) for setting, some in by_setting.items()}
     ours = [setting for setting in speeds if not setting.startswith(REFERENCE)]
     fastest = max(ours, key=lambda setting: speeds[setting].median)
     drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
@@ -283,18 +284,30 @@ def _setting_result(
     ]
     return SettingResult(
         setting=setting,
+        n=own[0].n,
+        shape=own[0].shape,
+        ngram=own[0].ngram,
         tokens_per_second=fmean(prompt.speeds[setting].median for prompt in with_it),
         speed_up=geometric_mean(gains),
         worst_speed_up=min(gains),
         of_reference=geometric_mean(beside) if beside else None,
         acceptance_rate=_acceptance(own),
         mean_accepted_length=_length(own),
+        by_drafter=_by_drafter(own),
     )
 
 
 def _acceptance(runs: Sequence[BenchRun]) -> float | None:
     tested = sum(run.n_tested for run in runs)
     return sum(run.n_accepted for run in runs) / tested if tested else None
+
+
+def _by_drafter(runs: Sequence[BenchRun]) -> dict[str, DrafterStats]:
+    total: dict[str, DrafterStats] = {}
+    for run in runs:
+        for name, counts in run.by_drafter.items():
+            total[name] = total.get(name, DrafterStats()) + counts
+    return total
 
 
 def _length(runs: Sequence[BenchRun]) -> float | None:
@@ -304,7 +317,16 @@ def _length(runs: Sequence[BenchRun]) -> float | None:
 
 def builtin_prompts() -> list[BenchPrompt]:
     """A prompt for each of eight kinds of work."""
-    text = files("eaglechat.engine.bench").joinpath("prompts.txt").read_text(encoding="utf-8")
+    return _prompts_in("prompts.txt")
+
+
+def copy_prompts() -> list[BenchPrompt]:
+    """Prompts whose answers repeat much of them: edits, corrections, quotations."""
+    return _prompts_in("copies.txt")
+
+
+def _prompts_in(name: str) -> list[BenchPrompt]:
+    text = files("eaglechat.engine.bench").joinpath(name).read_text(encoding="utf-8")
     return parse_prompts(text)
 
 

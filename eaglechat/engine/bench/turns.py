@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from eaglechat.engine.bench.measure import RunTally, Write, order_of, speculation_of
+from eaglechat.engine.bench.measure import RunTally, Write, order_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import Round
 
 _TURN_TOKENS = 8
@@ -19,7 +20,7 @@ _WARM_UP_TOKENS = 16
 
 
 def measure_by_turns(
-    writers: Mapping[str, Write],
+    writers: Mapping[Speculation, Write],
     prompts: Sequence[BenchPrompt],
     *,
     repeats: range,
@@ -35,7 +36,7 @@ def measure_by_turns(
     for prompt in prompts:
         if 0 in repeats:
             for setting, write in writers.items():
-                for _ in write(prompt, speculation_of(setting), _WARM_UP_TOKENS):
+                for _ in write(prompt, setting, _WARM_UP_TOKENS):
                     pass
         for repeat in repeats:
             replies = {
@@ -57,9 +58,14 @@ class _Reply:
     """One setting's reply; time counts only while it is written."""
 
     def __init__(
-        self, write: Write, prompt: BenchPrompt, setting: str, repeat: int, max_tokens: int
+        self,
+        write: Write,
+        prompt: BenchPrompt,
+        setting: Speculation,
+        repeat: int,
+        max_tokens: int,
     ) -> None:
-        self._events = iter(write(prompt, speculation_of(setting), max_tokens))
+        self._events = iter(write(prompt, setting, max_tokens))
         self._tally = RunTally(prompt.name, setting, repeat)
         self._tokens, self._ms = 0, 0.0
         self.goes_on = True

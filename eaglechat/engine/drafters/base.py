@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from eaglechat.engine.llama.objects import Batch
-
-LAST_TOKEN = -1
-"""Stands for the token that a proposal follows, as the parent of those right behind it."""
+from eaglechat.wire.trees import LAST_TOKEN, children, depths
 
 MOST_CAUGHT_UP = 32
 """Positions that a drafter takes in when an automatic length begins to draft in mid-reply. A row
@@ -56,6 +54,10 @@ class Proposal(tuple[ProposedToken, ...]):
     def probabilities(self) -> list[float]:
         return [token.probability for token in self]
 
+    @property
+    def parents(self) -> list[int]:
+        return [token.parent for token in self]
+
     def first(self, count: int) -> Proposal:
         """So many of its tokens, the first."""
         return Proposal(self[:count])
@@ -64,9 +66,19 @@ class Proposal(tuple[ProposedToken, ...]):
     def is_chain(self) -> bool:
         return all(token.parent == index - 1 for index, token in enumerate(self))
 
+    @property
+    def depth(self) -> int:
+        """Tokens of its longest path."""
+        return max(self.depths, default=0)
+
+    @property
+    def depths(self) -> list[int]:
+        """Of each token: how many there are from the first of its path to it."""
+        return depths(self.parents)
+
     def leaves(self) -> list[int]:
         """Indices of the tokens that none follows; each ends a path."""
-        parents = {token.parent for token in self}
+        parents = set(self.parents)
         return [index for index in range(len(self)) if index not in parents]
 
     def path(self, index: int) -> list[int]:
@@ -79,7 +91,7 @@ class Proposal(tuple[ProposedToken, ...]):
 
     def children(self, parent: int) -> list[int]:
         """Indices of the tokens that may follow the one at `parent`."""
-        return [index for index, token in enumerate(self) if token.parent == parent]
+        return children(self.parents, parent)
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,7 @@ class Limits:
     """Asked with the probabilities from the first token to the newest, and how many tokens there
     are beside the newest: whether verifying the newest pays."""
     is_tree: bool = False
-    """Whether tokens may have siblings, where the drafter and the target's cache can do that."""
+    """Whether tokens may have siblings, where the drafter can do that."""
     n_lookup: int = 0
     """Most tokens to look up ahead of drafting, at no cost; 0: none."""
     taken: Callable[[Proposal], int] = len
@@ -155,6 +167,10 @@ class Drafter(Protocol):
     @property
     def is_blind(self) -> bool:
         """Whether it has left out so much that it can guess nothing from the rest."""
+
+    @property
+    def grows_trees(self) -> bool:
+        """Whether what it proposes may have siblings, which the target's cache can hold too."""
 
     @property
     def spent(self) -> Spent: ...

@@ -42,6 +42,10 @@ class LookupFirst:
         return self._drafter is None or self._drafter.is_blind
 
     @property
+    def grows_trees(self) -> bool:
+        return self._drafter is not None and self._drafter.grows_trees
+
+    @property
     def spent(self) -> Spent:
         process_ms, draft_ms = zip(*(drafter.spent for drafter in self._both), strict=True)
         return Spent(sum(process_ms), sum(draft_ms))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from eaglechat.engine.drafters.base import Limits, Proposal, Spent
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import ProcessError
+from eaglechat.wire.records import NGRAM
 
 _SHORTEST, _LONGEST = 2, 12
 """Tokens that must be the same before it proposes what follows, and beyond which no more count."""
@@ -24,11 +25,11 @@ _MOST_PLACES = 64
 class NgramDrafter:
     """Proposes chains from the prompt and the reply so far."""
 
-    name = "ngram"
+    name = NGRAM
 
     def __init__(self) -> None:
         self.most_waiting = 0
-        self.is_blind = False
+        self.is_blind = self.grows_trees = False
         self._tokens: list[int] = []
         self._n_in_batch = 0
         self._places: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)

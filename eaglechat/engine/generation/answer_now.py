@@ -21,7 +21,7 @@ def end_reasoning(
         return ()
     live.answer_now = False
     id_last = reply.id_last
-    given = reply.end_reasoning()
+    given = reply.end_reasoning(context_left=cache.room)
     if given:
         yield from reader.read([*cache.tokens, id_last, *given[:-1]], speculation)
     return given

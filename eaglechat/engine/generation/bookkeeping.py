@@ -1,6 +1,6 @@
 """Keeps the books of a reply: what each round was asked for, took and gave.
 
-They become the records, and what the automatic length learns from.
+They become the records, and what the automatic choice learns from.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from eaglechat.engine.auto.auto_length import AutoLength
-from eaglechat.engine.auto.draft_plan import DraftPlan, Observation
+from eaglechat.engine.auto.draft_plan import TREE, Choice, DraftPlan, Observation, shapes_open
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, NO_DRAFT, Limits, Proposal, Spent
 from eaglechat.engine.generation.drafting import Drafting
@@ -87,31 +87,46 @@ class RoundBooks:
             self._limit(speculation, room)
 
     def _limit(self, speculation: Speculation, room: int) -> None:
-        """Set the draft length in force, and how far it can be had."""
+        """Set the draft length in force, how far it can be had, and the shape."""
         taken: Callable[[Proposal], int] = len
+        shapes = shapes_open(speculation.shape, self._drafting.grows_trees)
+        self._n_waiting = self._drafting.waiting
         if speculation.n_draft_max == AUTO:
             n_lookup, taken = room, self._take_what_pays
-            self._n_waiting = min(self._drafting.waiting, MOST_CAUGHT_UP)
+            self._n_waiting = min(self._n_waiting, MOST_CAUGHT_UP)
             room = 0 if self._drafting.is_blind else room
-            self._plan = self._auto.choose(self._n_past, room, self._n_waiting, speculation.n_min)
+            choice = Choice(room, speculation.n_min, shapes)
+            self._plan = self._auto.choose(self._n_past, self._n_waiting, choice)
             self._n_draft_max = self._plan.n
         else:
-            self._n_draft_max = n_lookup = speculation.n_draft_max
+            self._n_draft_max = speculation.n_draft_max
+            n_lookup = room = min(self._n_draft_max, room)
+            if len(shapes) > 1 and room > 1:
+                taken = self._take_all
+                choice = Choice(room, room, shapes, plain=False)
+                self._plan = self._auto.choose(self._n_past, self._n_waiting, choice)
+        shape = self._plan.shape if self._plan is not None else shapes[0]
         self.limits = Limits(
             n_max=min(self._n_draft_max, room),
             n_min=speculation.n_min,
             p_min=speculation.p_min,
-            is_worth=self._plan.keeps if self._plan is not None else None,
-            is_tree=speculation.shape == "tree" and self._plan is None,
-            n_lookup=min(n_lookup, room) if speculation.ngram else 0,
+            is_worth=self._plan.keeps if self._plan is not None and self._plan.worth else None,
+            is_tree=shape == TREE,
+            n_lookup=n_lookup if speculation.ngram else 0,
             taken=taken,
         )
+
+    def _take_all(self, found: Proposal) -> int:
+        self._found = found
+        if self.limits.suffices(len(found)):
+            self._plan = DraftPlan(len(found), is_looked_up=True)
+        return len(found)
 
     def _take_what_pays(self, found: Proposal) -> int:
         assert self._plan is not None
         self._found = found
         instead = self._auto.worth_taking(self._plan, found.probabilities)
-        if instead is None:
+        if instead is None or not self.limits.suffices(instead.n):
             return 0
         self._plan, self._n_draft_max = instead, instead.n
         return instead.n
@@ -141,9 +156,10 @@ class RoundBooks:
                 Observation(
                     n_past=self._n_past,
                     n_waiting=self._n_waiting,
-                    probabilities=tuple(token.probability for token in proposal),
+                    probabilities=tuple(proposal.probabilities),
+                    parents=tuple(proposal.parents),
+                    path=verdict.path,
                     n_tested=verdict.n_tested,
-                    n_accepted=len(verdict.path),
                     n_tokens=len(verdict.tokens),
                     draft_ms=self._drafting_ms,
                     verify_ms=total_ms - self._drafting_ms,

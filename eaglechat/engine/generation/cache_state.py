@@ -136,9 +136,8 @@ class CacheState:
         self._branches.grow(range(len(leaves)), n_past)
         self._batch.clear()
         self._batch.add_node(id_last, n_past, range(len(leaves)))
-        for index, token in enumerate(proposal):
-            depth = len(proposal.path(index))
-            self._batch.add_node(token.id, n_past + depth, through[index])
+        for token, depth, seq_ids in zip(proposal, proposal.depths, through, strict=True):
+            self._batch.add_node(token.id, n_past + depth, seq_ids)
 
     def _fill_batch(self, tokens: Sequence[int], *, outputs: bool) -> None:
         self._batch.clear()

@@ -95,6 +95,11 @@ class Drafting:
         return self._drafter is None or self._drafter.is_blind
 
     @property
+    @_guarded(False)
+    def grows_trees(self) -> bool:
+        return self._drafter is not None and self._drafter.grows_trees
+
+    @property
     @_guarded(Spent(0.0, 0.0))
     def spent(self) -> Spent:
         return self._drafter.spent if self._drafter is not None else Spent(0.0, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.auto.auto_length import AutoLength
+from eaglechat.engine.auto.draft_plan import shapes_open
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.wire.protocol import AUTO, Speculation
@@ -54,5 +55,6 @@ class Reader:
         if not self._drafting.on:
             return False
         if speculation.n_draft_max == AUTO:
-            return self._auto.expects_to_draft(n_past)
+            shapes = shapes_open(speculation.shape, self._drafting.grows_trees)
+            return self._auto.expects_to_draft(n_past, shapes)
         return speculation.n_draft_max > 0

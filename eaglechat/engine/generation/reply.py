@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eaglechat.engine.drafters.base import LAST_TOKEN, Proposal
+from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
@@ -22,6 +22,7 @@ from eaglechat.wire.records import (
     ReplyTimings,
     Token,
 )
+from eaglechat.wire.trees import LAST_TOKEN
 
 
 class Verdict(NamedTuple):
@@ -117,10 +118,10 @@ class ReplyState:
                 break
         return Verdict(tuple(tokens), tuple(path), n_tested, tuple(likely))
 
-    def end_reasoning(self) -> tuple[int, ...]:
+    def end_reasoning(self, context_left: int) -> tuple[int, ...]:
         """The tokens that end the reasoning, the last of them being the reply's last token now;
-        none where the reply is past it, or cannot be made to answer."""
-        if self._text.part is not Part.REASONING or not self._closing:
+        none where the reply is past it, cannot be made to answer, or has no room for an answer."""
+        if self._text.part is not Part.REASONING or not 0 < len(self._closing) < context_left:
             return ()
         for token in self._closing:
             self._text.give(self._written(token))
@@ -178,18 +179,3 @@ def _origin(proposal: Proposal, children: Sequence[int], child: int | None) -> O
     if not children:
         return Origin.BONUS
     return Origin.CORRECTION if child is None else Origin.ACCEPTED
-
-
-def unbegun(seed: int) -> ReplyEnd:
-    """The end of a reply that was cancelled before it began."""
-    nothing = ReplyTimings(
-        prefill_ms=0.0,
-        prefill_tokens=0,
-        reused_tokens=0,
-        generation_ms=0.0,
-        draft_ms=0.0,
-        verify_ms=0.0,
-        process_ms=0.0,
-        sample_ms=0.0,
-    )
-    return ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)

@@ -170,6 +170,9 @@ _GGML_SYMBOLS: _Symbols = {
     "device_name": (("ggml_backend_dev_name",), False, _TEXT, (_PTR,)),
     "device_backend": (("ggml_backend_dev_backend_reg",), False, _PTR, (_PTR,)),
     "device_properties": (("ggml_backend_dev_get_props",), False, None, (_PTR, _PTR)),
+    "tensor_name": (("ggml_get_name",), True, _TEXT, (_PTR,)),
+    "tensor_data": (("ggml_get_data",), True, _PTR, (_PTR,)),
+    "tensor_size": (("ggml_nelements",), True, ctypes.c_int64, (_PTR,)),
 }
 
 
@@ -348,20 +351,33 @@ def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
     return view
 
 
-def draw(sampler: int, logits: Floats) -> tuple[int, npt.NDArray[np.int32], Floats]:
-    """Sample from logits [n_vocab] as llama_sampler_sample does: the token, and what the filters
-    left to choose from, ids [n] and probabilities [n]; without a draw these are all 0."""
-    candidates = np.zeros(len(logits), dtype=[("id", "i4"), ("logit", "f4"), ("p", "f4")])
-    candidates["id"] = np.arange(len(logits))
-    candidates["logit"] = logits
-    data = ctypes.cast(candidates.ctypes.data, api.llama_token_data_p)
-    left = api.llama_token_data_array(data=data, size=len(logits), selected=-1, sorted=False)
-    api.llama_sampler_apply(sampler, ctypes.byref(left))
-    token = int(left.data[left.selected].id)
-    api.llama_sampler_accept(sampler, token)
-    cells: Any = ctypes.cast(left.data, ctypes.POINTER(api.llama_token_data * left.size)).contents
-    rows = np.frombuffer(cells, dtype=candidates.dtype)
-    return token, rows["id"].copy(), rows["p"].copy()
+_CANDIDATE = np.dtype([("id", "i4"), ("logit", "f4"), ("p", "f4")])
+
+
+class Candidates:
+    """Tokens to sample from, as llama.cpp's samplers take them: struct llama_token_data_array."""
+
+    def __init__(self, ids: npt.NDArray[np.intp], logits: Floats, *, is_sorted: bool) -> None:
+        """`ids` [n] and `logits` [n], the likeliest first where `is_sorted`."""
+        self._rows = np.zeros(len(ids), dtype=_CANDIDATE)
+        self._rows["id"], self._rows["logit"] = ids, logits
+        data = ctypes.cast(self._rows.__array_interface__["data"][0], api.llama_token_data_p)
+        self._array = api.llama_token_data_array(data, len(ids), -1, is_sorted)
+
+    def draw(self, sampler: int) -> int:
+        """Sample as llama_sampler_sample does; the token."""
+        api.llama_sampler_apply(sampler, ctypes.byref(self._array))
+        token = int(self._array.data[self._array.selected].id)
+        api.llama_sampler_accept(sampler, token)
+        return token
+
+    @property
+    def left(self) -> tuple[list[int], list[float]]:
+        """What the filters left to choose from: ids, and probabilities, all 0 without a draw."""
+        size = self._array.size
+        rows: Any = ctypes.cast(self._array.data, ctypes.POINTER(api.llama_token_data * size))
+        found = np.frombuffer(rows.contents, dtype=self._rows.dtype)
+        return found["id"].tolist(), found["p"].tolist()
 
 
 def position_cell() -> tuple[Any, int]:

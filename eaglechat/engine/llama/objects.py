@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 from eaglechat.engine.llama import backend, bindings
 from eaglechat.engine.llama.bindings import C, Floats, api
+from eaglechat.engine.llama.head import DraftHead
 from eaglechat.engine.loading.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.load_options import FlashAttention
@@ -152,6 +153,7 @@ class Batch(Owned):
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
+        self.is_read = False
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -161,6 +163,7 @@ class Batch(Owned):
         self.tokens.clear()
         self.positions.clear()
         self.seq_ids.clear()
+        self.is_read = False
 
     def add_token(self, token: int, position: int, seq_id: int, *, output: bool) -> None:
         """A token of a sequence; `output` asks for its logits."""
@@ -188,6 +191,7 @@ class Batch(Owned):
             C.batch_set_pos(pointer, row, address)
             if output:
                 C.batch_set_output(pointer, row, True)
+        self.is_read |= output
         self._note(tokens, position, seq_id)
 
     def add_node(self, token: int, position: int, seq_ids: Sequence[int]) -> None:
@@ -201,6 +205,7 @@ class Batch(Owned):
         self._cell.value = position
         C.batch_set_pos(self.pointer, row, self._cell_address)
         C.batch_set_output(self.pointer, row, True)
+        self.is_read = True
         self._note([token], position, 0)
 
     def add_features(self, rows: Floats, position: int, seq_id: int) -> None:
@@ -265,8 +270,11 @@ class Context(Owned):
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = shared_cells and n_seq > 1
         params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
+        self.head = DraftHead() if other is not None and not model.devices else None
         if other is not None:
             params.ctx_other = other.pointer
+        if self.head is not None:
+            params.cb_eval = self.head.callback
         self._pointer = api.llama_init_from_model(model.pointer, params)
         if self._pointer is None:
             raise ModelLoadError(
@@ -298,6 +306,8 @@ class Context(Owned):
     def decode(self, batch: Batch) -> int:
         """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:
         some of the batch may be in the cache)."""
+        if self.head is not None:
+            self.head.begin(is_read=batch.is_read)
         status = int(C.process(self.pointer, 1, batch.pointer))
         # A GPU backend returns early; waiting here keeps the times of a round where they belong.
         C.synchronize(self.pointer)
@@ -386,15 +396,3 @@ def _view(address: int | None, shape: tuple[int, ...]) -> Floats:
     if view is None:
         raise DecodeError("llama.cpp returned no output for a row that asked for it")
     return view
-
-
-@contextmanager
-def owning(*resources: Owned | None) -> Iterator[None]:
-    """Close the resources, in this order, if the body raises."""
-    try:
-        yield
-    except BaseException:
-        for resource in resources:
-            if resource is not None:
-                resource.close()
-        raise

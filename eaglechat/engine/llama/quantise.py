@@ -22,6 +22,8 @@ _POLL_S = 0.1
 _LOG_TAIL_LINES = 4
 _MAX_BUFFER_BYTES = 64 << 20
 _TOTAL_LINE = re.compile(r"quant size\s*=\s*([\d.]+) MiB")
+_NOT_WRITTEN = re.compile(r"ios(_base)?::clear")
+"""What the libraries of C++ call a stream that could not be written."""
 
 
 class QuantiseError(EngineError):
@@ -60,6 +62,10 @@ def quantise(
             child.kill()
             raise
         status = child.wait()
+    if status != 0 and _NOT_WRITTEN.search(log.tail):
+        raise QuantiseError(
+            f"llama.cpp could not write {out.name}: the disk of {out.parent} is full"
+        )
     if status != 0:
         raise QuantiseError(
             f"llama.cpp could not quantise {source.name} (exit status {status}): {log.tail}"

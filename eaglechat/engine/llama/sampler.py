@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from eaglechat.engine.llama.bindings import C, api, draw
+from eaglechat.engine.llama.bindings import C, Candidates, Floats, api
 from eaglechat.engine.llama.objects import Context, Model, Owned
 from eaglechat.wire.records import Likely
 
 REPEAT_LAST_N = 64
 """Tokens the repeat penalty looks back on."""
+_MOST_LISTED = 256
+"""Of the likeliest tokens, more are sooner left to llama.cpp to find."""
+LARGE_VOCABULARY = 100_000
+"""Of fewer logits llama.cpp finds the likeliest sooner."""
+_STRIDE = 64
+"""Logits whose maximum stands for them where the likeliest are looked for."""
 
 
 class Sampler(Owned):
@@ -35,6 +42,10 @@ class Sampler(Owned):
         self._pointer = api.llama_sampler_chain_init(params)
         # llama.cpp first copies the vocabulary into candidates: six times the work of looking.
         self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
+        # What penalties take from some of the likeliest brings no others in than these.
+        n_penalised = REPEAT_LAST_N if repeat_penalty > 1.0 else 0
+        can_list = top_k > 0 and repeat_penalty >= 1.0 and model.n_vocab >= LARGE_VOCABULARY
+        self._n_listed = top_k + n_penalised if can_list else 0
         stages = []
         if repeat_penalty != 1.0:
             stages.append(
@@ -46,7 +57,8 @@ class Sampler(Owned):
             stages.append(api.llama_sampler_init_greedy())
         else:
             stages += [
-                api.llama_sampler_init_top_k(top_k),
+                # As 32 bits it would be another number.
+                api.llama_sampler_init_top_k(min(top_k, model.n_vocab)),
                 api.llama_sampler_init_top_p(top_p, 1),
                 api.llama_sampler_init_min_p(min_p, 1),
                 api.llama_sampler_init_temp(temperature),
@@ -59,6 +71,11 @@ class Sampler(Owned):
         """Draw the token after an output row; the chain takes note of it."""
         if self._is_argmax:
             return int(context.logits(row).argmax())
+        if 0 < self._n_listed <= _MOST_LISTED:
+            logits = context.logits(row)
+            listed = likeliest(logits, self._n_listed)
+            if listed is not None:
+                return Candidates(listed, logits[listed], is_sorted=True).draw(self.pointer)
         return int(C.sample(self._pointer, context.pointer, row))
 
     def look(
@@ -71,10 +88,10 @@ class Sampler(Owned):
             sampled = int(logits.argmax())
             chances = {sampled: 1.0}
         else:
-            sampled, ids, left = draw(self.pointer, context.logits(row))
-            chances = dict(zip(ids.tolist(), left.tolist(), strict=True))
-            if not left.any():
-                chances = {sampled: 1.0}
+            candidates = Candidates(np.arange(len(logits)), context.logits(row), is_sorted=False)
+            sampled = candidates.draw(self.pointer)
+            ids, left = candidates.left
+            chances = dict(zip(ids, left, strict=True)) if any(left) else {sampled: 1.0}
         weights = np.exp(logits - logits.max())
         probabilities = weights / weights.sum()
         likeliest = np.argpartition(logits, -top)[-top:].tolist()
@@ -92,3 +109,24 @@ class Sampler(Owned):
     def accept(self, token: int) -> None:
         """Take note of a token that was not drawn here (the prompt's)."""
         api.llama_sampler_accept(self.pointer, token)
+
+
+def likeliest(logits: Floats, count: int) -> npt.NDArray[np.intp] | None:
+    """The tokens of the `count` largest logits, the largest first; None where there are too few
+    logits to be worth it, or some are not numbers.
+
+    As many of the maxima of strides as are looked for are a bound that only few logits reach.
+    """
+    n_strided = len(logits) // _STRIDE
+    if n_strided < count:
+        return None
+    strides = logits[: n_strided * _STRIDE].reshape(_STRIDE, n_strided)
+    maxima = strides.max(axis=0)
+    bound = np.partition(maxima, n_strided - count)[n_strided - count]
+    reaching = np.flatnonzero(maxima >= bound)
+    rows, columns = np.divmod(np.flatnonzero(strides[:, reaching] >= bound), len(reaching) or 1)
+    rest = np.arange(n_strided * _STRIDE, len(logits))
+    listed = np.concatenate((rows * n_strided + reaching[columns], rest))
+    if len(listed) < count + len(rest):
+        return None
+    return listed[np.argsort(-logits[listed], kind="stable")[:count]]

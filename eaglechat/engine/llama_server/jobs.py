@@ -12,15 +12,17 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
 
 import eaglechat
+from eaglechat.engine.llama_server.about import About, Gpu, about
 from eaglechat.engine.llama_server.arguments import Drafting, drafting_of, server_options
-from eaglechat.engine.llama_server.program import Program, version_of
+from eaglechat.engine.llama_server.program import Program
+from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.machine import memory
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
@@ -28,27 +30,48 @@ from eaglechat.gguf.model_info import model_info
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import FINAL, AnsweredRequest, Died
 from eaglechat.links.http.link import HttpLink
+from eaglechat.links.rpc import ask_all
+from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.capabilities import Capabilities
-from eaglechat.wire.errors import EngineError, LoadCancelledError, ModelLoadError, NoPairError
+from eaglechat.wire.capabilities import Capabilities, Memory
+from eaglechat.wire.errors import (
+    EngineError,
+    LoadCancelledError,
+    ModelLoadError,
+    NoPairError,
+    ProgramError,
+    RpcError,
+)
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnyEvent,
     Cancel,
     Chat,
+    Done,
     Error,
     Hello,
     Load,
     Loaded,
     Loading,
     PairInfo,
+    Render,
     Set,
     Unload,
     Unloaded,
 )
+from eaglechat.wire.records import unbegun
+from eaglechat.wire.stats import StatsFold
 
 NAME = "llama-server"
-CAN = Capabilities(origins=True, draft_length=True, restarts=True, plain=True)
+CAN = Capabilities(
+    origins=True,
+    draft_length=True,
+    restarts=True,
+    plain=True,
+    prompt=True,
+    goes_on_from_text=True,
+)
 _LONGEST_SILENCE_S = 86_400.0
 """A prompt may be read for long; that the program has ended is seen at once."""
 _LOOK_S = 0.2
@@ -60,7 +83,7 @@ class LlamaServerJobs:
     """Does what one client asks, with the program."""
 
     def __init__(self, program: str, say: Callable[[AnyEvent], None]) -> None:
-        self._path, self._tell = program, say
+        self._name, self._tell = program, say
         self._tell_lock = threading.Lock()
         self._queue: queue.SimpleQueue[AnsweredRequest | None] = queue.SimpleQueue()
         self._cancelled: dict[int, threading.Event] = {}
@@ -69,6 +92,7 @@ class LlamaServerJobs:
         self._program: Program | None = None
         self._drafting = Drafting()
         self._pair: tuple[Load, Headers, int] | None = None
+        self._about: About | None = None
         # The program ends with the thread that starts it, where the system sees to that.
         self._worker = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -86,8 +110,9 @@ class LlamaServerJobs:
         for one, cancelled in list(self._cancelled.items()):
             if request_id in (None, one):
                 cancelled.set()
-                if self._link is not None:
-                    self._link.hand_over(Cancel(id=one))
+                # Read once: the worker may end it meanwhile.
+                if (link := self._link) is not None:
+                    link.hand_over(Cancel(id=one))
 
     def stop(self) -> None:
         self.cancel()
@@ -99,10 +124,7 @@ class LlamaServerJobs:
             self._tell(event)
 
     def _work(self) -> None:
-        try:
-            self._greet()
-        except ModelLoadError as error:
-            self._die(str(error))
+        self._greet()
         while (request := self._next()) is not None:
             try:
                 self._do(request)
@@ -124,16 +146,20 @@ class LlamaServerJobs:
                 self._check_program()
 
     def _greet(self) -> None:
-        version = version_of(self._path)
+        """What is wrong with the program is said at each load."""
+        with suppress(ProgramError):
+            self._about = about(self._name)
+        known = self._about
+        gpus = known.gpus if known else ()
         self.say(
             Hello(
                 protocol=PROTOCOL_VERSION,
                 engine=NAME,
                 can=CAN,
                 eaglechat=eaglechat.__version__,
-                llama_cpp=f"{version} ({self._path})".strip(),
-                devices=(),
-                memory=memory(),
+                llama_cpp=f"{known.version} ({known.path})" if known else "",
+                devices=tuple(gpu.description for gpu in gpus),
+                memory=_memory(gpus),
             )
         )
 
@@ -142,32 +168,44 @@ class LlamaServerJobs:
             self._load(request)
         elif isinstance(request, Chat):
             self._chat(request)
+        elif isinstance(request, Render):
+            self._render(request)
         elif isinstance(request, Unload):
-            self._end()
+            self._unload()
             self.say(Unloaded(id=request.id))
         else:
-            raise EngineError(f"{NAME} cannot be asked that")
+            raise EngineError(f"{NAME} does not answer this request")
 
     # Loading
 
     def _load(self, request: Load) -> None:
         if self._is_cancelled(request.id):
             raise LoadCancelledError("the load was cancelled")
-        draft = Path(request.draft).expanduser() if request.draft else None
-        headers = check_pair(Path(request.target).expanduser(), draft)
-        self._end()
+        known = self._about = self._about or about(self._name)
+        draft = expanded(request.draft) if request.draft else None
+        if draft and known.too_old:
+            raise ProgramError(known.too_old)
+        if request.options.rpc_servers and not known.has_rpc:
+            raise ProgramError(known.without_rpc)
+        headers = check_pair(expanded(request.target), draft)
+        self._unload()
         options = request.options
+        if options.n_threads is None:
+            options = msgspec.structs.replace(options, n_threads=threads.choose().count)
+            request = msgspec.structs.replace(request, options=options)
+        free = _free_memory(options, known.gpus)
         n_ctx = options.n_ctx or default_context(
-            *headers, memory().ram_available, options.kv_type, options.draft_kv_type
+            *headers, free, options.kv_type, options.draft_kv_type
         )
         self._pair = request, headers, n_ctx
         began = time.perf_counter()
         try:
             served = self._start(request.id, self._drafting)
         except EngineError:
-            self._end()
+            self._unload()
             raise
-        info = _pair_info(headers, request, served, (time.perf_counter() - began) * 1000.0)
+        took_ms = (time.perf_counter() - began) * 1000.0
+        info = _pair_info(headers, request, served, took_ms, known.gpus)
         self.say(Loaded(id=request.id, pair=info))
 
     def _start(self, request_id: int, drafting: Drafting) -> PairInfo:
@@ -177,7 +215,8 @@ class LlamaServerJobs:
         target, draft = (header.path if header else None for header in headers)
         assert target is not None
         options = server_options(target, draft, drafting, request.options, n_ctx)
-        program = self._program = Program([self._path, *options])
+        assert self._about is not None
+        program = self._program = Program([self._about.path, *options])
         self._drafting = drafting
         stages = _Stages(headers, program)
 
@@ -210,7 +249,13 @@ class LlamaServerJobs:
             if isinstance(event, Died):
                 raise ModelLoadError(event.reason)
             if isinstance(event, Error) and event.id == request_id:
+                if event.code == LoadCancelledError.code:
+                    raise LoadCancelledError(event.message)
                 raise ModelLoadError(event.message)
+
+    def _unload(self) -> None:
+        self._pair = None
+        self._end()
 
     # Replies
 
@@ -222,9 +267,23 @@ class LlamaServerJobs:
             self._end()
             try:
                 self._start(request.id, drafting)
+            except LoadCancelledError:
+                self._end()
+                end = unbegun(request.sampling.draw_seed())
+                self.say(Done(id=request.id, end=end, stats=StatsFold().stats()))
+                return
             except EngineError:
                 self._end()
                 raise
+        self._relay(request)
+
+    def _render(self, request: Render) -> None:
+        if self._link is None:
+            raise NoPairError("no pair is loaded; load one first")
+        self._relay(request)
+
+    def _relay(self, request: Chat | Render) -> None:
+        """Have the program answer it."""
         assert self._link is not None
         self._link.hand_over(request)
         if self._is_cancelled(request.id):
@@ -259,7 +318,7 @@ class LlamaServerJobs:
         until = time.monotonic() + patience_s
         while (program := self._program) is not None:
             if program.exit_status is not None:
-                self._die(f"{program.name} ended by itself ({program.how_it_ended})")
+                self._die(program.how_it_ended)
             if time.monotonic() >= until:
                 return
             time.sleep(_LOOK_S / 4)
@@ -296,15 +355,36 @@ class _Stages:
         return self.now != before
 
 
-def _pair_info(headers: Headers, request: Load, served: PairInfo, load_ms: float) -> PairInfo:
+def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:
+    """Of the GPUs, here and lent, where all layers go there; else of the RAM.
+
+    Raises RpcError: the program would end where it cannot reach a server."""
+    free = sum(gpu.memory_free for gpu in gpus)
+    for answer in ask_all(options.rpc_servers):
+        if isinstance(answer, RpcError):
+            raise answer
+        free += answer.free
+    return free if free and options.n_gpu_layers < 0 else memory().ram_available
+
+
+def _memory(gpus: Sequence[Gpu]) -> Memory:
+    own = sum(gpu.memory_total for gpu in gpus)
+    is_unified = own > 0 and sys.platform == "darwin"
+    return msgspec.structs.replace(memory(), gpu=own, unified=is_unified)
+
+
+def _pair_info(
+    headers: Headers, request: Load, served: PairInfo, load_ms: float, gpus: Sequence[Gpu]
+) -> PairInfo:
     target, draft = headers
+    on = ", ".join([*request.options.rpc_servers, *(gpu.description for gpu in gpus)])
     return msgspec.structs.replace(
         served,
         target=model_info(target),
         draft=model_info(draft) if draft else None,
-        # It is this engine's own, and its devices are not known.
+        # It is this engine's own.
         server="",
-        devices=(NAME,),
+        devices=(f"{NAME} with {on}" if on else NAME,),
         load_ms=load_ms,
         n_threads=request.options.n_threads or 0,
         kv_type=request.options.kv_type,

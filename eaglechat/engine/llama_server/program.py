@@ -21,9 +21,10 @@ from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
 _LOOK_S = 0.1
 _HEALTH_S = 2.0
 _END_S = 5.0
-_ANSWER_S = 20.0
 _KEY_VARIABLE = "LLAMA_API_KEY"
 _LAST_LINES = 20
+_KILLED = -9
+_NO_FLAG = "invalid argument: -"
 _ERROR_MARKS = ("error", "failed", "invalid", "unknown", "unable", "cannot")
 
 
@@ -50,8 +51,9 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                # Its options would show the key to everybody on this machine.
-                env={**os.environ, _KEY_VARIABLE: self.key},
+                # Its options would show the key to everybody on this machine. A debugger's report
+                # of a failed assertion would push the assertion out of the log's end.
+                env={"GGML_NO_BACKTRACE": "1", **os.environ, _KEY_VARIABLE: self.key},
             )
         except OSError as error:
             raise ModelLoadError(f"{command[0]} cannot be started: {error.strerror}") from error
@@ -66,10 +68,8 @@ class Program:
         while not self._is_ready():
             if self.exit_status is not None:
                 self._reader.join(1.0)
-                raise ModelLoadError(
-                    f"{self.name} ended while it loaded the models ({self.how_it_ended}): "
-                    f"{self._complaint()}"
-                )
+                why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
+                raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
             if not proceed():
                 raise LoadCancelledError("the load was cancelled")
             time.sleep(_LOOK_S)
@@ -82,7 +82,10 @@ class Program:
     @property
     def how_it_ended(self) -> str:
         status = self.exit_status or 0
-        return f"signal {-status}" if status < 0 else f"exit status {status}"
+        if status == _KILLED:
+            return f"{self.name} was killed (signal 9), as happens when memory runs out"
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return f"{self.name} ended ({how})"
 
     def end(self) -> None:
         """Ask it to end, and end it by force if it takes long."""
@@ -121,43 +124,8 @@ class Program:
         if not lines:
             return "it said nothing"
         complaints = [line for line in lines if any(m in line.lower() for m in _ERROR_MARKS)]
-        return (complaints or lines)[-1].strip()
-
-
-def find(program: str) -> str | None:
-    """The path of a program by its name on the PATH, or by its path."""
-    return shutil.which(str(Path(program).expanduser()))
-
-
-def version_of(program: str) -> str:
-    """What the program says of its version; empty if it says nothing that can be read.
-
-    Raises ModelLoadError if it cannot be started.
-    """
-    lines = _answer(program, "--version").splitlines()
-    return next((line.strip() for line in lines if line.startswith("version")), "")
-
-
-def knows_eagle3(program: str) -> bool:
-    """Whether it is a llama.cpp that drafts with EAGLE-3. Raises ModelLoadError."""
-    return "draft-eagle3" in _answer(program, "--help")
-
-
-def _answer(program: str, question: str) -> str:
-    try:
-        done = subprocess.run(
-            [program, question],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_ANSWER_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return ""
-    except OSError as error:
-        raise ModelLoadError(f"{program} cannot be started: {error.strerror}") from error
-    return done.stdout.decode("utf-8", errors="replace")
+        worst = (complaints or lines)[-1].strip()
+        return f"{worst}; a newer llama-server knows it" if _NO_FLAG in worst else worst
 
 
 def _ends_with_this_process() -> list[str]:

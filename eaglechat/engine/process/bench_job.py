@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench import profile
+from eaglechat.engine.bench.settings import name_of, settings_of
 from eaglechat.engine.bench.turns import measure_by_turns
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
@@ -42,14 +43,17 @@ class BenchJob:
         self._others = others
         self._cancelled = cancelled
         self._send = send
-        self._settings = bench.settings_of(request.n)
+        # A tree that nobody grows must not stand in the tables.
+        shapes = ("chain",) if pair.info.chains_only else request.shapes
+        ngram = request.ngram if pair.info.draft else (True,)
+        self._settings = settings_of(request.n, shapes, ngram)
         self._done = 0
         self._told = 0.0
 
     def run(self) -> None:
         """Raises EngineError."""
         request = self._request
-        if reason := self._pair.info.no_bench:
+        if reason := self._pair.info.no_bench(ngram=any(request.ngram)):
             raise BenchFailedError(f"there is nothing to compare: {reason}")
         if request.profile:
             self._profile()
@@ -85,8 +89,8 @@ class BenchJob:
         prompt, write = self._request.prompts[0], self._watched(self._pair)
         with profile.native_clock() as clock:
             for setting in self._settings:
-                events = write(prompt, bench.speculation_of(setting), self._request.max_tokens)
-                profiled = profile.profile(setting, events, clock)
+                events = write(prompt, setting, self._request.max_tokens)
+                profiled = profile.profile(name_of(setting), events, clock)
                 if self._cancelled():
                     return
                 self._send(BenchProfiled(id=self._request.id, profile=profiled))
@@ -117,7 +121,7 @@ class BenchJob:
                 done=self._done,
                 total=len(request.prompts) * request.repeats * len(self._settings),
                 prompt=prompt.name,
-                setting=bench.setting_name(speculation),
+                setting=name_of(speculation),
                 tokens=tokens,
             )
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.reply import unbegun
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.errors import PromptCancelledError
 from eaglechat.wire.protocol import (
@@ -17,7 +16,7 @@ from eaglechat.wire.protocol import (
     SpeculationStopped,
     WindowMoved,
 )
-from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window
+from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window, unbegun
 from eaglechat.wire.stats import StatsFold
 
 ReplyRecord = Prefill | Window | Round | SpeculationOff | ReplyEnd

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -26,6 +25,7 @@ from eaglechat.engine.process.chat_job import ChatJob
 from eaglechat.engine.process.rendering import rendered
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import AnsweredRequest
+from eaglechat.paths import expanded
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.errors import EngineError, LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
@@ -152,8 +152,8 @@ class JobLoop:
 
         if cancelled.is_set():
             raise LoadCancelledError("the load was cancelled")
-        draft = Path(request.draft).expanduser() if request.draft else None
-        headers = check_pair(Path(request.target).expanduser(), draft)
+        draft = expanded(request.draft) if request.draft else None
+        headers = check_pair(expanded(request.target), draft)
         self._unload()
         self._pairs.append(LoadedPair(headers, request.options, progress))
         info = self._pairs[0].info

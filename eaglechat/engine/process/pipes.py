@@ -94,5 +94,5 @@ class Server:
         request_id = None if isinstance(event, Hello) else event.id
         self._jobs.cancel(request_id)
         kind = type(event).__name__
-        message = f"the engine cannot say what it has to ({kind}): {error}"
+        message = f"the engine cannot encode its answer ({kind}): {error}"
         return encode(Error(id=request_id, code="internal", message=message))

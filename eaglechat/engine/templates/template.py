@@ -58,7 +58,7 @@ class ChatTemplate:
                 shaped = self._shape.of([_as_dict(message) for message in messages])
                 return self._text(shaped, variables(thinking or Thinking()))
         except CancelledError:
-            raise PromptCancelledError("cancelled while the prompt was made") from None
+            raise PromptCancelledError("cancelled while the prompt was rendered") from None
         except TooMuchError as error:
             raise PromptError(f"the model's chat template was stopped: {error}") from None
         except RecursionError:

@@ -23,13 +23,26 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_SHIPPED = Path(__file__).with_name("catalogue.toml")
+SHIPPED = Path(__file__).with_name("catalogue.toml")
 
 RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")]
 GGUFName = Annotated[str, Meta(pattern=r"\.gguf\Z")]
 Revision = Annotated[str, Meta(pattern=REVISION)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=1)]
+
+_REPO_SHAPE = "must be user/repo"
+_SHAPES = {
+    "name": "must be small letters, digits, '.', '-' or '_'",
+    "repo": _REPO_SHAPE,
+    "checkpoint": _REPO_SHAPE,
+    "base_model": _REPO_SHAPE,
+    "trained_for": _REPO_SHAPE,
+    "file": "must end in .gguf",
+    "revision": "must be a branch, a tag or a commit",
+    "sha256": "must be 64 hexadecimal digits",
+}
+"""The patterns above in words, by the key they are for."""
 
 
 class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,8 +138,8 @@ class CatalogueProblem:
 
 def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProblem]]:
     """The shipped entries with the user's in their places or after them, and what was left out."""
-    entries, problems = _read(_SHIPPED)
-    own, own_problems = _read(user_file or paths.user_catalogue())
+    entries, problems = read(SHIPPED)
+    own, own_problems = read(user_file or paths.user_catalogue())
     by_name = {entry.name: entry for entry in (*entries, *own)}
     return list(by_name.values()), problems + own_problems
 
@@ -156,7 +169,8 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
+def read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
+    """The entries of one file, and what was left out of it."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -191,6 +205,8 @@ def _problem(
     name = given.get("name", number) if isinstance(given, dict) else number
     key = place.strip("`").removeprefix("$").lstrip(".")
     reason = reason.replace("`", "")
+    if "matching regex" in reason:
+        reason = _SHAPES[key.rpartition(".")[2]]
     return CatalogueProblem(
         path, f"pair {name}{': ' + key if key else ''}", reason[:1].lower() + reason[1:]
     )

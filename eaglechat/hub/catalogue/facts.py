@@ -1,6 +1,6 @@
 """What the Hub says of a pair before it is here: how much to download, what it needs, its licence.
 
-Kept on disk for a week, so that a menu shows it at once and without a network.
+Kept on disk, so that a menu shows it at once and without a network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.paths import write_atomically
 
-_KEEP_S = 7 * 24 * 3600.0
+_FRESH_S = 7 * 24 * 3600.0
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,10 +43,11 @@ class FactBook:
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] | None = None
 
-    def find(self, entry: Entry, n_ctx: int) -> Facts | None:
-        """What was asked before; None where that is too long ago or never was."""
+    def find(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
+        """What was asked before; None where it never was, or more than a week ago."""
         kept = self._read().get(_key(entry, n_ctx))
-        return kept.facts if kept and time.time() - kept.asked_at < _KEEP_S else None
+        is_fresh = kept is not None and time.time() - kept.asked_at < _FRESH_S
+        return kept.facts if kept is not None and (is_fresh or however_old) else None
 
     def keep(self, entry: Entry, n_ctx: int, facts: Facts) -> None:
         with self._lock:

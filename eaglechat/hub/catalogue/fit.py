@@ -76,6 +76,18 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
     return Fit(True, machine.unified, brief, note)
 
 
-def machine_of(memory: Memory) -> Machine:
-    """The machine an engine says it runs on."""
-    return Machine(memory.ram, memory.ram_available, memory.gpu or None, memory.unified)
+def judge_weights(size: int, machine: Machine) -> Fit | None:
+    """Where no header was read yet: that a machine has no room for weights of `size` bytes, or
+    None."""
+    if machine.ram is None or size <= max(machine.ram, machine.gpu or 0):
+        return None
+    brief = f"its weights are {format_bytes(size)}, more than this machine's"
+    return Fit(False, False, f"{brief} {format_bytes(machine.ram)}")
+
+
+def machine_of(memory: Memory, lent: int = 0) -> Machine:
+    """The machine an engine says it runs on, with what others lend it. A GPU that shares the RAM is
+    not used beside those."""
+    own = 0 if lent and memory.unified else memory.gpu
+    is_unified = memory.unified and not lent
+    return Machine(memory.ram, memory.ram_available, own + lent or None, is_unified)

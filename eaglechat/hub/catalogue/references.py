@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue.names import is_revision
+from eaglechat.paths import expanded
 
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
 """What is taken when a reference names none, best first; then the first file, as llama.cpp."""
@@ -86,7 +87,7 @@ def parse(text: str) -> LocalReference | HubReference:
     if host.lower() in _HOSTS:
         return _parse_hub(rest, text)
     if _is_local(text):
-        return LocalReference(Path(text).expanduser())
+        return LocalReference(expanded(text))
     return _parse_hub(text, text)
 
 
@@ -94,7 +95,14 @@ def _is_local(text: str) -> bool:
     if text.startswith(("/", "./", "../", "~", ".\\", "..\\")) or re.match(r"[A-Za-z]:[\\/]", text):
         return True
     # A file that is there wins over a repository's name; a folder called user/repo does not.
-    return Path(text).is_file() or ("/" not in text and text.lower().endswith(".gguf"))
+    return _is_file(text) or ("/" not in text and text.lower().endswith(".gguf"))
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # too long for a name
+        return False
 
 
 def _parse_url(text: str) -> HubReference:

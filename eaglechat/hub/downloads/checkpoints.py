@@ -1,51 +1,96 @@
 """Judges a checkpoint on the Hub before its download, by the converter's own rules: its
-configuration and the headers of its safetensors are a few kilobytes."""
+configuration, the headers of its weights and its vocabulary map are a few hundred kilobytes."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
+import os
+from collections.abc import Sequence
+from typing import BinaryIO, Literal
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.hub.convert.eagle3.draft import check_config, examine
+from eaglechat.hub.convert.eagle3.draft import check_config, examine, with_tokens
 from eaglechat.hub.convert.eagle3.target import check_target
 from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.checkpoint import by_name, weight_files
+from eaglechat.hub.convert.source.checkpoint import read_weights, weight_files
 from eaglechat.hub.convert.source.config import parse_config
-from eaglechat.hub.convert.source.tensors import StoredTensor, header_end, parse_safetensors
-from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
+from eaglechat.hub.downloads.client import Hub, RemoteFile
+from eaglechat.hub.errors import HubError
 
-_FIRST_BYTES = 64 << 10
+_READ_AT_ONCE = 64 << 10
+_MOST_BYTES = 128 << 20
+"""Of one file: a header may have half of it, and no weights are read."""
 _MOST_INDEX_BYTES = 8 << 20
 
 
-def why_not(hub: Hub, listing: RemoteRepo, target: GGUFHeader) -> str | None:
-    """Why the converter would refuse the checkpoint of a repository for a target; None if not.
+def why_not(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> str | None:
+    """Why the converter would refuse a checkpoint of these files for a target; None if not.
 
-    Of files of torch.save only the configuration is judged. Raises HubError.
+    Only weights that are damaged, which nothing but themselves tells, are refused later.
+    Raises HubError.
     """
 
-    def content(name: str) -> bytes:
-        return hub.read_small(listing.file(name), _MOST_INDEX_BYTES)
+    by_name = {file.path: file for file in files}
+    repo = files[0].repo
 
-    names = [path for path in listing.paths if "/" not in path]
+    def content(name: str) -> bytes:
+        return hub.read_small(by_name[name], _MOST_INDEX_BYTES)
+
     try:
         check_target(target)
-        config = parse_config(content("config.json"), f"{listing.repo}/config.json")
+        config = parse_config(content("config.json"), f"{repo}/config.json")
         check_config(config, target)
-        files = [listing.file(name) for name in weight_files(names, content, listing.repo)]
-        if all(file.path.endswith(".safetensors") for file in files):
-            stored = (tensor for file in files for tensor in _tensors(hub, file))
-            examine(by_name(stored), config, target)
+        names = weight_files(by_name, content, repo)
+        stored = read_weights(_OnHub(hub, by_name[name]) for name in names)
+        with_tokens(examine(stored, config, target), target)
     except ConversionError as error:
         return str(error)
     return None
 
 
-def _tensors(hub: Hub, file: RemoteFile) -> list[StoredTensor]:
-    """The tensors of a safetensors file. Raises HubError, ConversionError."""
-    path = Path(file.path)
-    beginning = hub.read_range(file, 0, _FIRST_BYTES)
-    end = header_end(beginning, path)
-    if end > len(beginning):
-        beginning += hub.read_range(file, len(beginning), end)
-    return parse_safetensors(beginning, path, file.size)
+class _OnHub:
+    """A file of a checkpoint that is not here."""
+
+    def __init__(self, hub: Hub, file: RemoteFile) -> None:
+        self._hub, self._file = hub, file
+
+    def __str__(self) -> str:
+        return self._file.name
+
+    @property
+    def name(self) -> str:
+        return self._file.path
+
+    def open(self, mode: Literal["rb"], /) -> BinaryIO:
+        """Reads raise HubError."""
+        return io.BufferedReader(_Ranges(self._hub, self._file), _READ_AT_ONCE)
+
+
+class _Ranges(io.RawIOBase):
+    """A file on the Hub as if it were here: what is read of it is asked for."""
+
+    def __init__(self, hub: Hub, file: RemoteFile) -> None:
+        self._hub, self._file = hub, file
+        self._at = self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        if begin + offset < 0:
+            raise OSError("before the beginning of the file")
+        self._at = begin + offset
+        return self._at
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
+        self._read += len(buffer)
+        if self._read > _MOST_BYTES:
+            raise HubError(f"{self._file.name} has too large a header to judge it.")
+        data = self._hub.read_range(self._file, self._at, self._at + len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

@@ -79,6 +79,8 @@ class RemoteRepo:
     base_models: tuple[str, ...]
     tags: tuple[str, ...] = field(repr=False)
     downloads: int
+    renamed: str | None = None
+    """Its name now, where that is another than it was asked for by."""
 
     def file(self, path: str) -> RemoteFile:
         """Raises NotFoundError."""
@@ -138,11 +140,6 @@ class Hub:
         self._figures: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
-    @property
-    def offline(self) -> bool:
-        """Whether HF_HUB_OFFLINE forbids asking."""
-        return bool(constants.is_offline_mode())
-
     def repo(self, repo: str, revision: str | None = None) -> RemoteRepo:
         """The files of a repository with their sizes and hashes, and its card."""
 
@@ -170,6 +167,7 @@ class Hub:
             base_models=_base_models(info),
             tags=tags,
             downloads=info.downloads or 0,
+            renamed=info.id if info.id != repo else None,
         )
 
     def search(

@@ -1,37 +1,34 @@
 """One file from the Hub into the Hugging Face cache, resumable at any byte.
 
-Bytes are appended to a `.part` file beside the blob as they arrive, nothing is held back; the next
-run goes on from its length. Only when the whole hashes to the etag is it renamed to the blob and
-linked, so a half-written file is never taken for a model. One process at a time appends: the others
+Bytes go to a `.part` file beside the blob as they arrive, nothing is held back; the next run
+fetches what is missing. Only when the whole hashes to the etag is it renamed to the blob and
+linked, so a half-written file is never taken for a model. One process at a time writes: the others
 wait on the lock huggingface_hub uses.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from filelock import Timeout
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import FileMetadata, Hub
 from eaglechat.hub.downloads.explain import explain
+from eaglechat.hub.downloads.stop import StopSignal
+from eaglechat.hub.downloads.transfer import Transfer
 from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
-from eaglechat.hub.local.cache import RECORD, RepoCache, free_bytes
+from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.integrity import Hasher
+from eaglechat.hub.local.parts import Part, arrived
 
-_READ = 1 << 20
+_HASHED_AT_ONCE = 4 << 20
 _LOCK_POLL_S = 0.2
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _TIMES_FETCHED = 2
 """A file that arrives damaged is fetched once more from the start, not for ever."""
 
@@ -84,45 +81,6 @@ class RetryPolicy:
             return min(retry_after, self.longest_retry_after)
         wait = min(self.first_wait * 2.0 ** (failures - 1), self.longest_wait)
         return wait * random.uniform(0.75, 1.0)
-
-
-class StoppedError(Exception):
-    """The download was stopped; what has arrived stays."""
-
-
-class StopSignal:
-    """Stops a download at once, from any thread: also one that waits for the network."""
-
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-        self._socket: socket.socket | None = None
-
-    def stop(self) -> None:
-        self._stopped.set()
-        connection = self._socket
-        if connection is not None:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def check(self) -> None:
-        """Raises StoppedError."""
-        if self._stopped.is_set():
-            raise StoppedError
-
-    def sleep(self, seconds: float) -> None:
-        """Raises StoppedError."""
-        self._stopped.wait(seconds)
-        self.check()
-
-    @contextmanager
-    def interrupts(self, response: Any) -> Iterator[None]:
-        """While inside, stopping shuts the response's connection down."""
-        self._socket = response.extensions["network_stream"].get_extra_info("socket")
-        try:
-            self.check()
-            yield
-        finally:
-            self._socket = None
 
 
 def download(
@@ -225,99 +183,69 @@ class _Download:
             present = pointer if pointer.exists() else blob
             if present.exists() and present.stat().st_size != found.size:
                 # A file cut short by another tool: its size alone gives it away.
-                self._report(Phase.CONNECTING, f"{path} here is damaged; fetching it again.")
+                self._report(Phase.CONNECTING, f"{path} here is damaged; downloading it again.")
                 present.resolve().unlink()
             if not pointer.exists() and not blob.exists():
-                self._complete(found, cache.part(found.etag))
+                self._complete(found)
                 cache.part(found.etag).replace(blob)
-                cache.record(found.etag).unlink(missing_ok=True)
+                cache.forget(found.etag)
             self._done = found.size
             return cache.link(found.etag, found.commit, path, self.request.revision)
 
-    def _complete(self, found: FileMetadata, part: Path) -> None:
-        """Append what is missing to the part, and see that the whole is what the Hub says."""
+    def _complete(self, found: FileMetadata) -> None:
+        """Fetch what is missing, and see that the whole is what the Hub says."""
         self.cache.write_record(found.etag, self.request.path, self.request.revision, found.size)
-        with part.open("ab", buffering=0) as file:
-            if file.tell() > found.size:
-                file.truncate(0)
-            self._done = file.tell()
-            missing = found.size - self._done + self.reserved() - free_bytes(part.parent)
+        folder = self.cache.part(found.etag).parent
+        with Part(self.cache.part(found.etag), found.size) as part:
+            begun = self._done = part.done
+            missing = found.size - begun + self.reserved() - free_bytes(folder)
             if missing > 0:
-                raise disk_full(self.request.name, missing, part.parent)
+                raise disk_full(self.request.name, missing, folder)
             hasher = self._hasher_of(found, part)
-            if self._done < found.size:
-                self._receive(found, file, hasher)
-            os.fsync(file.fileno())
-        if self._done != found.size:
-            raise HubError(
-                f"The connection for {self.request.name} ended early: try again to go on from "
-                "there.",
-                transient=True,
-            )
-        if not hasher.matches():
-            self._refuse_damaged(part, hasher, found)
-
-    def _hasher_of(self, found: FileMetadata, part: Path) -> Hasher:
-        """A hasher that has seen what is here: the last attempt's, or one that reads the part."""
-        last = self._hasher
-        if last is not None and (last.etag, last.count) == (found.etag, self._done):
-            return last
-        self._hasher = hasher = Hasher(found.etag, found.size)
-        if self._done:
-            self._report(Phase.CHECKING, "checking what is here already")
-            with part.open("rb") as file:
-                for chunk in iter(lambda: file.read(_READ), b""):
-                    self.stop.check()
-                    hasher.update(chunk)
-        return hasher
-
-    def _receive(self, found: FileMetadata, file: BinaryIO, hasher: Hasher) -> None:
-        with self.hub.stream(found.location, self.request.name, self._done) as response:
-            self._accept_range(response, found, file, hasher)
-            with self.stop.interrupts(response):
-                for chunk in response.iter_bytes():
-                    self.stop.check()
-                    if self._done + len(chunk) > found.size:
-                        self._discard(file)
-                        raise HubError(
-                            f"{self.request.name} is longer on the Hub than the Hub says.",
-                            transient=True,
-                        )
-                    _write_all(file, chunk)
-                    hasher.update(chunk)
-                    self._done += len(chunk)
-                    self._progressed = True
-                    self._report(Phase.DOWNLOADING)
+            try:
+                self._receive(found, part, hasher)
+            finally:
+                self._progressed = part.done > begun
+            part.sync()
+            while self._hash(part, hasher):
                 self.stop.check()
+                self._report(Phase.CHECKING, "checking the download")
+        if not hasher.matches():
+            self.cache.forget(found.etag)
+            self._refuse_damaged(hasher, found)
 
-    def _accept_range(
-        self, response: Any, found: FileMetadata, file: BinaryIO, hasher: Hasher
-    ) -> None:
-        """See that the body begins where the part ends; start over where it cannot."""
-        if not self._done:
-            return
-        if response.status_code == 200:
-            self._report(Phase.DOWNLOADING, "the Hub cannot resume this file; starting again")
-            self._discard(file)
-            hasher.reset()
-            return
-        match = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        if not match or int(match[1]) != self._done or match[2] not in ("*", str(found.size)):
-            self._discard(file)
-            raise HubError(
-                f"The Hub sent another part of {self.request.name} than was asked for.",
-                transient=True,
-            )
+    def _receive(self, found: FileMetadata, part: Part, hasher: Hasher) -> None:
+        transfer = Transfer(self.hub, found, self.request.name, part, self.stop)
 
-    def _discard(self, file: BinaryIO) -> None:
-        file.truncate(0)
-        self._done = 0
+        def on_step() -> bool:
+            self._done = part.done
+            note = "" if transfer.resumes else "the Hub sends this file from its start only"
+            self._report(Phase.DOWNLOADING, note)
+            return self._hash(part, hasher)
 
-    def _refuse_damaged(self, part: Path, hasher: Hasher, found: FileMetadata) -> None:
-        part.unlink()
+        transfer.run(on_step)
+        self._done = part.done
+
+    def _hasher_of(self, found: FileMetadata, part: Part) -> Hasher:
+        """A hasher that has seen nothing but what is here: the last attempt's, or a new one."""
+        last = self._hasher
+        if last is None or last.etag != found.etag or last.count > part.unbroken():
+            last = self._hasher = Hasher(found.etag, found.size)
+        return last
+
+    def _hash(self, part: Part, hasher: Hasher) -> bool:
+        """Hash some of what has arrived without a gap; False once it was all."""
+        left = part.unbroken() - hasher.count
+        hasher.update(part.read(hasher.count, min(left, _HASHED_AT_ONCE)))
+        return left > _HASHED_AT_ONCE
+
+    def _refuse_damaged(self, hasher: Hasher, found: FileMetadata) -> None:
+        self._hasher = None
         self._damaged += 1
         again = self._damaged < _TIMES_FETCHED
-        advice = "fetching it again" if again else "a proxy or the network changes it; try another"
+        advice = (
+            "downloading it again" if again else "a proxy or the network changes it; try another"
+        )
         raise CorruptError(
             f"{self.request.name} arrived damaged ({hasher.digest()[:12]}..., the Hub says "
             f"{found.etag[:12]}...): {advice}.",
@@ -334,8 +262,7 @@ class _Download:
                 continue
             try:
                 with WeakFileLock(self.cache.lock(other_etag), timeout=_LOCK_POLL_S):
-                    other.part.unlink(missing_ok=True)
-                    other.part.with_name(other_etag + RECORD).unlink(missing_ok=True)
+                    self.cache.forget(other_etag)
             except Timeout:
                 continue
 
@@ -350,15 +277,8 @@ class _Download:
                     return
             except Timeout:
                 self.stop.check()
-                part = self.cache.part(etag)
-                self._done = part.stat().st_size if part.exists() else self._done
+                self._done = arrived(self.cache.part(etag), self._total or 0)
                 self._report(Phase.WAITING, "another program is downloading this file")
 
     def _report(self, phase: Phase, note: str = "") -> None:
         self._on_progress(Progress(phase, self._done, self._total, note))
-
-
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]

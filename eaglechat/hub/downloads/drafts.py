@@ -148,9 +148,10 @@ def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -
             # Not at the top: it brings numpy and gguf.
             from eaglechat.hub.downloads.checkpoints import why_not  # noqa: PLC0415
 
-            problem = why_not(hub, listing, target.header)
+            files = [listing.file(name) for name in candidate.files]
+            problem = why_not(hub, files, target.header)
         else:
-            problem = _judge_gguf(hub.peek(listing.file(candidate.files[0])), target.header)
+            problem = judge_gguf(hub.peek(listing.file(candidate.files[0])), target.header)
     except (HubError, GGUFError) as error:
         return replace(candidate, problem=str(error))
     warning = None if problem else _other_fine_tune(target, listing)
@@ -176,7 +177,8 @@ def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
     )
 
 
-def _judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
+def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
+    """Why a GGUF is no draft for a target; None if it is one."""
     if draft.architecture != DRAFT_ARCHITECTURE:
         return f"it is a model of architecture {draft.architecture or '?'}, not an EAGLE-3 draft"
     try:

@@ -20,7 +20,7 @@ from eaglechat.hub.errors import (
 NOT_JSON = (json.JSONDecodeError, msgspec.DecodeError)
 """What is raised for an answer that no Hub gives."""
 
-_LOGIN = "log in with `hf auth login` (or set HF_TOKEN)"
+_LOGIN = "log in with `hf auth login` or set HF_TOKEN"
 
 
 def explain(error: Exception, name: str, purpose: str = "") -> HubError:
@@ -44,8 +44,8 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
         return NotFoundError(f"{name} is not a name the Hub allows.")
     if isinstance(error, NOT_JSON):
         return HubError(
-            f"What answers for {name} is not a Hugging Face Hub: check HF_ENDPOINT and the proxy, "
-            "or log in to the network you are on."
+            f"The answer for {name} did not come from a Hugging Face Hub: check HF_ENDPOINT and "
+            "the proxy, or log in to the network you are on."
         )
     raise error
 
@@ -64,7 +64,7 @@ def _explain_transport(error: httpx.RequestError, name: str, purpose: str) -> Hu
             transient=True,
         )
     return HubError(
-        f"The connection broke while {name} was on its way: try again to resume.",
+        f"The connection broke during the download of {name}: try again to resume.",
         transient=True,
     )
 
@@ -72,7 +72,8 @@ def _explain_transport(error: httpx.RequestError, name: str, purpose: str) -> Hu
 def _explain_disk(error: OSError, name: str) -> HubError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(
-            f"The disk is full: {name} is kept as far as it came; free some space and try again."
+            f"The disk is full. What was downloaded of {name} is kept; free some space and try "
+            "again."
         )
     return HubError(f"{name} cannot be written: {error.strerror or error} ({error.filename}).")
 
@@ -86,7 +87,7 @@ def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
             f"{repo} is gated: accept its licence at {page}, then {_LOGIN}, and try again."
         )
     if isinstance(error, hub.RevisionNotFoundError):
-        return NotFoundError(f"{name} has no such revision on the Hub.")
+        return NotFoundError(f"The Hub has no such revision of {name}.")
     if isinstance(error, hub.RemoteEntryNotFoundError):
         return NotFoundError(f"{name} is not in its repository on the Hub.")
     if isinstance(error, hub.RepositoryNotFoundError):
@@ -106,20 +107,19 @@ def _explain_status(response: httpx.Response, name: str) -> HubError:
     if status == 403:
         # A signed address of the storage runs out within the hour; asking again gives a new one.
         signed = response.request.method == "GET"
-        return GatedError(f"The Hub refuses to give {name} to this account.", transient=signed)
+        return GatedError(f"The Hub refuses this account access to {name}.", transient=signed)
     if status == 404:
         return NotFoundError(f"{name} is not where the Hub says it is.")
     if status == 429:
         return HubError(
-            f"The Hub asks for fewer requests: wait a while, then try {name} again "
-            f"({_LOGIN} for a higher limit).",
+            f"The Hub has had too many requests (for {name}): wait a while, or {_LOGIN} for a "
+            "higher limit.",
             transient=True,
             retry_after=retry_after,
         )
     if status >= 500 or status in (408, 416):
         return HubError(
-            f"The Hub has trouble (HTTP {status}) giving {name}: try again later to go on from "
-            "there.",
+            f"The Hub failed (HTTP {status}) on {name}: try again later to resume.",
             transient=True,
             retry_after=retry_after,
         )

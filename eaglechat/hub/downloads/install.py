@@ -11,13 +11,14 @@ from eaglechat.hub.catalogue.entries import Entry, GGUFSource
 from eaglechat.hub.catalogue.references import InvalidReferenceError, choose
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.download import FileRequest
-from eaglechat.hub.downloads.drafts import checkpoint_files
+from eaglechat.hub.downloads.drafts import checkpoint_files, judge_gguf
 from eaglechat.hub.downloads.queue import Queue
-from eaglechat.hub.errors import disk_full
+from eaglechat.hub.errors import HubError, disk_full
 from eaglechat.hub.local import journal
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import DEFAULT_DRAFT_TYPE, converted_path, status
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.parts import arrived
 
 USUAL_CONTEXT = 1 << 13
 """Tokens of context that the memory of a pair is said for before it is here."""
@@ -70,6 +71,34 @@ def plan(hub: Hub, entry: Entry) -> Plan:
     )
 
 
+def check_draft(hub: Hub, plan: Plan) -> None:
+    """Refuse before its download a checkpoint that would not convert after it.
+
+    A gated one is judged when it is here. Raises HubError, GGUFError.
+    """
+    if not plan.converts or plan.gated or not plan.bytes_missing:
+        return
+    problem = why_unfit(hub, plan)
+    if problem:
+        name = plan.entry.name
+        raise HubError(
+            f"The draft of {name} cannot be converted: {problem}. Nothing was downloaded."
+        )
+
+
+def why_unfit(hub: Hub, plan: Plan) -> str | None:
+    """Why a plan's draft does not fit its target, by their headers; None if it does.
+
+    Raises HubError, GGUFError.
+    """
+    target = hub.peek(plan.target[0])
+    if not plan.converts:
+        return judge_gguf(hub.peek(plan.draft[0]), target)
+    from eaglechat.hub.downloads.checkpoints import why_not  # noqa: PLC0415 - numpy and gguf
+
+    return why_not(hub, plan.draft, target)
+
+
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
     return tuple(repo.file(name) for name in choose(source.reference, repo.paths).files)
 
@@ -89,8 +118,7 @@ def _missing(cache: Path, file: RemoteFile) -> int:
         return file.size
     if repo.blob(file.sha256).exists():
         return 0
-    part = repo.part(file.sha256)
-    return file.size - min(part.stat().st_size, file.size) if part.exists() else file.size
+    return file.size - arrived(repo.part(file.sha256), file.size)
 
 
 def check_space(plan: Plan, cache: Path) -> None:
@@ -133,7 +161,7 @@ def finish(
     """The pair once its files are here; converts the draft where it is a checkpoint.
 
     `on_progress` gets the stage and the bytes done and in all; what it raises stops the conversion.
-    Raises ConversionError, OSError.
+    Raises ConversionError, HubError, OSError.
     """
     entry = plan.entry
     here = status(entry, cache)
@@ -152,7 +180,7 @@ def finish(
                 lambda step: on_progress(step.stage, step.done, step.total),
             )
     if here.target is None or draft is None:
-        raise FileNotFoundError(f"{entry.name} is not complete on this machine")
+        raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")
     journal.end(entry.name)
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note)
 

@@ -11,9 +11,10 @@ from enum import Enum
 
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.downloads import install, queue
-from eaglechat.hub.downloads.download import StoppedError
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import FileSnapshot, Queue
+from eaglechat.hub.downloads.stop import StoppedError
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import journal
 from eaglechat.hub.local.installed import DEFAULT_DRAFT_TYPE
 from eaglechat.hub.local.pair import Pair
@@ -44,10 +45,6 @@ class InstallSnapshot:
     step: str = ""
     error: str | None = None
     pair: Pair | None = None
-
-    @property
-    def is_active(self) -> bool:
-        return self.stage in (Stage.DOWNLOADING, Stage.CONVERTING)
 
 
 @dataclass
@@ -167,8 +164,10 @@ class Installs:
                 wanted.pair = install.finish(wanted.plan, cache, self._draft_type, note)
         except StoppedError:
             pass
+        except HubError as error:
+            wanted.error = str(error)
         except OSError as error:
-            wanted.error = f"The draft cannot be written: {error}."
+            wanted.error = f"The draft cannot be written: {error.strerror or error}."
         except ValueError as error:
             # The converter's refusals: each one sentence about the checkpoint.
             wanted.error = f"The draft cannot be converted: {error}."

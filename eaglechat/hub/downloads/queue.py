@@ -19,10 +19,9 @@ from eaglechat.hub.downloads.download import (
     Phase,
     Progress,
     RetryPolicy,
-    StoppedError,
-    StopSignal,
     download,
 )
+from eaglechat.hub.downloads.stop import StoppedError, StopSignal
 from eaglechat.hub.errors import HubError
 
 _SPEED_WINDOW_S = 5.0
@@ -109,7 +108,7 @@ class _Job:
     path: Path | None = None
     error: str | None = None
     stop: StopSignal | None = None
-    """Set while a thread works on the job, also after it was told to stop."""
+    """Of the thread that works on the job; one that was told to stop may take a while to notice."""
 
     def __post_init__(self, size: int | None) -> None:
         self.progress = Progress(Phase.CONNECTING, 0, size)
@@ -158,22 +157,13 @@ class Queue:
         self._halt(job, State.CANCELLED)
 
     def resume(self, job: int) -> None:
-        """Queue a paused, failed or cancelled job again."""
+        """Queue a paused, failed or cancelled job again, and one whose file has gone since."""
         with self._changed:
             found = self._jobs[job]
-            if found.state in (State.PAUSED, State.FAILED, State.CANCELLED):
+            is_here = found.path is not None and found.path.exists()
+            if found.state not in (State.QUEUED, State.RUNNING) and not is_here:
                 found.state, found.error = State.QUEUED, None
                 self._start_next()
-
-    def pause_all(self) -> None:
-        for job in list(self._jobs):
-            self.pause(job)
-
-    def resume_all(self) -> None:
-        """Queue every paused job again."""
-        for number, job in list(self._jobs.items()):
-            if job.state is State.PAUSED:
-                self.resume(number)
 
     def cancel_all(self) -> None:
         for job in list(self._jobs):
@@ -219,8 +209,7 @@ class Queue:
         with self._changed:
             busy = sum(job.state is State.RUNNING for job in self._jobs.values())
             for job in self._jobs.values():
-                # A job resumed before its old thread is gone starts when that thread ends.
-                if busy < self._side_by_side and job.state is State.QUEUED and job.stop is None:
+                if busy < self._side_by_side and job.state is State.QUEUED:
                     job.state, job.stop = State.RUNNING, StopSignal()
                     threading.Thread(
                         target=self._run, args=(job, job.stop), name=job.request.name, daemon=True
@@ -243,10 +232,12 @@ class Queue:
         except HubError as failure:
             error = str(failure)
         finally:
-            self._end(job, path, error)
+            self._end(job, stop, path, error)
 
-    def _end(self, job: _Job, path: Path | None, error: str | None) -> None:
+    def _end(self, job: _Job, stop: StopSignal, path: Path | None, error: str | None) -> None:
         with self._changed:
+            if job.stop is not stop:
+                return
             job.stop = None
             job.meter.reset()
             if path is not None:

@@ -1,9 +1,9 @@
 """Places in the Hugging Face cache, in huggingface_hub's layout, so other tools share the files.
 
 models--user--repo/ holds blobs/<etag> (the bytes), snapshots/<commit>/<file> (links to them) and
-refs/<revision> (a commit). Ours beside them: blobs/<etag>.part, a download under way, and
-blobs/<etag>.part.json, which says of what. Source: huggingface.co/docs/huggingface_hub, "Manage
-cache".
+refs/<revision> (a commit). Ours beside them: blobs/<etag>.part, a download under way,
+blobs/<etag>.part.map, which of its bytes are there, and blobs/<etag>.part.json, of what it is.
+Source: huggingface.co/docs/huggingface_hub, "Manage cache".
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from huggingface_hub import constants
 
 from eaglechat.hub.catalogue.names import is_revision, is_safe_path
 from eaglechat.hub.errors import NotFoundError
+from eaglechat.hub.local.parts import PART, arrived, map_of
 from eaglechat.paths import write_atomically
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-PART, RECORD = ".part", ".part.json"
+RECORD = ".part.json"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,14 @@ class RepoCache:
         folders = [path for path in self.folder.glob("snapshots/*") if path.is_dir()]
         return sorted(folders, key=lambda p: (p.name == commit, p.stat().st_mtime), reverse=True)
 
+    def files_of(self, etag: str) -> list[Path]:
+        """The files of all commits that are this blob."""
+        blob = self.blob(etag)
+        if not blob.exists():
+            return []
+        files = self.folder.glob("snapshots/*/**/*")
+        return [path for path in files if path.is_symlink() and path.samefile(blob)]
+
     def _commit(self, revision: str) -> str | None:
         if _COMMIT.fullmatch(revision):
             return revision
@@ -133,10 +142,15 @@ class RepoCache:
                 record = msgspec.json.decode(
                     part.with_name(part.name + ".json").read_bytes(), type=_Record
                 )
-                size = part.stat().st_size
+                done = arrived(part, record.size)
             except (OSError, msgspec.DecodeError):
                 continue
-            yield Unfinished(self.repo, record.path, record.revision, part, size, record.size)
+            yield Unfinished(self.repo, record.path, record.revision, part, done, record.size)
+
+    def forget(self, etag: str) -> None:
+        """Remove what is here of a download under way."""
+        for file in (self.part(etag), map_of(self.part(etag)), self.record(etag)):
+            file.unlink(missing_ok=True)
 
     def write_record(self, etag: str, path: str, revision: str, size: int) -> None:
         write_atomically(self.record(etag), msgspec.json.encode(_Record(path, revision, size)))

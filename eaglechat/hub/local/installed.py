@@ -86,7 +86,12 @@ def _bytes_of(model: Path | None) -> int:
 
 
 def _cached(cache: Path, source: GGUFSource) -> Path | None:
-    return cached_model(cache, source.reference)
+    """A source's first file; one of any commit whose bytes are those that are pinned."""
+    found = cached_model(cache, source.reference)
+    if found is not None or source.sha256 is None:
+        return found
+    same = RepoCache(cache, source.repo).files_of(source.sha256)
+    return next((path for path in same if shard_of(path.name) is None), None)
 
 
 def cached_model(cache: Path, reference: HubReference) -> Path | None:

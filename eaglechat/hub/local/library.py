@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -29,6 +28,7 @@ from eaglechat.gguf.preflight import (
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue.references import HubReference, choose, group_models
 from eaglechat.hub.local.cache import RepoCache, Unfinished, repo_of
+from eaglechat.hub.local.parts import map_of
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)
@@ -93,8 +93,7 @@ def _everything(folders: Sequence[str | Path], cache: Path) -> Iterator[Model]:
         yield from _folder(folder, Source.LM_STUDIO)
     yield from _folder(_llama_cpp_folder(), Source.LLAMA_CPP)
     for own in folders:
-        with suppress(RuntimeError):  # ~name of a user there is not
-            yield from _folder(Path(own).expanduser(), Source.FOLDER)
+        yield from _folder(paths.expanded(own), Source.FOLDER)
 
 
 def _hugging_face(cache: Path) -> Iterator[Model]:
@@ -220,7 +219,8 @@ def _checkpoint(snapshot: Path, repo: str) -> Model | None:
 
 
 def _unfinished(left: Unfinished) -> Model:
-    files = (left.part, left.part.with_name(left.part.name + ".json"))
+    beside = (map_of(left.part), left.part.with_name(left.part.name + ".json"))
+    files = (left.part, *(file for file in beside if file.exists()))
     percent = 100 * left.bytes_done // max(left.bytes_total, 1)
     return Model(
         name=f"{left.repo}/{left.path}",
@@ -263,7 +263,7 @@ def find(models: Iterable[Model], text: str) -> list[Model]:
     More than one where the name is not enough to tell them apart.
     """
     models = list(models)
-    path = Path(text).expanduser()
+    path = paths.expanded(text)
     exact = [model for model in models if text == model.name or path in (model.path, *model.files)]
     if exact:
         return exact

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.memory import f16_bytes
 from eaglechat.gguf.preflight import PreflightError, check_pair
 from eaglechat.hub.catalogue import entries as catalogue
 from eaglechat.hub.local.pair import Pair
@@ -37,6 +38,13 @@ class PairStatus:
     draft: GGUFHeader | None
     problem: str | None
 
+    @property
+    def loaded_target(self) -> GGUFHeader | None:
+        """The target with the size of what is loaded in its place."""
+        if self.target is None or not self.pair.reencode:
+            return self.target
+        return replace(self.target, size_bytes=f16_bytes(self.target))
+
 
 class NotInstalledError(Exception):
     """A pair of the catalogue that is not on this machine, or not all of it."""
@@ -44,7 +52,7 @@ class NotInstalledError(Exception):
     def __init__(self, name: str, state: str) -> None:
         how = "only partly on this machine" if state == "partly" else "not on this machine"
         super().__init__(
-            f"{name} is {how}: `eaglechat pull {name}` or the menu of `eaglechat` fetches it"
+            f"{name} is {how}: `eaglechat pull {name}` or the menu of `eaglechat` downloads it"
         )
 
 
@@ -139,7 +147,7 @@ class PairLibrary:
         try:
             write_atomically(self._lengths_file, msgspec.json.format(msgspec.json.encode(others)))
         except OSError as error:
-            self.problem = f"The draft length of the pair cannot be kept ({error})."
+            self.problem = f"The draft length of the pair cannot be saved ({error})."
 
     def _kept_lengths(self) -> list[KeptLength]:
         try:
@@ -206,7 +214,7 @@ def none_here() -> str:
     """A sentence for a library that found nothing: the built-in pair is not in its folders."""
     if _builtin_target() is None:
         return "There are no models on this machine yet."
-    return f"There are no models on this machine beside the built-in pair, {BUILTIN_NAME}."
+    return f"There are no models on this machine besides the built-in pair, {BUILTIN_NAME}."
 
 
 def pair_of_files(target: Path, draft: Path | None) -> Pair:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,12 @@ import filelock
 from gguf import LlamaFileType
 
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
+from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import read_header
+from eaglechat.gguf.memory import f16_bytes
+from eaglechat.hub.local.cache import free_bytes
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.units import format_bytes
 from eaglechat.paths import reencoded_dir
 
 _LOCK_S = 0.2
@@ -44,13 +50,19 @@ def target_to_load(pair: Pair, on_progress: Callable[[float], None]) -> LoadFile
         copy = copy_of(pair.target)
         if not copy.is_file():
             _write(pair.target, copy, on_progress)
-    except (OSError, QuantiseError) as error:
+    except (OSError, GGUFError, QuantiseError) as error:
         return LoadFile(
             pair.target,
-            f"A faster copy of {pair.target.name} cannot be written ({error}). It is loaded as it "
-            "is: replies are the same, and drafting pays less.",
+            f"A faster copy of {pair.target.name} cannot be written ({_why(error)}). The "
+            "target is loaded as it is: its replies are as good, and drafting gains less.",
         )
     return LoadFile(copy)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def copy_of(target: Path) -> Path:
@@ -63,11 +75,12 @@ def copy_of(target: Path) -> Path:
 
 
 def _write(source: Path, copy: Path, on_progress: Callable[[float], None]) -> None:
-    """Write the copy whole or not at all. Raises OSError, QuantiseError."""
+    """Write the copy whole or not at all. Raises OSError, GGUFError, QuantiseError."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     with _locked(copy, on_progress):
         if copy.is_file():
             return
+        _check_room(source, copy.parent)
         part = copy.with_name(copy.name + ".part")
         try:
             quantise(
@@ -83,12 +96,22 @@ def _write(source: Path, copy: Path, on_progress: Callable[[float], None]) -> No
             part.unlink(missing_ok=True)
 
 
-def _locked(copy: Path, on_progress: Callable[[float], None]) -> filelock.BaseFileLock:
+def _check_room(source: Path, folder: Path) -> None:
+    needed, free = f16_bytes(read_header(source)), free_bytes(folder)
+    if needed > free:
+        raise OSError(
+            f"it takes {format_bytes(needed)}, and {folder} has {format_bytes(free)} free"
+        )
+
+
+@contextmanager
+def _locked(copy: Path, on_progress: Callable[[float], None]) -> Iterator[None]:
     """Another eaglechat may be writing the same copy: wait for it."""
     lock = filelock.FileLock(copy.with_name(copy.name + ".lock"))
-    while not lock.is_locked:
+    while True:
         try:
-            lock.acquire(timeout=_LOCK_S)
+            with lock.acquire(timeout=_LOCK_S):
+                yield
+                return
         except filelock.Timeout:
             on_progress(0.0)
-    return lock

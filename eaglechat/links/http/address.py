@@ -27,14 +27,23 @@ class Address:
     host: str
 
     @property
-    def is_loopback(self) -> bool:
+    def is_here(self) -> bool:
         """On this machine, where no proxy stands between."""
         if self.host == "localhost":
             return True
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            ip = ipaddress.ip_address(self.host)
         except ValueError:
             return False
+        return ip.is_loopback or ip.is_unspecified
+
+
+def same_server(one: str, other: str) -> bool:
+    """Whether two addresses, however they are written, are one."""
+    try:
+        return parse_address(one) == parse_address(other)
+    except AddressError:
+        return one == other
 
 
 def parse_address(text: str) -> Address:

@@ -7,23 +7,24 @@ first asked.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import ssl
-import subprocess
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import httpx2
 import msgspec
 
 from eaglechat.links.http.address import parse_address
-from eaglechat.links.http.faults import ServerError, not_understood, of_status, of_transport
+from eaglechat.links.http.faults import CUT, ServerError, not_understood, of_status, of_transport
+from eaglechat.links.http.keys import find_key, forget_key
+from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
 
-_KEY_COMMAND_S = 30.0
+_PAGE_S = 30.0
+"""What a server says of itself comes within this, whatever the patience with its replies."""
+_SHORTEST_KEY = 6
+"""A header's value may be one."""
 _FAULTS = (httpx2.RequestError, httpx2.InvalidURL, httpx2.SSEError)
 DONE = "[DONE]"
 
@@ -41,91 +42,114 @@ class ServerClient:
         self._key = ""
         self._http: httpx2.AsyncClient | None = None
 
-    async def open(self) -> None:
-        """Find the key and the certificates. Raises ServerError."""
-        self._key = await find_key(self.server)
-        headers = {"User-Agent": "eaglechat", **self.server.headers}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        try:
-            self._http = httpx2.AsyncClient(
-                headers=headers,
-                verify=_certificates(self.server.ca_file),
-                timeout=httpx2.Timeout(self.server.timeout, connect=self.server.connect_timeout),
-                # Not followed: neither the chat nor a key goes where nobody said it should.
-                follow_redirects=False,
-                trust_env=not self.address.is_loopback,
-            )
-        except ValueError as error:
-            raise ServerError(
-                f"the headers of {self.server.name} cannot be sent: {error}"
-            ) from None
+    async def __aenter__(self) -> ServerClient:
+        """Raises ServerError where the certificates cannot be read."""
+        server = self.server
+        self._http = httpx2.AsyncClient(
+            headers={"User-Agent": "eaglechat", **server.headers},
+            verify=_certificates(server.ca_file),
+            timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
+            # Not followed: neither the chat nor a key goes where nobody said it should.
+            follow_redirects=False,
+            trust_env=not self.address.is_here,
+        )
+        return self
 
-    async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
 
-    async def get(self, url: str, kind: type[Answer], *, model: str = "") -> Answer:
-        """What is at an address. Raises ServerError."""
-        return await self._ask("GET", url, kind, model)
+    async def get(self, url: str, kind: type[Answer]) -> Answer:
+        """What is at an address, which says it soon. Raises ServerError."""
+        soon = min(_PAGE_S, self.server.timeout)
+        return self._read(await self._ask("GET", url, silence_s=soon), kind)
 
     async def text(self, url: str) -> str:
         """The text that is at an address. Raises ServerError."""
-        with self._explained():
-            response = await self._client.request("GET", url)
-        self._check(response, "")
-        return response.text
+        return (await self._ask("GET", url)).text
 
     async def post(self, url: str, body: Mapping[str, Any], kind: type[Answer]) -> Answer:
         """The answer to a request. Raises ServerError."""
-        return await self._ask("POST", url, kind, str(body.get("model", "")), body)
+        return self._read(await self._ask("POST", url, body), kind)
 
     async def _ask(
-        self, method: str, url: str, kind: type[Answer], model: str, body: Any = None
-    ) -> Answer:
-        with self._explained():
-            response = await self._client.request(method, url, json=body)
-        self._check(response, model)
+        self, method: str, url: str, body: Any = None, silence_s: float | None = None
+    ) -> httpx2.Response:
+        silence_s = silence_s or self.server.timeout
+        with self._explained(silence_s):
+            response = await self._client.request(
+                method,
+                url,
+                json=body,
+                headers=await self._key_header(),
+                timeout=httpx2.Timeout(silence_s, connect=self.server.connect_timeout),
+            )
+        self._check(response, body)
+        return response
+
+    def _read(self, response: httpx2.Response, kind: type[Answer]) -> Answer:
         try:
             return msgspec.json.decode(response.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise not_understood(self.where, str(error)) from None
 
     @asynccontextmanager
-    async def stream(self, url: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[str]]:
-        """The events that answer a request, as JSON, up to its end. Raises ServerError."""
-        with self._explained():
+    async def stream(
+        self, url: str, body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[AsyncIterator[str]]:
+        """The events that answer a request, as JSON, up to its end; those of an address without
+        one. Raises ServerError."""
+        headers = {"Accept": "text/event-stream", **await self._key_header()}
+        with self._explained(self.server.timeout):
             async with self._client.stream(
-                "POST", url, json=body, headers={"Accept": "text/event-stream"}
+                "GET" if body is None else "POST", url, json=body, headers=headers
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
-                self._check(response, str(body.get("model", "")))
+                self._check(response, body)
+                # Events are UTF-8, whatever a proxy says of them.
+                response.encoding = "utf-8"
                 yield self._events(response)
 
     async def _events(self, response: httpx2.Response) -> AsyncIterator[str]:
-        is_whole = False
-        with self._explained():
+        with self._explained(self.server.timeout):
             async for event in httpx2.EventSource(response):
                 if event.data == DONE:
-                    is_whole = True
-                elif event.data:
+                    # Not waited for: a server may be slow to end the answer behind it.
+                    return
+                if event.data:
                     yield event.data
-        if not is_whole:
-            raise ServerError(f"{self.where} ended in mid-reply", code="cut", is_passing=True)
+        raise ServerError(f"{self.where} broke off during the reply", code=CUT, is_passing=True)
 
-    def _explained(self) -> _Explained:
-        return _Explained(self)
+    async def _key_header(self) -> dict[str, str]:
+        self._key = await find_key(self.server)
+        return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
-    def _check(self, response: httpx2.Response, model: str) -> None:
-        if response.status_code != 200:
-            error = of_status(response, self.where, has_key=bool(self._key), model=model)
-            raise self.without_key(error)
+    @contextmanager
+    def _explained(self, silence_s: float) -> Iterator[None]:
+        """Turns errors of the connection into ServerErrors."""
+        try:
+            yield
+        except _FAULTS as error:
+            times = self.server.connect_timeout, silence_s
+            raise self.without_key(of_transport(error, self.where, *times)) from None
+
+    def _check(self, response: httpx2.Response, body: Mapping[str, Any] | None) -> None:
+        if response.status_code == 200:
+            return
+        model = str((body or {}).get("model", ""))
+        has_key = "Authorization" in response.request.headers
+        error = of_status(response, self.where, has_key=has_key, model=model)
+        if error.code == "key":
+            forget_key(self.server)
+        raise self.without_key(error)
 
     def without_key(self, error: ServerError) -> ServerError:
-        """The error; its key is not in its text, though servers quote it."""
-        if self._key and self._key in str(error):
-            error.args = (str(error).replace(self._key, "…"),)
+        """The error; what it was asked with is not in its text, though servers quote it."""
+        text = str(error)
+        given = [value.split()[-1] for value in self.server.headers.values() if value.strip()]
+        for secret in (self._key, *(value for value in given if len(value) >= _SHORTEST_KEY)):
+            text = text.replace(secret, "…") if secret else text
+        error.args = (text,)
         return error
 
     @property
@@ -134,64 +158,11 @@ class ServerClient:
         return self._http
 
 
-class _Explained:
-    """Turns errors of the connection into ServerErrors."""
-
-    def __init__(self, client: ServerClient) -> None:
-        self._client = client
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, _FAULTS):
-            client = self._client
-            times = client.server.connect_timeout, client.server.timeout
-            raise client.without_key(of_transport(error, client.where, *times)) from None
-
-
 def _certificates(ca_file: str) -> ssl.SSLContext | bool:
     """Raises ServerError."""
     if not ca_file:
         return True
     try:
-        return ssl.create_default_context(cafile=Path(ca_file).expanduser())
+        return ssl.create_default_context(cafile=expanded(ca_file))
     except (OSError, ssl.SSLError) as error:
         raise ServerError(f"ca_file {ca_file} cannot be read: {error}", code="settings") from None
-
-
-async def find_key(server: ServerSettings) -> str:
-    """The key of a server, or nothing where it has none. Raises ServerError."""
-    if server.key_env:
-        key = os.environ.get(server.key_env, "").strip()
-        if not key:
-            raise ServerError(
-                f"the key of {server.name} is to be in {server.key_env}, which is not set",
-                code="key",
-            )
-        return key
-    if not server.key_command:
-        return ""
-    return await asyncio.to_thread(_printed_key, server)
-
-
-def _printed_key(server: ServerSettings) -> str:
-    try:
-        done = subprocess.run(
-            server.key_command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_KEY_COMMAND_S,
-            check=True,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        # What it printed may be a key.
-        why = (
-            f"exit status {error.returncode}"
-            if isinstance(error, subprocess.CalledProcessError)
-            else type(error).__name__
-        )
-        raise ServerError(
-            f"the key_command of {server.name}, {server.key_command[0]}, failed ({why})", code="key"
-        ) from None
-    return done.stdout.decode("utf-8", "replace").strip()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from urllib.parse import quote
 
 import msgspec
 
 from eaglechat.links.http.client import ServerClient
-from eaglechat.links.http.faults import ServerError
+from eaglechat.links.http.faults import MISSING, ServerError, not_understood
 from eaglechat.links.http.loop import result_of
 from eaglechat.links.http.servers.base import Kind
-from eaglechat.links.http.servers.llama_server import LlamaServer
+from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
 from eaglechat.links.http.servers.openai import OpenAIServer
 from eaglechat.links.http.servers.stepwise import VLLM, SGLang
 from eaglechat.settings.servers import ServerSettings
@@ -20,6 +21,19 @@ from eaglechat.wire.protocol import ModelInfo, Reasoning
 _VLLM_COUNTER = "vllm:spec_decode_num_drafts"
 _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
 _EFFORTS = ("low", "medium", "high")
+
+State = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
+_STATES: dict[str, State] = {
+    "loading": "loading",
+    "starting": "loading",
+    "downloading": "downloading",
+    "sleeping": "asleep",
+    "unloaded": "not loaded",
+    "stopping": "not loaded",
+    "stopped": "not loaded",
+    "shutdown": "not loaded",
+}
+"""What llama-server and llama-swap say; anything else can be chatted with."""
 
 
 class _Meta(msgspec.Struct):
@@ -31,11 +45,24 @@ class _Meta(msgspec.Struct):
     ftype: str = ""
 
 
-class _Listed(msgspec.Struct):
-    """A model in the list of a server; each kind says its context in words of its own."""
+class _Status(msgspec.Struct):
+    """Of a model that llama-server's router has."""
+
+    value: str = ""
+    failed: bool = False
+
+
+class _Named(msgspec.Struct):
+    """A model in the list of a server."""
 
     id: str
-    owned_by: str = ""
+
+
+class _Listed(_Named):
+    """With what is understood of it; each kind says its context in words of its own."""
+
+    owned_by: str | None = None
+    status: _Status | None = None
     meta: _Meta | None = None
     max_model_len: int | None = None
     context_length: int | None = None
@@ -48,17 +75,23 @@ class _Listed(msgspec.Struct):
         lengths = (of_meta, self.max_model_len, self.context_length, self.context_window)
         return next((length for length in (*lengths, self.max_context_length) if length), 0)
 
+    @property
+    def state(self) -> State:
+        if self.status is None:
+            return "loaded"
+        return "failed to load" if self.status.failed else _STATES.get(self.status.value, "loaded")
+
 
 class _Models(msgspec.Struct):
-    data: list[_Listed]
+    data: list[msgspec.Raw] | None = None
 
 
 class _Props(msgspec.Struct):
     """Of llama-server."""
 
+    role: str = ""
     build_info: str = ""
     chat_template: str = ""
-    default_generation_settings: Any = None
 
 
 class _ServerInfo(msgspec.Struct):
@@ -71,6 +104,17 @@ class _Slot(msgspec.Struct):
     speculative: bool | None = None
 
 
+class _Runs(msgspec.Struct):
+    model: str
+    state: str = ""
+
+
+class _Running(msgspec.Struct):
+    """Of llama-swap."""
+
+    running: list[_Runs] = []
+
+
 @dataclass(frozen=True)
 class ServedModel:
     """A model that a server has; `n_ctx` is 0 where it does not say."""
@@ -78,6 +122,7 @@ class ServedModel:
     id: str
     n_ctx: int = 0
     info: ModelInfo | None = None
+    state: State = "loaded"
 
 
 @dataclass(frozen=True)
@@ -90,15 +135,24 @@ class Found:
     drafts: bool | None = None
     """Whether it speculates; None where it does not say."""
     reasoning: Reasoning = field(default_factory=Reasoning)
+    on_demand: bool = False
+    """Whether it loads its models when they are asked for."""
+    pages: str = ""
+    """Where what llama-server says of the chosen model is; empty where nothing does."""
+
+    def model(self, name: str) -> ServedModel | None:
+        return next((model for model in self.models if model.id == name), None)
 
 
 async def discover(client: ServerClient) -> Found:
     """Raises ServerError."""
-    listed = (await client.get(f"{client.address.api}/models", _Models)).data
-    models = tuple(ServedModel(one.id, one.n_ctx, _info(one)) for one in listed)
+    listed = await _models_at(client, f"{client.address.api}/models")
+    models = tuple(ServedModel(one.id, one.n_ctx, _info(one), one.state) for one in listed)
     owners = {one.owned_by for one in listed}
     if "llamacpp" in owners:
         return await _llama_server(client, models)
+    if "llama-swap" in owners:
+        return await _llama_swap(client, models)
     if "vllm" in owners:
         drafts = await _vllm_drafts(client)
         return Found(VLLM(drafts=drafts), models, drafts=drafts)
@@ -106,6 +160,24 @@ async def discover(client: ServerClient) -> Found:
         drafts = await _sglang_drafts(client)
         return Found(SGLang(drafts=drafts), models, drafts=drafts)
     return Found(OpenAIServer(), models)
+
+
+async def _models_at(client: ServerClient, url: str) -> list[_Listed]:
+    """The models that a server lists, in OpenAI's words or without any around them."""
+    answer = await client.get(url, _Models | list[msgspec.Raw])  # type: ignore[arg-type]
+    raw = answer if isinstance(answer, list) else answer.data or []
+    try:
+        return [_listed(one) for one in raw]
+    except msgspec.MsgspecError as error:
+        raise not_understood(client.where, str(error)) from None
+
+
+def _listed(raw: msgspec.Raw) -> _Listed:
+    """A model, by its name at least: what else is said of it may be anything."""
+    try:
+        return msgspec.json.decode(raw, type=_Listed)
+    except msgspec.ValidationError:
+        return _Listed(msgspec.json.decode(raw, type=_Named).id)
 
 
 async def _vllm_drafts(client: ServerClient) -> bool | None:
@@ -124,26 +196,71 @@ async def _sglang_drafts(client: ServerClient) -> bool | None:
 
 
 async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
-    props = await client.get(f"{client.address.root}/props", _Props)
+    root = client.address.root
+    found = Found(LlamaServer(), models)
+    try:
+        props = await client.get(f"{root}/props", _Props)
+    except ServerError as error:
+        if error.code != MISSING:
+            raise
+        # A proxy lets no more through than /v1.
+        return found
+    found = replace(found, version=props.build_info)
+    if props.role == "router":
+        return replace(found, on_demand=True)
+    return replace(await _described(client, found, props, f"{root}/slots"), pages=root)
+
+
+async def _llama_swap(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
+    running = (await client.get(f"{client.address.root}/running", _Running)).running
+    states = {one.model: _STATES.get(one.state, "loaded") for one in running}
+    stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
+    return Found(LlamaSwap(), tuple(stated), on_demand=True)
+
+
+async def look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
+    """What a server that loads on demand says of a model that it has loaded. Raises ServerError."""
+    root = client.address.root
+    if not isinstance(found.kind, LlamaSwap):
+        query = f"?model={quote(model.id, safe='')}"
+        props = await client.get(f"{root}/props{query}", _Props)
+        found = replace(found, pages=root)
+        return await _described(client, found, props, f"{root}/slots{query}")
+    pages = upstream(client, model)
+    try:
+        props = await client.get(f"{pages}/props", _Props)
+    except ServerError:
+        # It may be another kind of server that runs behind it.
+        return found
+    beside = await _models_at(client, f"{pages}/v1/models")
+    n_ctx = max((one.n_ctx for one in beside), default=0)
+    models = tuple(replace(one, n_ctx=n_ctx) if one == model else one for one in found.models)
+    found = replace(found, models=models, version=props.build_info, pages=pages)
+    return await _described(client, found, props, f"{pages}/slots")
+
+
+def upstream(client: ServerClient, model: ServedModel) -> str:
+    """Where llama-swap has the pages of the server behind it, which starts if one is asked for."""
+    return f"{client.address.root}/upstream/{quote(model.id)}"
+
+
+async def _described(client: ServerClient, found: Found, props: _Props, slots_at: str) -> Found:
     template = props.chat_template
-    marked = _THINKING in template or _EFFORT in template
-    return Found(
-        LlamaServer(),
-        models,
-        version=props.build_info,
-        drafts=await _drafts(client),
+    return replace(
+        found,
+        drafts=await _drafts(client, slots_at),
         reasoning=Reasoning(
-            marked=marked,
+            marked=_THINKING in template or _EFFORT in template,
             on_off=_THINKING in template,
             efforts=_EFFORTS if _EFFORT in template else (),
         ),
     )
 
 
-async def _drafts(client: ServerClient) -> bool | None:
+async def _drafts(client: ServerClient, slots_at: str) -> bool | None:
     """A server may keep its slots to itself."""
     try:
-        slots = await client.get(f"{client.address.root}/slots", list[_Slot])
+        slots = await client.get(slots_at, list[_Slot])
     except ServerError:
         return None
     return any(slot.speculative for slot in slots) if slots else None
@@ -170,8 +287,5 @@ def ask(server: ServerSettings) -> Found:
 
 
 async def _ask(client: ServerClient) -> Found:
-    await client.open()
-    try:
+    async with client:
         return await discover(client)
-    finally:
-        await client.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -14,6 +16,14 @@ from eaglechat.wire.errors import EngineError
 
 _MOST_SAID = 300
 _LOADING = "Loading model"
+_TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
+TOO_LONG = "context"
+"""Code of the error that a conversation is longer than the context."""
+MISSING = "missing"
+"""Code of the error that a server has no such page or model."""
+CUT = "cut"
+"""Code of the error that a connection ended before the reply did."""
+_REQUEST = ("this request", "refused")
 
 
 class ServerError(EngineError):
@@ -37,7 +47,7 @@ class ServerError(EngineError):
 
     def after_text(self) -> ServerError:
         """The same in mid-reply."""
-        return ServerError(f"{self}; what came of the reply is kept", code=self.code)
+        return ServerError(f"{self}; the text received is kept", code=self.code)
 
 
 class _Said(msgspec.Struct):
@@ -59,13 +69,11 @@ def of_transport(error: Exception, where: str, connect_s: float, silence_s: floa
     if isinstance(error, httpx2.ConnectError):
         return _no_connection(error, where)
     if isinstance(error, httpx2.TimeoutException):
-        return ServerError(
-            f"{where} has sent nothing for {silence_s:g} s (timeout of its entry)", code="silent"
-        )
+        return ServerError(f"{where} has sent nothing for {silence_s:g} s", code="silent")
     if isinstance(error, httpx2.ProxyError):
-        return _unreachable(f"the proxy on the way to {where} refuses: {error}")
+        return _unreachable(f"the proxy refuses to connect to {where}: {error}")
     if isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.SSEError):
-        return ServerError(f"the connection to {where} broke", code="cut", is_passing=True)
+        return ServerError(f"the connection to {where} broke", code=CUT, is_passing=True)
     return not_understood(where, str(error))
 
 
@@ -101,7 +109,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def not_understood(where: str, why: str = "") -> ServerError:
     """It answers, but not as an OpenAI-compatible server does."""
     detail = f" ({_shortened(why)})" if why else ""
-    return ServerError(f"what {where} answers is not understood{detail}", code="protocol")
+    return ServerError(f"the answer of {where} is not understood{detail}", code="protocol")
 
 
 def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: str) -> ServerError:
@@ -111,8 +119,8 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
     if 300 <= status < 400:
         to = response.headers.get("Location", "somewhere else")
         return ServerError(
-            f"{where} sends on to {to}, and neither the chat nor a key is sent there: if that is "
-            "the server, put it in url",
+            f"{where} redirects to {to}, which got neither the chat nor a key; if that is your "
+            "server, use its address as url",
             code="redirect",
         )
     if status in (401, 403):
@@ -121,10 +129,11 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
         return ServerError(f"{where} {why} (HTTP {status})", code="key")
     if status == 404:
         has = f"has no model named “{model}”" if model else "has no such page"
-        return ServerError(f"{where} {has} (HTTP 404{because})", code="missing")
+        check = "" if model else "; check its address (url)"
+        return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
     if status == 429:
         wait_s = _wait(response)
-        asks = f"asks to wait {_duration(wait_s)}" if wait_s else "asks for fewer requests"
+        asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
         return ServerError(
             f"{where} {asks} (HTTP 429{because})", code="busy", is_passing=True, wait_s=wait_s
         )
@@ -136,7 +145,10 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
             is_loading=is_loading,
             wait_s=_wait(response),
         )
-    return ServerError(f"{where} refuses this request (HTTP {status}){because}", code="refused")
+    is_long = status in (400, 413) and _TOO_LONG.search(response.text)
+    what, code = ("a prompt longer than its context", TOO_LONG) if is_long else _REQUEST
+    advice = "; shorten it, or start the server with more context" if is_long else ""
+    return ServerError(f"{where} refuses {what} (HTTP {status}){because}{advice}", code=code)
 
 
 def message_in(body: bytes) -> str:
@@ -151,8 +163,12 @@ def message_in(body: bytes) -> str:
 
 
 def _wait(response: httpx2.Response) -> float | None:
-    given = response.headers.get("Retry-After", "")
-    return float(given) if given.isdigit() else None
+    try:
+        seconds = float(response.headers.get("Retry-After", ""))
+    except ValueError:
+        # Perhaps a date.
+        return None
+    return seconds if 0 < seconds < math.inf else None
 
 
 def _duration(seconds: float) -> str:

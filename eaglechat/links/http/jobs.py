@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
 import eaglechat
-from eaglechat.links.http.chunks import Chunk, chunk_decoder
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.discovery import Found, ServedModel, discover
-from eaglechat.links.http.faults import ServerError, message_in, not_understood
-from eaglechat.links.http.servers.base import Kind, ReplyReader
+from eaglechat.links.http.faults import (
+    CUT,
+    MISSING,
+    TOO_LONG,
+    ServerError,
+    message_in,
+    not_understood,
+)
+from eaglechat.links.http.on_demand import made_ready
+from eaglechat.links.http.prompts import Prompt, read_prompt
+from eaglechat.links.http.reply import ReplyOnItsWay
+from eaglechat.links.http.servers.base import Kind
+from eaglechat.links.http.servers.chunks import Chunk, chunk_decoder
+from eaglechat.links.http.window import ServerWindow
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import EngineError, LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
@@ -28,22 +41,24 @@ from eaglechat.wire.protocol import (
     Load,
     Loaded,
     Loading,
+    Message,
     PairInfo,
-    PrefillProgress,
+    PromptRun,
     Render,
-    RoundDone,
-    Settled,
+    Rendered,
     Unload,
     Unloaded,
+    WindowMoved,
 )
-from eaglechat.wire.records import Prefill, Round
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.records import FinishReason, ReplyEnd
 
 Result = TypeVar("Result")
 Job = Load | Chat | Bench | Render | Unload
 RETRY_WAITS_S = (0.5, 2.0)
 LONGEST_WAIT_S = 20.0
 LOADING_WAIT_S = 1.0
+_NEARLY = 64
+"""So many tokens from its end a context counts as full: a server keeps some for its drafts."""
 
 
 class WorkCancelledError(Exception):
@@ -61,21 +76,20 @@ class Jobs:
         self._running: asyncio.Future[Any] | None = None
         self._running_id = 0
         self._found: Found | None = None
+        self._hello: Hello | None = None
         self._model: ServedModel | None = None
+        self._left: tuple[Message, ...] = ()
+        """The turns that stayed away when the last reply was asked for."""
 
     async def run(self) -> None:
         """Find out what answers, say hello, and work until this task is cancelled.
 
         Raises ServerError where nothing does.
         """
-        await self._client.open()
-        try:
-            self._found = found = await self._discovered()
-            self._say(_hello(found, self._client.server))
+        async with self._client:
+            self._greet(await self._discovered())
             while True:
                 await self._do_next(await self._waiting.get())
-        finally:
-            await self._client.close()
 
     def take(self, job: Job) -> None:
         self._unfinished[job.id] = False
@@ -94,6 +108,9 @@ class Jobs:
             await self._do(job)
         except EngineError as error:
             self._say(Error(id=job.id, code=error.code, message=str(error)))
+        except Exception as error:
+            message = f"the request failed ({type(error).__name__}: {error})"
+            self._say(Error(id=job.id, code="internal", message=message))
         finally:
             del self._unfinished[job.id]
 
@@ -120,11 +137,20 @@ class Jobs:
             self._say(Unloaded(id=job.id))
         elif isinstance(job, Chat):
             await self._chat(job, self._loaded())
+        elif isinstance(job, Render) and self._kind.can.prompt:
+            await self._render(job, self._loaded())
         else:
             self._loaded()
-            raise ServerError(f"{self._kind.name} cannot be asked that", code="unsupported")
+            raise ServerError(f"{self._kind.name} does not answer this request", code="unsupported")
 
     # Loading
+
+    def _greet(self, found: Found) -> None:
+        """Say what answers, which may be another server than before."""
+        self._found, before = found, self._hello
+        self._hello = _hello(found, self._client.server)
+        if self._hello != before:
+            self._say(self._hello)
 
     async def _discovered(self) -> Found:
         while True:
@@ -138,14 +164,27 @@ class Jobs:
     async def _load(self, job: Load) -> None:
         began = time.monotonic()
         if not self._unfinished[job.id]:
-            self._say(Loading(id=job.id, stage="target", fraction=0.0))
+            self._say(Loading(id=job.id, stage="server", fraction=0.0))
         try:
-            self._found = found = await self._cancellable(job.id, self._discovered())
+            found, model = await self._cancellable(job.id, self._ready(job))
         except WorkCancelledError:
             raise LoadCancelledError("the load was cancelled") from None
-        self._model = model = _chosen(found, job.target, self._client.where)
+        self._greet(found)
+        self._model = model
         load_ms = (time.monotonic() - began) * 1000.0
         self._say(Loaded(id=job.id, pair=_pair_info(found, model, load_ms, self._client.where)))
+
+    async def _ready(self, job: Load) -> tuple[Found, ServedModel]:
+        """The model that is asked for; where the server loads on demand, it does."""
+
+        def tell(stage: str, fraction: float) -> None:
+            self._say(Loading(id=job.id, stage=stage, fraction=fraction))
+
+        found = await self._discovered()
+        model = _chosen(found, job.target, self._client.where)
+        if found.on_demand:
+            found = await made_ready(self._client, found, model, tell)
+        return found, found.model(model.id) or model
 
     def _loaded(self) -> ServedModel:
         if self._model is None:
@@ -156,7 +195,7 @@ class Jobs:
 
     async def _chat(self, job: Chat, model: ServedModel) -> None:
         seed = job.sampling.draw_seed()
-        reply = _Reply(job.id, self._kind.reader(job), self._say)
+        reply = ReplyOnItsWay(job.id, self._kind.reader(job), self._say)
         is_cancelled = False
         try:
             await self._cancellable(job.id, self._stream(job, model, seed, reply))
@@ -167,18 +206,71 @@ class Jobs:
             raise error.after_text() if reply.has_begun else error from None
         reply.rest()
         reply.settle()
-        self._say(
-            Done(
-                id=job.id,
-                end=reply.reader.end(seed, is_cancelled=is_cancelled),
-                stats=reply.fold.stats(),
-            )
+        end = reply.reader.end(seed, is_cancelled=is_cancelled)
+        if end.finish_reason is FinishReason.CONTEXT and not _is_full(model, end):
+            end = replace(end, finish_reason=FinishReason.LENGTH)
+        self._say(Done(id=job.id, end=end, stats=reply.fold.stats()))
+
+    async def _stream(self, job: Chat, model: ServedModel, seed: int, reply: ReplyOnItsWay) -> None:
+        """Ask, again after a passing fault as long as nothing of the reply has come, and again
+        without the oldest turns where the server has no room for them."""
+        plain = "" if job.speculation.enabled else self._client.server.plain_model
+        name, had_left = plain or model.id, bool(self._left)
+        window = await self._window(job, model)
+        while True:
+            self._left = window.left
+            if had_left or window.first_turn:
+                self._say(WindowMoved(id=job.id, window=window.window))
+            try:
+                job = msgspec.structs.replace(job, messages=window.sent)
+                await self._ask(self._kind.body(job, name, seed), reply)
+                return
+            except ServerError as error:
+                if error.code != TOO_LONG or reply.has_begun or not window.halve():
+                    raise
+
+    async def _window(self, job: Chat, model: ServedModel) -> ServerWindow:
+        """Which turns are sent."""
+        window = ServerWindow(job.messages)
+        if not model.n_ctx or not self._kind.can.prompt:
+            window.begin_behind(self._left)
+            return window
+
+        async def count(messages: Sequence[Message]) -> int:
+            return (
+                await self._prompt(msgspec.structs.replace(job, messages=messages), model)
+            ).tokens
+
+        # A server that does not count refuses in time what is too long.
+        with suppress(ServerError):
+            await window.fit(count, model.n_ctx, job.max_tokens, self._left)
+        return window
+
+    async def _prompt(self, job: Chat, model: ServedModel) -> Prompt:
+        pages = self._found.pages if self._found else ""
+        if not pages:
+            raise ServerError(f"{self._kind.name} does not show prompts", code="unsupported")
+        return await read_prompt(self._client, pages, self._kind.body(job, model.id, 0))
+
+    async def _render(self, job: Render, model: ServedModel) -> None:
+        chat = Chat(
+            id=job.id, messages=job.messages, thinking=job.thinking, max_tokens=job.max_tokens
         )
 
-    async def _stream(self, job: Chat, model: ServedModel, seed: int, reply: _Reply) -> None:
-        """Ask, again after a passing fault as long as nothing of the reply has come."""
-        plain = "" if job.speculation.enabled else self._client.server.plain_model
-        body = self._kind.body(job, plain or model.id, seed)
+        async def work() -> tuple[ServerWindow, Prompt]:
+            window = await self._window(chat, model)
+            seen = msgspec.structs.replace(chat, messages=window.sent)
+            return window, await self._prompt(seen, model)
+
+        try:
+            window, prompt = await self._cancellable(job.id, work())
+        except WorkCancelledError:
+            raise ServerError("the prompt was not shown: that was cancelled") from None
+        runs = (PromptRun(prompt.text),)
+        first = window.first_turn
+        self._say(Rendered(id=job.id, runs=runs, tokens=prompt.tokens, first_turn=first))
+
+    async def _ask(self, body: Mapping[str, Any], reply: ReplyOnItsWay) -> None:
         url = f"{self._client.address.api}/chat/completions"
         waits = list(RETRY_WAITS_S)
         while True:
@@ -188,6 +280,9 @@ class Jobs:
                         reply.take(self._chunk(event))
                 return
             except ServerError as error:
+                if error.code == CUT and reply.is_whole:
+                    # Some servers just end the connection.
+                    return
                 wait_s = error.wait_s or (LOADING_WAIT_S if error.is_loading else None)
                 is_hopeless = reply.has_begun or not error.is_passing
                 if is_hopeless or (wait_s or 0.0) > LONGEST_WAIT_S:
@@ -197,6 +292,7 @@ class Jobs:
                         raise
                     wait_s = wait_s or waits[0]
                     waits.pop(0)
+                reply.wait()
                 await asyncio.sleep(wait_s or LOADING_WAIT_S)
 
     def _chunk(self, event: str) -> Chunk:
@@ -206,7 +302,7 @@ class Jobs:
             raise not_understood(self._client.where, str(error)) from None
         if chunk.error is not None:
             said = message_in(event.encode()) or "no reason given"
-            failure = ServerError(f"{self._client.where} failed in mid-reply: {said}")
+            failure = ServerError(f"{self._client.where} failed during the reply: {said}")
             raise self._client.without_key(failure)
         return chunk
 
@@ -216,37 +312,11 @@ class Jobs:
         return self._found.kind
 
 
-class _Reply:
-    """A reply on its way to the client."""
-
-    def __init__(self, id: int, reader: ReplyReader, say: Callable[[AnyEvent], None]) -> None:
-        self.reader, self.fold = reader, StatsFold()
-        self._id, self._say = id, say
-        self.has_begun = False
-
-    def take(self, chunk: Chunk) -> None:
-        for record in self.reader.take(chunk):
-            self._tell(record)
-
-    def rest(self) -> None:
-        for record in self.reader.rest():
-            self._tell(record)
-
-    def settle(self) -> None:
-        """Tell what is known better in the end."""
-        if rounds := self.reader.settled():
-            self.fold = StatsFold()
-            for round_ in rounds:
-                self.fold.add(round_)
-            self._say(Settled(id=self._id, rounds=tuple(rounds)))
-
-    def _tell(self, record: Prefill | Round) -> None:
-        if isinstance(record, Prefill):
-            self._say(PrefillProgress(id=self._id, prefill=record))
-        else:
-            self.has_begun = True
-            self.fold.add(record)
-            self._say(RoundDone(id=self._id, round=record))
+def _is_full(model: ServedModel, end: ReplyEnd) -> bool:
+    """Whether a reply ended with the context, not at a limit of the server's own."""
+    times = end.timings
+    used = times.prefill_tokens + times.reused_tokens + end.tokens
+    return 0 < model.n_ctx <= used + _NEARLY
 
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:
@@ -256,11 +326,10 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
         return found.models[names.index(name)]
     has = ", ".join(names) or "none at all"
     if name:
-        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code="missing")
+        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=MISSING)
     if len(names) != 1:
         raise ServerError(
-            f"which model of {where} is meant? It has {has}: name one (--model, or model in its "
-            "entry)",
+            f"choose one of the models of {where} with --model, or model in its entry: {has}",
             code="which_model",
         )
     return found.models[0]

@@ -66,3 +66,5 @@ async def _work(jobs: Jobs, say: Callable[[AnyEvent | Died], None]) -> None:
         await jobs.run()
     except EngineError as error:
         say(Died(None, (), why=str(error)))
+    except Exception as error:
+        say(Died(None, (), why=f"the link failed ({type(error).__name__}: {error})"))

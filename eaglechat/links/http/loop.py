@@ -17,6 +17,8 @@ class _Daemons(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
+        # What is begun cannot be cancelled: its thread goes on, and has a result in the end.
+        future.set_running_or_notify_cancel()
 
         def run() -> None:
             try:

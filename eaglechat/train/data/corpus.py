@@ -60,10 +60,6 @@ class Sample:
     def is_chat(self) -> bool:
         return self.spans[0][0] > 0
 
-    @property
-    def n_taught(self) -> int:
-        return sum(end - start for start, end in self.spans)
-
 
 class TokenLine(msgspec.Struct, omit_defaults=True):
     """A chat as tokens: the reply, sampled at `temp`, begins at index `a`."""

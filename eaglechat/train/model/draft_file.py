@@ -79,14 +79,14 @@ def read_draft(path: Path, target: GGUFHeader, matrices: TargetMatrices) -> Draf
         ("rope_freqs.weight", "scales RoPE"),
     ):
         if name in stored:
-            raise TrainingError(f"training cannot go on from {path.name}: it {reason}")
+            raise TrainingError(f"training cannot start from {path.name}: it {reason}")
     if header.get("eagle3.norm_before_residual") or header.get("eagle3.rope.scaling.type"):
         raise TrainingError(
-            f"training cannot go on from {path.name}: its residual or RoPE is of another kind"
+            f"training cannot start from {path.name}: its residual or RoPE is of another kind"
         )
     if header.n_embd != target.n_embd:
         raise TrainingError(
-            f"training cannot go on from {path.name}: its hidden size is {header.n_embd}, "
+            f"training cannot start from {path.name}: its hidden size is {header.n_embd}, "
             f"that of {target.path.name} is {target.n_embd}"
         )
     weights = {

@@ -66,7 +66,7 @@ CHAT = (
     Command(
         id="chat.thought",
         title="Reasoning",
-        help="Fold or unfold what the model thought before its last answer",
+        help="Fold or unfold the reasoning of the last reply",
         scopes=("chat",),
         keys=("leader i",),
         action="fold_thought",
@@ -75,7 +75,7 @@ CHAT = (
     Command(
         id="chat.answer_now",
         title="Answer now",
-        help="End the reasoning and have the model answer",
+        help="End the reasoning and let the model answer",
         scopes=("chat",),
         keys=("leader e",),
         action="answer_now",
@@ -99,16 +99,15 @@ CHAT = (
     Command(
         id="chat.inspect",
         title="Inside a round",
-        help="Show the last round of the selected reply, or of the last: what was drafted, what "
-        "the target held likely, and why a token was rejected",
+        help="Look inside the rounds of the selected or last reply",
         scopes=("chat",),
         keys=("leader full_stop",),
         priority=True,
     ),
     Command(
         id="inside.older",
-        title="Round before",
-        help="Show the round before",
+        title="Previous round",
+        help="Show the previous round",
         scopes=("inside",),
         keys=("left",),
         action="go(-1)",
@@ -116,8 +115,8 @@ CHAT = (
     ),
     Command(
         id="inside.newer",
-        title="Round after",
-        help="Show the round after",
+        title="Next round",
+        help="Show the next round",
         scopes=("inside",),
         keys=("right",),
         action="go(1)",
@@ -153,7 +152,7 @@ CHAT = (
     Command(
         id="chat.reading",
         title="Reading view",
-        help="Show replies as formatted text instead of tokens, also while they are written",
+        help="Show replies as formatted text instead of tokens",
         scopes=("chat",),
         keys=("leader v",),
         aliases=("f4",),
@@ -187,6 +186,7 @@ CHAT = (
         scopes=("chat",),
         keys=("ctrl+l",),
         priority=True,
+        slash="reload",
     ),
     Command(
         id="chat.page_up",
@@ -236,16 +236,26 @@ CONTROLS = (
     Command(
         id="chat.ngram",
         title="n-grams",
-        help="Switch looking up what followed the last tokens before on or off",
+        help="Switch guesses from n-grams on or off",
         scopes=("chat",),
         keys=("leader number_sign",),
         action="toggle_ngram",
         priority=True,
     ),
     Command(
+        id="chat.next_shape",
+        title="Shape of drafts",
+        help="Switch between chains, trees and auto",
+        scopes=("chat",),
+        keys=("leader percent_sign",),
+        action="next_shape",
+        slash=None,
+        priority=True,
+    ),
+    Command(
         id="chat.auto",
         title="Automatic draft length",
-        help="Choose the draft length of every round by measurement, or set it by hand again",
+        help="Let measurement choose the draft length, or set it by hand again",
         scopes=("chat",),
         keys=("leader a",),
         aliases=("f12",),
@@ -277,7 +287,7 @@ CONTROLS = (
     Command(
         id="chat.own_sampling",
         title="The model's own temperature",
-        help="Turn the temperature back to what the model's file recommends",
+        help="Use the temperature that the model's file recommends",
         scopes=("chat",),
         keys=("leader equals_sign",),
         priority=True,

@@ -49,7 +49,9 @@ class Argument:
     def span(self) -> str:
         """What it may be: `0 to 16, or auto`."""
         if self.kind is None:
-            return self.text or " or ".join(self.words)
+            return self.text or " or ".join(
+                filter(None, (", ".join(self.words[:-1]), self.words[-1]))
+            )
         return ", or ".join((f"{self.least:g} to {self.most:g}", *self.words))
 
     def parse(self, text: str) -> int | float | str:

@@ -13,6 +13,7 @@ _NAMES = {
     "apostrophe": "'",
     "equals_sign": "=",
     "number_sign": "#",
+    "percent_sign": "%",
     "asterisk": "*",
     "full_stop": ".",
     "question_mark": "?",
@@ -31,7 +32,7 @@ _NAMES = {
     "pagedown": "PgDn",
 }
 
-ENTER, TAB, SPACE = "Enter", "Tab", "Space"
+ENTER, TAB = "Enter", "Tab"
 """Keys of buttons, fields and lists: they are the same in every program, and stay."""
 
 

@@ -78,7 +78,7 @@ def parse(text: str) -> Call:
             return Call(command)
         raise SlashError(f"{SLASH}{command.slash_name} takes {argument.span}.")
     if argument is None:
-        raise SlashError(f"{SLASH}{command.slash_name} takes nothing behind it.")
+        raise SlashError(f"{SLASH}{command.slash_name} takes no value.")
     try:
         return Call(command, argument.parse(value))
     except ValueError as error:
@@ -116,7 +116,7 @@ def _find(name: str) -> Command:
 
 def _unknown(name: str, near: list[str]) -> str:
     if not name:
-        return f"Write the name of a command behind the slash, such as {SLASH}help."
+        return f"Type a command after the slash, such as {SLASH}help."
     close = near[:3] or get_close_matches(name, BY_SLASH, 1)
     hint = f" Did you mean {' or '.join(SLASH + one for one in close)}?" if close else ""
     return (

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.widgets.prompt.prompt import Prompt
+from eaglechat.tui.widgets.prompt.prompt import COPIED, Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
@@ -50,11 +50,24 @@ class EagleScreen(Screen[Result]):
     """A screen of this app."""
 
     _closing_with: tuple[Result | None] | None = None
+    _has_begun = False
+
+    async def on_event(self, event: events.Event) -> None:
+        # Closed while it is made, it has not all its widgets: nothing of it begins, or ends.
+        if isinstance(event, events.Mount):
+            self._has_begun = self.app.is_running and not self._pruning
+        if self._has_begun or not isinstance(event, events.Mount | events.Unmount):
+            await super().on_event(event)
 
     @property
     def is_open(self) -> bool:
         """Whether it is shown or lies beneath what is; else its widgets may be gone."""
         return self in self.app.screen_stack
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether leaving it loses what is its user's."""
+        return False
 
     @property
     def is_on_top(self) -> bool:
@@ -72,6 +85,10 @@ class EagleScreen(Screen[Result]):
     def on_screen_resume(self) -> None:
         if self._closing_with is not None:
             self.dismiss(*self._closing_with)
+
+    def action_copy_text(self) -> None:
+        super().action_copy_text()
+        self.notify(COPIED)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that come before the screen has its widgets do nothing to it."""

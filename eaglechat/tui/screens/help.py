@@ -24,7 +24,7 @@ _WORDS = [
     ("bonus", "the target's extra token after a fully accepted draft"),
     ("plain", "a token decoded without a draft"),
     ("n_draft_max", "the most tokens guessed in a round; 0 decodes plainly"),
-    ("p_min", "guessing stops at a token the draft gives less probability"),
+    ("p_min", "drafting stops at a token less probable than this"),
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),
 ]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.reencoded import LoadFile
 
 _STAGES = {
-    "copy": "Re-encoding the target for faster drafting, once",
+    "copy": "Re-encoding the target for faster drafting (only once)",
     "target": "Loading the target",
     "draft": "Loading the draft",
     "context": "Allocating the context",
@@ -107,7 +107,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         if isinstance(news, Ready):
             self._check(news.hello)
         elif isinstance(news, Died):
-            self._fail(wording.engine_stopped(news), "server" if self._pair.server else "died")
+            self._fail(wording.engine_stopped(news), "died")
 
     def _hear(self, event: protocol.Answer) -> None:
         if event.id != self._request_id or not self.is_open:
@@ -187,7 +187,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._services.engine.use(self._pair.server)
             self._services.engine.start()
         except EngineStartError as error:
-            self._fail(str(error), "server" if self._pair.server else "start")
+            self._fail(str(error), "start")
             return
         self._copying += 1
         if self._pair.reencode and not self._services.settings.current.engine.command:
@@ -230,12 +230,14 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._request_id = self._services.engine.request(load, self._hear)
 
     def _progress(self, stage: str, fraction: float) -> None:
-        said = _STAGES.get(stage, "Starting the engine")
-        self.query_one("#stage", Static).update("Asking it" if self._pair.server else said)
+        starting = "Asking it" if self._pair.server else "Starting the engine"
+        said = _STAGES.get(stage, starting)
+        self.query_one("#stage", Static).update(said)
         self.query_one("#progress", ProgressBar).update(progress=fraction)
 
     def _fail(self, message: str, code: str) -> None:
         self._request_id = 0
+        code = "server" if self._pair.server else code
         self.add_class("-failed")
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))

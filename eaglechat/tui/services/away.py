@@ -56,7 +56,7 @@ class Away:
             took, self._began = self._clock() - self._began, None
             self.show("done")
             if not self._is_watched() and took >= self._settings().interface.notify_after:
-                self._notify(f"The reply is written: {about}")
+                self._notify(f"Reply finished: {about}")
         elif self._is_watched():
             self.show(about)
 

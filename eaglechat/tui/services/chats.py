@@ -27,8 +27,10 @@ class ChatsService:
             self._thread.start()
 
     def _update(self) -> None:
-        for progress in self.shelf.update():
-            self.progress = progress if progress.done < progress.total else None
+        try:
+            for progress in self.shelf.update():
+                self.progress = progress if progress.done < progress.total else None
+                self.version += 1
+        finally:
+            self.progress = None
             self.version += 1
-        self.progress = None
-        self.version += 1

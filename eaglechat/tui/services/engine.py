@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from eaglechat.engine.loading.machine import memory
@@ -17,6 +17,7 @@ from eaglechat.links.base import (
     Watcher,
     wrong_version,
 )
+from eaglechat.links.rpc import Server, ask_all
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.wire.protocol import (
@@ -54,8 +55,10 @@ class EngineService:
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self.loaded: PairInfo | None = None
         """The pair in the engine's memory; None while one is loaded, and where there is none."""
-        self._latest: int | None = None
-        """The last request that changed what is loaded."""
+        self._latest: object = None
+        """Stands for the last request that changed what is loaded: ids are those of one link."""
+        self.lent = 0
+        """Bytes that the RPC servers of the settings have free, as far as is known."""
         link.watch(lambda news: self._note(link, news))
 
     def use(self, server: ServerSettings | None) -> None:
@@ -105,8 +108,15 @@ class EngineService:
         """The engine's machine; before it has said, the RAM of this one if it runs here."""
         hello = self._own.hello
         if hello is not None and hello.memory is not None:
-            return machine_of(hello.memory)
-        return machine_of(memory()) if self._is_here() else Machine(None)
+            return machine_of(hello.memory, self.lent)
+        return machine_of(memory(), self.lent) if self._is_here() else Machine(None)
+
+    def ask_lent(self, rpc_servers: Sequence[str]) -> Callable[[], int] | None:
+        """What asks these servers for the memory they lend, for a thread; None where that cannot
+        be asked from here: they answer one client at a time, which an engine with models is."""
+        if self.loaded is not None or not self._is_here() or not (rpc_servers or self.lent):
+            return None
+        return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, Server))
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
         """Send a request; `listener` gets what the engine answers, up to the end of it."""
@@ -114,13 +124,12 @@ class EngineService:
             return self._link.request(message, listener)
 
         def hear(event: Answer) -> None:
-            if isinstance(event, Loaded) and event.id == self._latest:
+            if isinstance(event, Loaded) and self._latest is message:
                 self.loaded = event.pair
             listener(event)
 
-        self.loaded = None
-        self._latest = self._link.request(message, hear)
-        return self._latest
+        self.loaded, self._latest = None, message
+        return self._link.request(message, hear)
 
     def send(self, message: Set | Cancel) -> None:
         self._link.send(message)

@@ -72,7 +72,8 @@ class FindBar(Horizontal):
         self.add_class("-open")
         line = self.query_one(Input)
         line.action_select_all()
-        line.focus()
+        # At once: `focus` lets keys go elsewhere for a while.
+        self.screen.set_focus(line)
 
     def close(self) -> None:
         self.remove_class("-open")

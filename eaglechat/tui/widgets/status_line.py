@@ -13,7 +13,8 @@ from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10
 _SEPARATOR = "  "
-_ROOM_FOR_WHY = 90
+_ROOM_FOR_GAUGE, _ROOM_FOR_WHY = 87, 98
+"""What auto chose is longer than a number that was set."""
 
 
 class StatusLine(Widget):
@@ -50,7 +51,13 @@ class StatusLine(Widget):
         if chosen is None:
             return Content.assemble("draft ", (AUTO, value))
         why = f" ({chosen.reason.value})" if self.content_size.width >= _ROOM_FOR_WHY else ""
-        return Content.assemble(f"{AUTO} ", (str(chosen.n), value), why)
+        return Content.assemble(f"{AUTO} ", (wording.auto_in_short(chosen), value), why)
+
+    def _gauge(self, numbers: Numbers, rate: float | None) -> Content:
+        if numbers.controls.n_draft_max == AUTO and self.content_size.width < _ROOM_FOR_GAUGE:
+            return Content("")
+        style = self.get_visual_style("status--gauge")
+        return Content.assemble(" ", (bar(rate or 0.0, _GAUGE_WIDTH), style))
 
     def _parts(self, numbers: Numbers) -> list[Content]:
         value = self.get_visual_style("status--value")
@@ -62,8 +69,8 @@ class StatusLine(Widget):
             if first.cell_length > self.content_size.width:
                 first = Content.styled("speculation off", value)
         else:
-            gauge = (bar(rate or 0.0, _GAUGE_WIDTH), self.get_visual_style("status--gauge"))
-            first = Content.assemble("accepted ", gauge, (f" {wording.percent(rate)}", value))
+            gauge = self._gauge(numbers, rate)
+            first = Content.assemble("accepted", gauge, (f" {wording.percent(rate)}", value))
         length = wording.two_decimals(numbers.rolling.mean_accepted_length)
         used = f"{numbers.n_past:,}/{numbers.n_ctx:,}" if numbers.n_ctx else numbers.room
         parts = [

@@ -12,6 +12,7 @@ from eaglechat.chat.controls import N_DRAFT_MAX, turned
 from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.templates.dialect import tagged
+from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
 from tests.chat.headless import Headless
@@ -107,19 +108,28 @@ def test_turned_controls_are_noted(chat: Headless) -> None:
     assert chat.last_request.speculation.n_draft_max == 1
 
 
+def test_what_a_server_makes_sure_of_late_is_of_the_rest_alone(chat: Headless) -> None:
+    recording = stopped(chat)
+    before = list(recording.rounds)
+    rest = [replace(before[0], index=len(before))]
+    recording.add(replace(rest[0], provisional=True))
+    recording.settle(rest, len(before))
+    assert list(recording.rounds) == [*before, *rest]
+
+
 def test_what_cannot_go_on_says_why(chat: Headless) -> None:
     chat.ask("one")
     assert not goes_on(chat)
     assert "complete" in chat.said[-1]
     recording = stopped(chat)
     assert not chat.session.go_on(chat.session.turns.path[1].id)
-    assert chat.said[-1] == "Only the last reply of a chat can go on."
+    assert chat.said[-1] == "Only the last reply of a chat can be continued."
     hello = chat.session.hello
     assert hello is not None
     less = msgspec.structs.replace(EVERYTHING, goes_on=False)
     chat.engine.hello = msgspec.structs.replace(hello, can=less)
     assert not goes_on(chat)
-    assert chat.said[-1] == "scripted cannot go on with a reply."
+    assert chat.said[-1] == "eaglechat cannot continue a reply."
     chat.engine.hello = hello
     recording.terms = msgspec.structs.replace(recording.terms, target="/another.gguf")
     assert not goes_on(chat)
@@ -135,9 +145,43 @@ def test_one_whose_tokens_are_not_known_cannot(chat: Headless) -> None:
     assert "not known" in chat.said[-1]
 
 
+def test_an_engine_that_needs_no_tokens_gets_the_text(chat: Headless) -> None:
+    recording = stopped(chat)
+    hello = chat.session.hello
+    assert hello is not None
+    can = msgspec.structs.replace(EVERYTHING, goes_on=False, goes_on_from_text=True)
+    chat.engine.hello = msgspec.structs.replace(hello, can=can)
+    round_ = recording.rounds[0]
+    tokens = tuple(replace(token, id=None) for token in round_.tokens)
+    recording._rounds[0] = replace(round_, tokens=tokens)
+    text = recording.text
+    assert goes_on(chat)
+    asked = chat.last_request
+    assert asked.begun == ()
+    assert [message.content for message in asked.messages] == ["why?", text]
+    assert asked.messages[-1].role == "assistant"
+    chat.finish()
+    assert recording.text.startswith(text)
+
+
 def test_it_is_not_compared(chat: Headless) -> None:
     stopped(chat)
     assert goes_on(chat)
     chat.finish()
     assert not chat.session.compare()
-    assert "stopped and went on" in chat.said[-1]
+    assert "stopped and continued" in chat.said[-1]
+
+
+def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -> None:
+    chat.ask("Once")
+    before = chat.session.rolling.stats()
+    assert chat.session.ask("Again")
+    chat.rounds(4)
+    running = chat.session.running
+    assert running is not None
+    assert running.request_id is not None
+    settled = chat.session.turns.latest_rounds(2)
+    chat.session._heard(running, protocol.Settled(id=running.request_id, rounds=tuple(settled)))
+    after = chat.session.rolling.stats()
+    assert after.rounds == before.rounds + 2
+    chat.finish()

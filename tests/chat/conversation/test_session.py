@@ -9,27 +9,15 @@ import pytest
 
 from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
-from eaglechat.chat.conversation.entries import Place
 from eaglechat.chat.conversation.turns import Reply
-from eaglechat.chat.history.reading import read_chat, saved_chats
+from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, reopened_after_leaving
 from tests.tui.scripted import REPLY, SEED
-
-
-@pytest.fixture
-def chat(tmp_path: Path) -> Headless:
-    return Headless(tmp_path)
-
-
-def reopened(chat: Headless) -> Headless:
-    """The chat as another start of the app finds it."""
-    (saved,) = saved_chats(chat.session._chats_dir)
-    return Headless(chat.pair.target.parent, saved)
 
 
 def test_a_question_and_its_reply(chat: Headless) -> None:
@@ -83,6 +71,18 @@ def test_one_thing_at_a_time(chat: Headless) -> None:
     assert not chat.session.delete(question.id)
     assert len(chat.said) == 6
     assert len(chat.engine.requests(protocol.Chat)) == 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"), [("target", "loading the target 40%"), ("server", "waiting for the server")]
+)
+def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -> None:
+    chat.session.ask("why?")
+    running = chat.session.running
+    assert running is not None
+    event = protocol.Loading(id=running.request_id, stage=stage, fraction=0.4)
+    chat.session._heard(running, event)
+    assert running.progress == said
 
 
 @pytest.mark.parametrize("how", ["stopped", "refused", "died"])
@@ -155,17 +155,6 @@ def test_an_answer_again_of_which_nothing_came_leaves_the_first_one(chat: Headle
     chat.pump_until(lambda: chat.session.running is None)
     assert chat.texts == ["why?", REPLY]
     assert chat.given_back == []
-
-
-def test_an_edited_question_begins_a_branch(chat: Headless) -> None:
-    chat.ask("one")
-    chat.ask("two")
-    chat.session.edit(chat.session.turns.path[0].id, "uno")
-    chat.finish()
-    assert [m.content for m in chat.last_request.messages] == ["uno"]
-    assert chat.texts == ["uno", REPLY]
-    chat.session.delete(chat.session.turns.path[0].id)
-    assert chat.texts == ["one", REPLY, "two", REPLY]
 
 
 def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headless) -> None:
@@ -275,12 +264,6 @@ def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) ->
     assert again.session.first_question is None
 
 
-def reopened_after_leaving(chat: Headless, typed: str = "") -> Headless:
-    chat.session.leave(typed)
-    chat.session.close()
-    return reopened(chat)
-
-
 def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.ask("one")
     chat.session.compare()
@@ -306,70 +289,6 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     assert replace(shown, controls=numbers.controls) == numbers
     again.ask("three")
     assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
-
-
-def test_branches_come_back_with_the_one_that_was_chosen(chat: Headless) -> None:
-    chat.ask("one")
-    chat.ask("two")
-    chat.session.edit(chat.session.turns.path[2].id, "zwei")
-    chat.finish()
-    chat.session.step(chat.session.turns.path[2].id, -1)
-    again = reopened_after_leaving(chat)
-    assert again.texts == ["one", REPLY, "two", REPLY]
-    again.session.delete(again.session.turns.path[2].id)
-    assert again.texts == ["one", REPLY, "zwei", REPLY]
-    assert reopened_after_leaving(again).texts == ["one", REPLY, "zwei", REPLY]
-
-
-def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> None:
-    chat.ask("one")
-    chat.ask("two")
-    chat.session.compare()
-    chat.finish()
-    before = chat.shown
-    first, second = chat.session.turns.path[0].id, chat.session.turns.path[2].id
-    chat.session.delete(second)
-    chat.session.delete(first)
-    assert chat.texts == []
-    assert "<chat.undo_delete> brings it back" in chat.said[-1]
-    assert chat.session.undo_delete() == first
-    assert chat.session.undo_delete() == second
-    assert chat.shown[-len(before) + 1 :] == before[1:]
-    assert chat.session.undo_delete() is None
-    assert reopened_after_leaving(chat).texts == ["one", REPLY, "two", REPLY]
-
-
-def test_there_is_no_sibling_beyond_the_last(chat: Headless) -> None:
-    chat.ask("one")
-    reply = chat.session.turns.path[1].id
-    assert chat.session.step(reply, 1) is None
-    assert "no other version" in chat.said[-1]
-    chat.session.answer_again(reply)
-    chat.finish()
-    again = chat.session.turns.path[1].id
-    assert chat.session.step(again, 1) is None
-    assert chat.said[-1] == "This is the newest of 2."
-    assert chat.session.step(again, -1) == reply
-
-
-def test_siblings_are_counted_beside_the_first_entry_of_a_turn(chat: Headless) -> None:
-    chat.ask("one")
-    chat.session.answer_again(chat.session.turns.path[1].id)
-    chat.finish()
-    places = {entry.key: entry.place for entry in chat.entries if entry.turn}
-    question, reply = (turn.id for turn in chat.session.turns.path)
-    assert places == {f"turn {question}": None, f"turn {reply}": Place(2, 2)}
-
-
-def test_an_edit_without_an_answer_goes_back_to_what_it_was_a_wording_of(chat: Headless) -> None:
-    chat.ask("one")
-    first = chat.session.turns.path[0].id
-    chat.engine.budget = 0
-    chat.session.edit(first, "eins")
-    chat.session.stop()
-    chat.finish()
-    assert (chat.given_back, chat.beside) == (["eins"], [first])
-    assert chat.texts == ["one", REPLY]
 
 
 def test_a_question_without_an_answer_outlives_leaving(chat: Headless) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.conversation.turns import Reply, Turns
@@ -150,6 +150,7 @@ def test_the_page_asks_nothing_of_the_network_and_runs_nothing() -> None:
     assert "url(" not in page(chat_of(round_of(1)), LOOKS)
 
 
+@settings(max_examples=40)
 @given(st.text(), st.text(alphabet="<>&\"'/scriptdiv!-\0\ud800 "))
 def test_whatever_is_said_stays_text(one: str, other: str) -> None:
     chat = replace(chat_of(written(one), question=other), title=other)

@@ -37,6 +37,11 @@ def test_a_row_says_what_the_chat_is_about_and_how_long_it_is(tmp_path: Path) ->
     assert row.header.pair == "scripted"
 
 
+def test_half_a_character_in_a_question_is_counted_as_any_other(tmp_path: Path) -> None:
+    row = summarise(left_chat(tmp_path, "\ud800 first", "second"))
+    assert (row.title, row.messages) == ("? first", 4)
+
+
 def test_only_both_ends_of_a_long_file_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.conversation.turns import Reply, Turns
 from eaglechat.chat.history import log as log_module
 from eaglechat.chat.history.lines import QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import read_chat, saved_chats
-from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.recording import Recording, Terms, TurnPart
 from tests.chat.headless import Headless
 from tests.chat.history.files import Complaints, fresh, resumed
-from tests.chat.records import round_of
+from tests.chat.records import end_of, round_of
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 
@@ -225,3 +227,18 @@ def test_a_kill_loses_nothing_that_was_saved(tmp_path: Path, lines_before: int) 
     chat.session.leave("")
     (again,) = saved_chats(tmp_path / "chats")
     assert [t.text for t in again.turns.path][:3] == ["count", reply.text, "go on"]
+
+
+def test_a_reply_that_is_settled_without_a_round_is_kept(tmp_path: Path) -> None:
+    turns, log = Turns(), fresh(tmp_path)
+    recorder = ChatRecorder(log, turns, None)
+    asked = turns.ask([TurnPart("why?")])
+    reply = turns.answer(asked.id, Recording(Terms()))
+    recorder.asked(asked)
+    recorder.began(reply)
+    reply.recording.settle(())
+    reply.recording.finish(end_of(0, 0.0), None)
+    recorder.ended(reply)
+    recorder.left("")
+    (kept,) = [turn for turn in read_chat(log.file).turns if isinstance(turn, Reply)]
+    assert (kept.text, kept.recording.end) == ("", reply.recording.end)

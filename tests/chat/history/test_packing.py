@@ -36,6 +36,7 @@ choices = st.builds(
     plain_error=st.floats(0, 100),
     lost_ms=st.floats(-1e6, 1e6),
     allowed_ms=st.floats(0, 1e6),
+    shape=st.sampled_from(["chain", "tree"]),
 )
 
 
@@ -112,6 +113,7 @@ def test_rounds_come_back(rounds: list[Round]) -> None:
         assert (was.auto is None) == (now.auto is None)
         if was.auto and now.auto:
             assert now.auto.reason is was.auto.reason
+            assert now.auto.shape == was.auto.shape
             assert now.auto.lost_ms == pytest.approx(was.auto.lost_ms, abs=0.51)
         exact = {"timings": now.timings, "drafted": now.drafted, "auto": now.auto}
         assert now == replace(was, **exact)

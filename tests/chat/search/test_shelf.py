@@ -339,3 +339,37 @@ def test_a_search_that_another_one_overtakes_says_nothing(
     monkeypatch.setattr(chats, "_one_at_a_time", nullcontext())
     assert chats.find("fine") is None
     assert inner == [[]]
+
+
+def test_the_search_that_was_begun_last_counts_whichever_thread_comes_first(
+    chats: ChatShelf,
+) -> None:
+    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    updated(chats)
+    first = chats.search("fi", with_thoughts=False)
+    last = chats.search("fine", with_thoughts=False)
+    assert [hit.passage.text for hit in last() or []] == ["fine"]
+    assert first() is None
+
+
+def test_a_search_that_is_ended_leaves_no_problem(
+    chats: ChatShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> object:
+        assert chats.find("") == []
+        raise sqlite3.OperationalError("interrupted")
+
+    monkeypatch.setattr(index.Index, "search", ended)
+    assert chats.find("fine") is None
+    assert chats.problem is None
+
+
+def test_a_file_whose_name_is_no_text_costs_the_others_nothing(chats: ChatShelf) -> None:
+    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    try:
+        write_first_version(chats.directory / os.fsdecode(b"\xff.jsonl"), *asked("odd"))
+    except OSError:
+        pytest.skip("no such names in the file system here")
+    assert titles(chats) == ["fine"]
+    updated(chats)
+    assert found(chats, "fine") == ["fine"]

@@ -49,14 +49,14 @@ def test_turns_that_left_are_marked(tmp_path: Path) -> None:
 
 def test_the_warning_comes_before_turns_leave_and_once() -> None:
     assert use(600, 100, FIRST, SECOND).warning == ""
-    assert "the oldest turns leave it, “first?” first" in use(601, 100, FIRST, SECOND).warning
+    assert "pushes the oldest turns out, “first?” first" in use(601, 100, FIRST, SECOND).warning
     assert use(601, 100, GONE, SECOND).warning == ""
     assert use(601, 100).warning == ""
 
 
 def test_a_question_that_does_not_fit_is_said_each_time() -> None:
     for turns in ((), (FIRST,), (GONE, SECOND)):
-        assert "does not fit" in use(0, 701, *turns).warning
+        assert "little or no room" in use(0, 701, *turns).warning
 
 
 def test_without_models_there_is_no_context() -> None:

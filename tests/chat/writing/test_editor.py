@@ -28,7 +28,7 @@ def test_an_editor_is_found_with_its_flags() -> None:
     ("command", "why"),
     [
         (["no-such-editor"], "no-such-editor could not be used: No such file"),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "ended with status 3"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "exited with status 3"),
         (
             [sys.executable, "-c", "import sys; open(sys.argv[1], 'wb').write(b'\\xff')"],
             "could not be used",

@@ -56,13 +56,30 @@ def test_a_directory_is_listed_hidden_things_on_request(tmp_path: Path) -> None:
     (tmp_path / "node_modules").mkdir()
     listed = list_directory("", tmp_path)
     assert Listed("notes.md", 10) in listed
-    assert Listed("node_modules", None) in listed
+    assert Listed("node_modules", None, is_ignored=True) in listed
     assert [one.name for one in fitting(listed, "not")] == ["Notebook", "notes.md", "other notes"]
     assert [one.name for one in fitting(listed, "")] == ["Notebook", "notes.md", "other notes"]
     assert [one.name for one in fitting(listed, ".")] == [".git"]
     assert [one.name for one in fitting(listed, "node")] == ["node_modules"]
     assert list_directory("nowhere/", tmp_path) == ()
     assert list_directory("\0", tmp_path) == ()
+    assert list_directory("~nobody-of-this-name/", tmp_path) == ()
+
+
+def test_a_full_directory_costs_no_time_for_every_pair_of_names() -> None:
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    listed = [Listed(Name(f"file {number}"), 1) for number in range(200)]
+    assert fitting(listed, "fi") == listed
+    assert compared < 10 * len(listed)
 
 
 def test_a_text_file_is_a_part(tmp_path: Path) -> None:
@@ -80,8 +97,9 @@ def test_a_text_file_is_a_part(tmp_path: Path) -> None:
         ("huge.txt", b"x" * (MOST_BYTES + 1), "huge.txt is too large: 1 MB"),
         ("gone.txt", None, "gone.txt cannot be read: No such file"),
         ("\0", None, "cannot be read"),
+        ("~nobody-of-this-name/x", None, "cannot be read"),
     ],
-    ids=["binary", "latin", "long", "huge", "gone", "nul"],
+    ids=["binary", "latin", "long", "huge", "gone", "nul", "nobody"],
 )
 def test_what_cannot_be_attached_is_said(
     tmp_path: Path, name: str, content: bytes | None, why: str
@@ -96,6 +114,6 @@ def test_what_cannot_be_attached_is_said(
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system here")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(AttachError, match="is no file"):
+    with pytest.raises(AttachError, match="is not a file"):
         read_part("pipe", tmp_path, 0)
     assert list_directory("", tmp_path) == ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.writing.roles import TEMPLATE, Role, find_role, load_roles, read_role
-from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.settings import GenerationSettings, Problem, Settings
 from tests.chat.headless import Headless
 
 PIRATE = 'description = "Talks\\n like one"\nsystem_prompt = "Arr."\ntemperature = 1.5\n'
@@ -33,6 +33,12 @@ def test_a_role_is_settings_with_a_name(roles: Path) -> None:
     assert applied.generation.top_k == Settings().generation.top_k
     assert plain.applied(Settings()) == Settings()
     assert load_roles(roles / "nowhere") == ([], [])
+
+
+def test_a_name_that_no_file_can_have_is_a_problem(roles: Path) -> None:
+    found = find_role(roles, "a" * 300)
+    assert isinstance(found, Problem)
+    assert "cannot be read" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ def test_a_role_that_is_gone_is_said(tmp_path: Path, roles: Path) -> None:
     (file,) = (tmp_path / "chats").glob("*.jsonl")
     again = Headless(tmp_path, read_chat(file), roles=roles)
     assert again.session.role is None
-    assert any("There is no role “pirate” any more" in text for text in again.shown)
+    assert any("The role “pirate” no longer exists" in text for text in again.shown)
 
 
 def test_new_chats_begin_in_the_role_of_the_settings(tmp_path: Path, roles: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_is_found_is_printed_with_the_words_around_it(
     assert passage.strip() == "What is a steam engine?"
     assert main(["chats", "--find", "zeppelin"]) == 0
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "eaglechat: nothing is found\n")
+    assert (said.out, said.err) == ("", "eaglechat: nothing found\n")
 
 
 def test_json_of_chats_and_passages(chats: list[Path], capsys: Captured) -> None:

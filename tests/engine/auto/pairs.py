@@ -15,8 +15,9 @@ from eaglechat.engine.auto.calibration import (
     NOT_CALIBRATED,
     Calibration,
 )
-from eaglechat.engine.auto.controller import Controller
-from tests.engine.auto.simulated_pair import Reply, Simulated, write
+from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Arm
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from tests.engine.auto.simulated_pair import Driver, Fixed, Reply, Simulated, write
 
 TOKENS, REPLIES = 600, 3
 WRONG = 1.6
@@ -46,6 +47,15 @@ Q4_1 = curve(w1=4.6, w2=9.8, w4=16.4, w8=23.5, w16=40.0)
 BF16 = curve(w1=7.3, w2=8.9, w4=11.2, w8=14.1, w16=17.0)
 
 
+# Of the same target as Q4_0, whose kernels take four rows at a time; the draft is dear beside it.
+Q4_0 = curve(w1=15.0, w2=23.0, w4=26.0, w8=46.0)
+
+
+def edits(position: int) -> int:
+    """Text of which three quarters are copied, in stretches of 60 tokens."""
+    return max(0, 60 - position % 80)
+
+
 def gpu(width: int, _n_past: int) -> float:
     return 8.0 + 0.05 * width
 
@@ -58,6 +68,8 @@ def mixture_of_experts(width: int, _n_past: int) -> float:
 def step_at_nine(width: int, _n_past: int) -> float:
     return 10.0 + 0.1 * width + (12.0 if width >= 9 else 0.0)
 
+
+HOPELESS = (0.02, 0.01, 0.01)
 
 PAIRS = {
     "quantised on a processor": Simulated(Q4_1, steady(0.5)),
@@ -75,22 +87,38 @@ PAIRS = {
         lambda width, n_past: BF16(width, n_past) * (1.0 + n_past / 4000.0),
         lambda position, _depth: 0.8 if position < 200 else 0.45 if position < 400 else 0.1,
     ),
-    "useless draft": Simulated(BF16, steady(0.01)),
-    "useless draft on a gpu": Simulated(gpu, steady(0.01), draft_step=0.5),
+    "useless draft": Simulated(BF16, steady(0.01), siblings=HOPELESS),
+    "useless draft on a gpu": Simulated(gpu, steady(0.01), draft_step=0.5, siblings=HOPELESS),
     "useless from the middle": Simulated(
-        BF16, lambda position, _depth: 0.75 if position < 300 else 0.01
+        BF16, lambda position, _depth: 0.75 if position < 300 else 0.01, siblings=HOPELESS
     ),
     "a neighbour that comes and goes": Simulated(
         lambda width, n_past: BF16(width, n_past) * (1.7 if n_past // 90 % 3 == 1 else 1.0),
         steady(0.6),
     ),
+    "rows of four, dear draft": Simulated(Q4_0, steady(0.7), draft_step=3.0),
+    "bf16, guesses apart": Simulated(BF16, steady(0.45), siblings=(0.4, 0.2, 0.1)),
+    "bf16, copies": Simulated(BF16, steady(0.6), copies=edits),
+    "quantised, copies": Simulated(Q4_1, steady(0.5), copies=edits),
+    "copies without a draft": Simulated(BF16, steady(0.5), copies=edits, has_draft=False),
     "delays": Simulated(BF16, steady(0.6), noise=0.1, tail=0.03),
 }
 
 
-def chat(pair: Simulated, driver: int | Controller, replies: int = REPLIES) -> list[Reply]:
+def chat(pair: Simulated, driver: Driver, replies: int = REPLIES) -> list[Reply]:
     """Replies to different prompts, one after another."""
     return [write(replace(pair, seed=pair.seed + 100 * k), TOKENS, driver) for k in range(replies)]
+
+
+def fixed_choices(pair: Simulated) -> list[Fixed]:
+    """All that a user could set, plain decoding first."""
+    chains = [Arm(CHAIN, n) for n in range(N_DRAFT_MAX_LIMIT + 1)]
+    trees = [Arm(TREE, n) for n in range(2, N_DRAFT_MAX_LIMIT + 1)] if pair.has_draft else []
+    return [
+        Fixed(arm, ngram)
+        for ngram in ((False, True) if pair.copies else (False,))
+        for arm in (*chains, *trees)
+    ]
 
 
 def total_ms(replies: list[Reply]) -> float:
@@ -108,6 +136,7 @@ def calibrated(
         ),
         draft=(pair.draft_base + CALIBRATED_DRAFT * pair.draft_step) * drafts,
         catch_up_row=pair.catch_up_row * drafts,
+        sibling=pair.sibling * pair.draft_step * drafts,
     )
 
 

@@ -11,14 +11,46 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import DraftPlan, Observation
+from eaglechat.engine.auto.draft_plan import (
+    CHAIN,
+    TREE,
+    Arm,
+    Choice,
+    DraftPlan,
+    Observation,
+    shapes_open,
+)
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
+from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 USUAL_WAITING = 2
 """Rows whose taking in is part of a draft's time; a row beyond them costs a row of a catch-up."""
+
+
+class Guess(NamedTuple):
+    """A drafted token."""
+
+    right: bool
+    """Whether it, and all before it, is what the target will write."""
+    path: tuple[float, ...]
+    """The draft's probabilities up to its own."""
+    parent: int
+
+
+class Fixed(NamedTuple):
+    """A driver that drafts the same in every round; n-grams come first where they find anything."""
+
+    arm: Arm
+    ngram: bool = False
+
+
+Driver = int | Fixed | Controller
+"""A number is a chain of so many tokens."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +64,12 @@ class Simulated:
     draft_step: float = 0.45
     draft_base: float = 0.0
     """What drafting takes beside its steps."""
+    sibling: float = 0.25
+    """What a further token of a tree's level takes, of a step."""
+    siblings: tuple[float, ...] = (0.2, 0.12, 0.07)
+    """The shares that a draft's second guess and those after it have of what its first misses."""
+    shape: Shape = "auto"
+    has_draft: bool = True
     catch_up_row: float = 0.05
     noise: float = 0.03
     tail: float = 0.0
@@ -58,13 +96,57 @@ class Simulated:
         return [(place < right, sure) for place in range(N_DRAFT_MAX_LIMIT)]
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - a few pairs, which live as long as the tests
-    def guess(self, position: int, depth: int) -> tuple[bool, float]:
-        """Whether the draft guesses right, and the probability it gives its guess."""
+    def _draw(self, position: int, depth: int) -> tuple[float, float]:
+        """What settles the guesses at a position, and P(the first is right)."""
         rng = random.Random(f"{self.seed}/{position}")
         luck, mean = rng.random(), min(max(self.accepts(position, depth), 0.002), 0.998)
-        truth = rng.betavariate(1.5 * mean, 1.5 * (1.0 - mean))
+        return luck, rng.betavariate(1.5 * mean, 1.5 * (1.0 - mean))
+
+    def guess(self, position: int, depth: int) -> tuple[bool, float]:
+        """Whether the draft guesses right, and the probability it gives its guess."""
+        luck, truth = self._draw(position, depth)
         # Drafts are sure of themselves.
         return luck < truth, truth**0.7
+
+    def chain(self, position: int, n: int) -> list[Guess]:
+        guesses: list[Guess] = []
+        right, path = True, ()
+        for depth in range(n):
+            hit, probability = self.guess(position + depth, depth)
+            right, path = right and hit, (*path, probability)
+            guesses.append(Guess(right, path, depth - 1))
+        return guesses
+
+    @lru_cache(maxsize=100_000)  # noqa: B019
+    def tree(self, position: int, room: int) -> list[Guess]:
+        """The largest tree that there is room for, the likeliest tokens first; a smaller one is its
+        beginning."""
+        tree: list[Guess] = []
+        frontier = self._children(position, 0, Guess(True, (), -1), 1.0, -1)
+        heapify(frontier)
+        while len(tree) < room:
+            chance, _, guess = heappop(frontier)
+            depth = len(guess.path)
+            for child in self._children(position + depth, depth, guess, -chance, len(tree)):
+                heappush(frontier, child)
+            tree.append(guess)
+        return tree
+
+    def _children(
+        self, position: int, depth: int, parent: Guess, chance: float, index: int
+    ) -> list[tuple[float, int, Guess]]:
+        luck, truth = self._draw(position, depth)
+        first = truth**0.7
+        children = []
+        threshold = 0.0
+        shares = [(truth, first), *((1 - truth, 1 - first) for _ in self.siblings)]
+        for rank, (share, probability) in enumerate(shares):
+            part = self.siblings[rank - 1] if rank else 1.0
+            right = parent.right and threshold <= luck < threshold + share * part
+            threshold += share * part
+            guess = Guess(right, (*parent.path, probability * part), index)
+            children.append((-chance * probability * part, 10 * index + rank, guess))
+        return children
 
 
 @dataclass
@@ -83,42 +165,48 @@ class Reply:
         return self.tokens / self.ms
 
 
-def write(pair: Simulated, n_tokens: int, driver: int | Controller, *, n_min: int = 0) -> Reply:
-    """Decode `n_tokens` with a fixed length or with a controller; a draft shorter than `n_min` is
+def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> Reply:
+    """Decode `n_tokens` with a fixed draft or with a controller; a draft shorter than `n_min` is
     thrown away, as the loop does."""
     reply, clock = Reply(), random.Random(pair.seed)
-    if isinstance(driver, Controller):
-        driver.new_reply()
+    controller = driver if isinstance(driver, Controller) else None
+    if controller is not None:
+        controller.new_reply()
     waiting = _waiting_at_first(pair, driver)
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
         n_most = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
-        plan = None if isinstance(driver, int) else driver.choose(n_past, n_most, waiting, n_min)
-        found = [] if plan is None else pair.found(reply.tokens)[:n_most]
-        instead = driver.worth_taking(plan, [p for _, p in found]) if found else None
-        plan = instead or plan
-        n = min(driver, n_most) if isinstance(driver, int) else plan.n
-        assert 0 <= n <= n_most
-        guesses, steps = _draft(pair, reply.tokens, n, plan)
-        if instead is not None:
-            guesses, steps, n = found[:n], 0, 0
+        found = pair.found(reply.tokens)[:n_most]
+        if controller is not None:
+            shapes = shapes_open(pair.shape, grows_trees=True)
+            choice = Choice(n_most * pair.has_draft, n_min, shapes)
+            plan = controller.choose(n_past, waiting, choice)
+            assert plan.arm in choice.arms
+            probabilities = [probability for _, probability in found]
+            plan = (controller.worth_taking(plan, probabilities) if found else None) or plan
+        else:
+            plan = _fixed(driver, n_most, len(found), pair.has_draft)
+        guesses, draft_ms = _draft(pair, reply.tokens, n_most, plan, found)
         if len(guesses) < n_min:
             guesses = []
-        hits = [hit for hit, _ in guesses]
-        accepted = _right(guesses)
+        path = tuple(index for index, guess in enumerate(guesses) if guess.right)
+        accepted = len(path)
+        has_more = any(guess.parent == (path[-1] if path else -1) for guess in guesses)
         verify_ms = pair.verify(len(guesses) + 1, n_past)
-        catch_up_ms = max(0, waiting - USUAL_WAITING) * pair.catch_up_row
-        draft_ms = steps * pair.draft_step + (catch_up_ms + pair.draft_base if n else 0.0)
+        drafts = plan.n > 0 and not plan.is_looked_up
+        if drafts:
+            draft_ms += max(0, waiting - USUAL_WAITING) * pair.catch_up_row + pair.draft_base
         draft_delay, verify_delay = _delay(pair, clock), _delay(pair, clock)
-        if plan is not None:
-            driver.observe(
+        if controller is not None:
+            controller.observe(
                 plan,
                 Observation(
                     n_past=n_past,
                     n_waiting=waiting,
-                    probabilities=tuple(probability for _, probability in guesses),
-                    n_tested=min(accepted + 1, len(hits)),
-                    n_accepted=accepted,
+                    probabilities=tuple(guess.path[-1] if guess.path else 1.0 for guess in guesses),
+                    parents=tuple(guess.parent for guess in guesses),
+                    path=path,
+                    n_tested=accepted + has_more,
                     n_tokens=accepted + 1,
                     draft_ms=draft_ms * draft_delay,
                     verify_ms=verify_ms * verify_delay,
@@ -129,11 +217,18 @@ def write(pair: Simulated, n_tokens: int, driver: int | Controller, *, n_min: in
             reply.states.append(plan.state)
         loss_ms = verify_ms + draft_ms - pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, loss_ms)
-        waiting = accepted + 1 if n else min(waiting + accepted + 1, MOST_CAUGHT_UP)
+        waiting = accepted + 1 if drafts else min(waiting + accepted + 1, MOST_CAUGHT_UP)
         reply.tokens += accepted + 1
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * pair.verify(1, n_past)
     return reply
+
+
+def _fixed(driver: int | Fixed, n_most: int, n_found: int, has_draft: bool) -> DraftPlan:
+    driver = Fixed(Arm(CHAIN, driver)) if isinstance(driver, int) else driver
+    if driver.ngram and n_found:
+        return DraftPlan(min(driver.arm.n, n_found), is_looked_up=True)
+    return DraftPlan(min(driver.arm.n, n_most) * has_draft, driver.arm.shape)
 
 
 def _right(guesses: Sequence[tuple[bool, float]]) -> int:
@@ -141,24 +236,41 @@ def _right(guesses: Sequence[tuple[bool, float]]) -> int:
     return next((i for i, (hit, _) in enumerate(guesses) if not hit), len(guesses))
 
 
-def _waiting_at_first(pair: Simulated, driver: int | Controller) -> int:
+def _waiting_at_first(pair: Simulated, driver: Driver) -> int:
     if pair.n_waiting is not None:
         return min(pair.n_waiting, MOST_CAUGHT_UP)
-    will_draft = driver > 0 if isinstance(driver, int) else driver.expects_to_draft(pair.n_prompt)
+    if isinstance(driver, Controller):
+        shapes = shapes_open(pair.shape, grows_trees=True)
+        will_draft = driver.expects_to_draft(pair.n_prompt, shapes)
+    else:
+        will_draft = driver != 0
     return 1 if will_draft else min(pair.n_prompt, MOST_CAUGHT_UP)
 
 
 def _draft(
-    pair: Simulated, position: int, n: int, plan: DraftPlan | None
-) -> tuple[list[tuple[bool, float]], int]:
-    """The guesses of a round, and the draft steps it took to make them."""
-    guesses: list[tuple[bool, float]] = []
-    for depth in range(0 if plan is not None and plan.is_looked_up else n):
-        guess = pair.guess(position + depth, depth)
-        if plan is not None and not plan.keeps([*(p for _, p in guesses), guess[1]], depth):
-            return guesses, depth + 1
+    pair: Simulated,
+    position: int,
+    room: int,
+    plan: DraftPlan,
+    found: Sequence[tuple[bool, float]],
+) -> tuple[list[Guess], float]:
+    """The guesses of a round, none beyond the text's end, and what it took to make them."""
+    if plan.is_looked_up:
+        n_right = _right(found)
+        return [Guess(i < n_right, (), i - 1) for i in range(plan.n)], 0.0
+    is_tree = plan.shape == TREE
+    drafted = pair.tree(position, room) if is_tree else pair.chain(position, plan.n)
+    guesses: list[Guess] = []
+    for guess in drafted[: plan.n]:
+        if plan.worth and not plan.keeps(guess.path, len(guesses)):
+            break
         guesses.append(guess)
-    return guesses, n
+    levels = max((len(guess.path) for guess in guesses), default=0)
+    # What is beyond the last was looked at to end the draft there.
+    steps = levels + (len(guesses) < plan.n)
+    n_decoded = len({guess.parent for guess in guesses} - {-1})
+    siblings = max(0, n_decoded - levels + 1) if is_tree else 0
+    return guesses, pair.draft_step * (steps + pair.sibling * siblings)
 
 
 def _delay(pair: Simulated, clock: random.Random) -> float:

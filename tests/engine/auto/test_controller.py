@@ -13,6 +13,7 @@ from statistics import mean
 import pytest
 
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
+from eaglechat.engine.auto.draft_plan import CHAIN, TREE
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoReason
 from tests.engine.auto.pairs import (
     BF16,
@@ -22,6 +23,7 @@ from tests.engine.auto.pairs import (
     TOKENS,
     calibrated,
     chat,
+    fixed_choices,
     gpu,
     steady,
     total_ms,
@@ -31,15 +33,16 @@ from tests.engine.auto.simulated_pair import Reply, Simulated, write
 
 @lru_cache
 def best_ms(name: str, seed: int) -> float:
-    """What the best fixed length takes."""
+    """What the best fixed choice takes, of shape, length, and n-grams or none."""
     pair = replace(PAIRS[name], seed=seed)
-    return min(total_ms(chat(pair, n)) for n in range(N_DRAFT_MAX_LIMIT + 1))
+    return min(total_ms(chat(pair, fixed)) for fixed in fixed_choices(pair))
 
 
 def keeps_the_ledger(reply: Reply) -> bool:
     return reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CALIBRATIONS)
 def test_chats_are_as_fast_as_with_the_best_fixed_length_however_wrong_the_calibration(
     kind: str,
@@ -47,7 +50,8 @@ def test_chats_are_as_fast_as_with_the_best_fixed_length_however_wrong_the_calib
     shares = {}
     for name in PAIRS:
         of_the_best = []
-        for seed in (1, 2):
+        # Of one pair a seed comes to 0.81, and seven to 0.97 or more: two seeds were noise.
+        for seed in range(1, 5):
             pair = replace(PAIRS[name], seed=seed)
             replies = chat(pair, Controller(CALIBRATIONS[kind](pair)))
             assert all(keeps_the_ledger(reply) for reply in replies), name
@@ -57,7 +61,21 @@ def test_chats_are_as_fast_as_with_the_best_fixed_length_however_wrong_the_calib
     assert min(shares.values()) >= 0.9, min(shares, key=shares.__getitem__)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_shape_length_and_drafter_are_chosen_nearly_as_well_as_in_hindsight(seed: int) -> None:
+    shares = []
+    for name in PAIRS:
+        pair = replace(PAIRS[name], seed=seed)
+        replies = chat(pair, Controller(calibrated(pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies), name
+        shares.append(best_ms(name, seed) / total_ms(replies))
+    assert mean(shares) >= 0.97
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 30))]
+)
 def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
     rng = random.Random(seed)
     slope, bend, step = rng.uniform(0.0, 1.2), rng.uniform(0.4, 1.0), rng.randint(2, 17)
@@ -106,8 +124,8 @@ def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int
 def test_a_prompt_is_taken_in_while_it_is_read_where_drafting_will_pay(will_pay: bool) -> None:
     pair = PAIRS["bf16, good draft" if will_pay else "quantised on a processor"]
     controller = Controller(calibrated(pair))
-    assert controller.expects_to_draft(400) is will_pay
-    assert not Controller().expects_to_draft(400)
+    assert controller.expects_to_draft(400, (CHAIN,)) is will_pay
+    assert not Controller().expects_to_draft(400, (CHAIN, TREE))
 
 
 def test_what_was_learnt_stays_for_the_next_reply() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
@@ -11,6 +12,8 @@ from eaglechat.engine.auto.costs import Costs, context_bucket
 
 TRUE = {1: 7.0, 2: 9.0, 4: 11.0, 8: 14.0, 17: 18.0}
 SLOW = 1.7
+CHAIN = np.arange(1.0, 17.0)
+"""A chain is as deep as it is long."""
 
 
 def calibrated(slowed: float = 1.0) -> Costs:
@@ -24,7 +27,7 @@ def test_without_a_contradiction_the_calibration_stands() -> None:
     for width, ms in TRUE.items():
         assert costs.verify(0)[width - 1] == pytest.approx(ms)
     assert costs.verify(0)[2] == pytest.approx(10.0)
-    assert costs.draft()[CALIBRATED_DRAFT] == pytest.approx(2.0)
+    assert costs.draft(CHAIN)[CALIBRATED_DRAFT] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("slowed", [1.6, 1 / 1.6])
@@ -94,15 +97,26 @@ def test_begin_step_and_waiting_rows_of_a_draft_are_told_apart() -> None:
         steps, waiting = clock.randint(1, 8), clock.choice((1, 2, 3, 32))
         costs.see_draft(steps, waiting, 1.5 + 0.6 * steps + 0.2 * waiting)
 
-    assert costs.draft()[0] == 0.0
-    assert costs.draft()[1] == pytest.approx(2.1, rel=0.1)
-    assert costs.draft()[8] == pytest.approx(6.3, rel=0.1)
+    assert costs.draft(CHAIN)[0] == 0.0
+    assert costs.draft(CHAIN)[1] == pytest.approx(2.1, rel=0.1)
+    assert costs.draft(CHAIN)[8] == pytest.approx(6.3, rel=0.1)
     assert costs.catch_up(32) == pytest.approx(6.4, rel=0.1)
+
+
+def test_a_tree_s_levels_and_what_stands_beside_are_told_apart() -> None:
+    costs, clock = calibrated(), random.Random(3)
+    for _ in range(300):
+        levels, siblings = clock.randint(1, 6), clock.randint(0, 8)
+        costs.see_draft(levels, 2, 1.5 + 0.6 * levels + 0.15 * siblings, siblings)
+
+    deep, shallow = costs.draft(CHAIN)[8], costs.draft(np.minimum(CHAIN, 3.0))[8]
+    assert deep - shallow == pytest.approx(5 * (0.6 - 0.15), rel=0.15)
+    assert costs.of_draft(3, 2, 5) == pytest.approx(1.5 + 1.8 + 0.75, rel=0.1)
 
 
 def test_a_first_width_alone_is_enough_to_begin_with() -> None:
     costs = Costs(Calibration(verify=((1, 8.0),)))
-    verify, draft = costs.verify(0).tolist(), costs.draft().tolist()
+    verify, draft = costs.verify(0).tolist(), costs.draft(CHAIN).tolist()
     assert verify == sorted(verify)
     assert draft == sorted(draft)
     assert draft[1] > 0.0

@@ -5,14 +5,25 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.engine.auto.auto_length import AutoLength
+from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import DraftPlan
+from eaglechat.engine.auto.draft_plan import Choice, DraftPlan
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
+from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import AutoDraft, AutoReason, Prefill
-from tests.engine.rig import Rig, check_bookkeeping, drafts_of, fresh_reply, open_rig
+from tests.engine.rig import (
+    GREEDY,
+    Reply,
+    Rig,
+    check_bookkeeping,
+    drafts_of,
+    fresh_reply,
+    open_rig,
+)
 
 TEXT = "the cat sat on the mat"
 LONG = TEXT + " and the dog" * 20
@@ -23,7 +34,7 @@ def test_auto_takes_the_prompt_in_where_it_means_to_draft(
     rig: Rig, will_draft: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = rig.prompt(TEXT)
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: will_draft)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
     reply = rig.stream(prompt, live=Live(Speculation(n_draft_max=AUTO), 0.0))
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
     assert rig.session.waiting(0) == (1 if will_draft else len(prompt) - 1)
@@ -59,7 +70,7 @@ def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
 def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, will_draft: bool
 ) -> None:
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: will_draft)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
     with open_rig(*tiny_models) as rig:
         long = rig.prompt(LONG)
         leave_out(rig, long, monkeypatch)
@@ -74,7 +85,7 @@ def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
 def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: True)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: True)
     allowed = auto_plays(monkeypatch, [3] * 6)
     with open_rig(*tiny_models, draft_window=16) as rig:
         long = rig.prompt(LONG)
@@ -121,12 +132,42 @@ def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool
     """Have auto choose these lengths, then none; whether each round could have drafted."""
     rest, allowed = iter(lengths), []
 
-    def choose(_self: AutoLength, _past: int, n_most: int, _waiting: int, _min: int) -> DraftPlan:
-        allowed.append(n_most > 0)
-        n = min(next(rest, 0), n_most)
+    def choose(_self: AutoLength, _past: int, _waiting: int, choice: Choice) -> DraftPlan:
+        allowed.append(choice.n_most > 0)
+        n = min(next(rest, 0), choice.n_most)
         state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
-        return DraftPlan(n, (0.0,) * n, (1.0,) * 10, state)
+        return DraftPlan(n, worth=(0.0,) * n, by_probability=(1.0,) * 10, state=state)
 
     monkeypatch.setattr(AutoLength, "choose", choose)
     monkeypatch.setattr(AutoLength, "observe", lambda *_: None)
     return allowed
+
+
+def test_without_a_draft_auto_verifies_what_n_grams_find(
+    tiny_models: tuple[Model, Model],
+) -> None:
+    flat = Calibration(verify=((1, 1.0), (17, 1.2)))
+    with open_rig(*tiny_models) as rig:
+        prompt = rig.prompt(TEXT)
+        alone = Generator(rig.target, LookupFirst(None), flat)
+        live = Live(Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True), 0.0)
+        events = tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120))
+        alone.close()
+    looked_up = [r for r in Reply(events).rounds if r.drafted]
+    assert {round_.drafter for round_ in looked_up} == {"ngram"}
+    assert all(r.auto and r.auto.reason is AutoReason.LOOKED_UP for r in looked_up)
+
+
+@pytest.mark.parametrize("cells_shared", [True, False])
+def test_a_length_of_one_s_own_is_drafted_in_the_shape_that_is_faster(
+    tiny_models: tuple[Model, Model], cells_shared: bool
+) -> None:
+    """Where the target's cells cannot be shared, that is a chain."""
+    live = Live(Speculation(n_draft_max=6, shape=AUTO), 0.0)
+    with open_rig(*tiny_models, n_seq=16 if cells_shared else 1) as rig:
+        prompt = rig.prompt(TEXT)
+        reply = rig.reply(prompt, live=live, max_tokens=120)
+    check_bookkeeping(reply, prompt)
+    rounds = reply.rounds[:-6]
+    assert {(r.n_draft_max, len(r.drafted), r.auto) for r in rounds} == {(6, 6, None)}
+    assert not any(r.is_tree for r in rounds) or cells_shared

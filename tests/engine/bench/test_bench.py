@@ -10,6 +10,7 @@ import pytest
 
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench import reference
+from eaglechat.engine.bench.settings import name_of, settings_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.load_options import LoadOptions
@@ -25,6 +26,7 @@ from eaglechat.wire.records import (
     SpeculationOff,
     Token,
 )
+from eaglechat.wire.stats import DrafterStats
 
 CHAT, CODE = BenchPrompt("chat", "Hello"), BenchPrompt("code", "Sort a list")
 
@@ -76,7 +78,7 @@ def measured(engine: ScriptedEngine, prompts: list[BenchPrompt], repeats: int) -
     runs = bench.measure(
         engine.write,
         prompts,
-        bench.settings_of([2, AUTO]),
+        settings_of([2, AUTO], ["chain"], [False]),
         repeats=range(repeats),
         max_tokens=10,
         cancelled=lambda: False,
@@ -106,6 +108,40 @@ def test_no_setting_always_follows_the_same_other_one(n_settings: int) -> None:
     for setting in settings:
         before = {order[order.index(setting) - 1] for order in orders if order[0] != setting}
         assert len(before) == min(2, n_settings - 1)
+
+
+def test_every_combination_is_a_setting_once_and_one_token_makes_no_tree() -> None:
+    settings = settings_of([0, 1, 3, AUTO], ["chain", "tree"], [False, True])
+    assert [name_of(setting) for setting in settings] == [
+        *("plain", "0", "1", "3", "auto", "tree 3", "tree auto"),
+        *("1 + n-grams", "3 + n-grams", "auto + n-grams"),
+        *("tree 3 + n-grams", "tree auto + n-grams"),
+    ]
+
+
+def test_what_each_drafter_s_tokens_come_to_is_counted_apart() -> None:
+    def write(_prompt: BenchPrompt, setting: Speculation, _most: int) -> Iterator[object]:
+        if setting.enabled:
+            yield drafted_by(scripted_round(2, 1, 8.0), "eagle3")
+            yield drafted_by(scripted_round(4, 4, 8.0), "ngram")
+        yield scripted_end(10, 50.0)
+
+    settings = settings_of([4], ["tree"], [True])
+    runs = bench.measure(
+        write, [CHAT, CODE], settings, repeats=range(1), max_tokens=10, cancelled=lambda: False
+    )
+    _, result = bench.report_of(list(runs)).settings
+    assert (result.n, result.shape, result.ngram) == (4, "tree", True)
+    assert result.by_drafter == {
+        "eagle3": DrafterStats(rounds=2, drafted=4, tested=4, accepted=2),
+        "ngram": DrafterStats(rounds=2, drafted=8, tested=8, accepted=8),
+    }
+
+
+def drafted_by(round_: Round, drafter: str) -> Round:
+    return replace(
+        round_, drafted=tuple(replace(token, drafter=drafter) for token in round_.drafted)
+    )
 
 
 def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
@@ -153,7 +189,7 @@ def test_what_was_measured_before_a_cancel_is_kept() -> None:
     runs = bench.measure(
         engine.write,
         [CHAT, CODE],
-        bench.settings_of([2]),
+        settings_of([2], ["chain"], [False]),
         repeats=range(1),
         max_tokens=10,
         cancelled=lambda: len(engine.asked) > 4,
@@ -169,7 +205,12 @@ def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
         yield scripted_end(10, 100.0)
 
     runs = bench.measure(
-        write, [CHAT], ["3"], repeats=range(1), max_tokens=10, cancelled=lambda: False
+        write,
+        [CHAT],
+        [Speculation(n_draft_max=3)],
+        repeats=range(1),
+        max_tokens=10,
+        cancelled=lambda: False,
     )
     with pytest.raises(BenchFailedError, match="chat, n = 3: the draft failed: status -1"):
         list(runs)
@@ -181,6 +222,13 @@ def test_the_built_in_prompts_cover_eight_kinds_of_work() -> None:
         *("chat", "code", "mathematics", "summary"),
         *("translation", "retrieval", "long file", "reasoning"),
     ]
+
+
+def test_the_prompts_to_copy_from_are_another_set() -> None:
+    work = {prompt.text for prompt in bench.builtin_prompts()}
+    copies = bench.copy_prompts()
+    assert len(copies) > 3
+    assert work.isdisjoint(prompt.text for prompt in copies)
 
 
 def test_a_prompt_file_is_one_prompt_or_many_by_name() -> None:

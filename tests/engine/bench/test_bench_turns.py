@@ -8,6 +8,7 @@ import pytest
 
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench import turns as bench_turns
+from eaglechat.engine.bench.settings import PLAINLY
 from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.protocol import Speculation
 from tests.engine.bench.test_bench import scripted_end, scripted_round
@@ -45,7 +46,10 @@ class Clock:
 
     def measured(self, max_tokens: int, repeats: int = 1) -> dict[str, list[float]]:
         runs = bench_turns.measure_by_turns(
-            {name: self.writer(name) for name in ("plain", "2")},
+            {
+                PLAINLY: self.writer("plain"),
+                Speculation(n_draft_max=2): self.writer("2"),
+            },
             [CHAT],
             repeats=range(repeats),
             max_tokens=max_tokens,
@@ -78,7 +82,7 @@ def test_no_setting_runs_ahead_of_the_others(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_cancelled_repeat_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     runs = bench_turns.measure_by_turns(
-        {"plain": clock.writer("plain")},
+        {PLAINLY: clock.writer("plain")},
         [CHAT],
         repeats=range(2),
         max_tokens=8,

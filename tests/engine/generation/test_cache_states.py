@@ -240,7 +240,6 @@ class Chats(RuleBasedStateMachine):
         assert self.rig.draft.last_position(0) < self.rig.drafter.known + 8
 
 
-DRAFTERS = [FragileEagle3, FragileNgram, FragileBoth]
 START = tuple(tiny.TOKENS.index(letter) for letter in ("Ġ", "x", "y"))
 
 
@@ -263,7 +262,14 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mode
         yield {"dense": dense, "shifting": shifting, "hybrid": hybrid}
 
 
-@pytest.mark.parametrize("drafter", DRAFTERS, ids=["eagle3", "ngram", "both"])
+@pytest.mark.parametrize(
+    "drafter",
+    [
+        pytest.param(FragileEagle3, id="eagle3", marks=pytest.mark.slow),
+        pytest.param(FragileNgram, id="ngram", marks=pytest.mark.slow),
+        pytest.param(FragileBoth, id="both"),
+    ],
+)
 @pytest.mark.parametrize(
     ("target", "n_ctx"), [("dense", 1024), ("hybrid", 1024), ("shifting", SMALL)]
 )

@@ -91,6 +91,7 @@ def tree_rig(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
         yield rig
 
 
+@pytest.mark.slow
 def test_replies_with_trees_are_drawn_from_it_too(
     tree_rig: Rig, exact: dict[Outcome, float]
 ) -> None:
@@ -98,7 +99,14 @@ def test_replies_with_trees_are_drawn_from_it_too(
     assert g_test(sample(tree_rig, speculative=True), exact) < WORST_Z
 
 
-@pytest.mark.parametrize("speculative", [True, False], ids=["speculative", "plain"])
+@pytest.mark.parametrize(
+    "speculative",
+    [
+        pytest.param(True, id="speculative"),
+        # The same tokens as speculation samples: test_loop_drafters.
+        pytest.param(False, id="plain", marks=pytest.mark.slow),
+    ],
+)
 def test_replies_are_drawn_from_the_target_s_distribution(
     rig: Rig, exact: dict[Outcome, float], speculative: bool
 ) -> None:

@@ -173,6 +173,29 @@ def test_a_reply_goes_on_through_the_end_of_the_context(small: Rig) -> None:
     check_cache(chat)
 
 
+def test_trees_go_on_through_the_end_of_the_context_too(models: tuple[Model, Model]) -> None:
+    with (
+        open_rig(*models, n_ctx=N_CTX, n_batch=64, shape="tree") as rig,
+        open_rig(*models, n_ctx=N_CTX, n_batch=64) as other,
+    ):
+        chat, plain = LongChat(rig), LongChat(other)
+        for question, max_tokens in (
+            ("one " * 15, 20),
+            ("two " * 15, 20),
+            ("three", 120),
+            ("", 20),
+        ):
+            reply = chat.ask(question, max_tokens=max_tokens, n_draft_max=16)
+            wanted = plain.ask(question, max_tokens=max_tokens, live=plainly())
+            assert (reply.tokens, reply.offs) == (wanted.tokens, [])
+            check_cache(chat)
+        reply = chat.replies[2]
+        (window,) = reply.windows
+        place = reply.events.index(window)
+        for events in (reply.events[:place], reply.events[place:]):
+            assert any(event.is_tree for event in events if isinstance(event, Round))
+
+
 @pytest.mark.parametrize("n_draft_max", [0, 3, 16])
 def test_a_turn_that_fills_the_context_by_itself_ends_the_reply(
     small: Rig, n_draft_max: int

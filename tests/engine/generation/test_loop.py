@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.errors import ProcessError, PromptError
-from eaglechat.wire.protocol import Sampling, Set
+from eaglechat.wire.protocol import Sampling, Set, Shape
 from eaglechat.wire.records import (
     FinishReason,
     Origin,
@@ -21,6 +23,7 @@ from eaglechat.wire.records import (
 from eaglechat.wire.stats import stats_of
 from tests import tiny
 from tests.engine.rig import (
+    Reply,
     Rig,
     check_bookkeeping,
     drafts_of,
@@ -162,17 +165,24 @@ def test_a_character_of_two_tokens_is_one_piece_of_text(
     assert [round_.text for round_ in reply.rounds] == ["a", "", "é", "b"]
 
 
+@pytest.mark.parametrize("shape", ["chain", "tree"])
+@pytest.mark.parametrize("left", [6, 60])
 def test_a_full_context_ends_the_reply_at_its_last_position(
-    tiny_models: tuple[Model, Model],
+    tiny_models: tuple[Model, Model], shape: Shape, left: int
 ) -> None:
-    with open_rig(*tiny_models, n_ctx=256) as rig:
-        prompt = rig.prompt("the cat " * 20)
-        for n_draft_max in (0, 16):
-            reply = rig.reply(prompt, n_draft_max=n_draft_max, max_tokens=None)
-            assert reply.end.finish_reason is FinishReason.CONTEXT
-            assert len(prompt) + len(reply.tokens) == rig.target.n_ctx + 1
-            assert reply.rounds[-1].n_past <= rig.target.n_ctx
-            check_bookkeeping(reply, prompt)
+    """However much more would be drafted than there is room for."""
+    with open_rig(*tiny_models, n_ctx=256, shape=shape) as rig:
+        prompt = rig.prompt("the cat sat " * 30)[: 256 - left]
+        plain, reply = (
+            rig.reply(prompt, n_draft_max=n_draft_max, max_tokens=None) for n_draft_max in (0, 16)
+        )
+        assert reply.end.finish_reason is FinishReason.CONTEXT
+        assert (reply.tokens, reply.offs) == (plain.tokens, [])
+        assert len(prompt) + len(reply.tokens) == rig.target.n_ctx + 1
+        assert reply.rounds[-1].n_past <= rig.target.n_ctx
+        assert any(drafts_of(reply))
+        assert any(round_.is_tree for round_ in reply.rounds) is (shape == "tree")
+        check_bookkeeping(reply, prompt)
 
 
 def test_a_prompt_must_leave_room_and_must_not_be_empty(tiny_models: tuple[Model, Model]) -> None:
@@ -208,6 +218,41 @@ def test_a_cancel_takes_effect_within_one_round(rig: Rig, prompt: tuple[int, ...
     assert isinstance(event, ReplyEnd)
     assert event.finish_reason is FinishReason.CANCELLED
     assert event.tokens == sum(len(round_.tokens) for round_ in rounds)
+
+
+def test_a_cancel_in_the_middle_of_a_round_with_a_tree_leaves_both_caches_whole(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of a tree stays in the sequences that its paths had."""
+    n_verified = 0
+    decode = CacheState.decode
+
+    def count(cache: CacheState, id_last: int, proposal: Proposal) -> float:
+        nonlocal n_verified
+        n_verified += not proposal.is_chain
+        return decode(cache, id_last, proposal)
+
+    monkeypatch.setattr(CacheState, "decode", count)
+    with open_rig(*tiny_models, shape="tree") as rig:
+        prompt = rig.prompt(TEXT)
+        cancelled = Reply(
+            tuple(
+                rig.stream(
+                    prompt, n_draft_max=8, max_tokens=None, cancelled=lambda: n_verified == 3
+                )
+            )
+        )
+        assert cancelled.end.finish_reason is FinishReason.CANCELLED
+        assert cancelled.rounds[-1].is_tree
+        assert rig.target.last_position(0) == len(rig.generator.cached) - 1
+        longer = (*prompt, *cancelled.tokens, *rig.prompt("and then")[1:])
+        again = rig.reply(longer, n_draft_max=8)
+        assert again.end.timings.reused_tokens == len(prompt) + len(cancelled.tokens) - 1
+    with open_rig(*tiny_models, shape="tree") as fresh:
+        wanted = fresh.reply(longer, n_draft_max=8)
+        plain = fresh.reply(longer, live=plainly())
+    assert again.tokens == wanted.tokens == plain.tokens
+    assert drafts_of(again) == drafts_of(wanted)
 
 
 def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_read(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.base import LAST_TOKEN, Proposal, ProposedToken
+from eaglechat.engine.drafters.base import Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.drafters.ngram import NgramDrafter
@@ -16,8 +17,9 @@ from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.reply import ReplyState, Verdict
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.wire.protocol import AUTO, Sampling, Speculation
+from eaglechat.wire.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.wire.records import FinishReason, Origin
+from eaglechat.wire.trees import LAST_TOKEN
 from tests import tiny
 from tests.engine.rig import (
     GREEDY,
@@ -31,6 +33,7 @@ from tests.engine.rig import (
 )
 
 HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
+PENALISED = Sampling(temperature=0.0, repeat_penalty=1.2)
 DRAFTERS = {
     "eagle3": Eagle3Drafter,
     "ngram": lambda _session: NgramDrafter(),
@@ -54,7 +57,9 @@ def prompt(rig: Rig) -> tuple[int, ...]:
 # --- exactness ---
 
 
-@pytest.mark.parametrize("n_draft_max", [0, 1, 3, 16])
+@pytest.mark.parametrize(
+    "n_draft_max", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1)), 3, 16]
+)
 @pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=["greedy", "temperature 0.8"])
 def test_speculation_samples_the_very_tokens_of_plain_decoding(
     rig: Rig, prompt: tuple[int, ...], n_draft_max: int, sampling: Sampling
@@ -116,6 +121,36 @@ def test_a_draft_that_is_shorter_than_n_min_is_not_verified(
     live = Live(Speculation(n_draft_max=4, n_min=4, p_min=0.3), 0.0)
     reply = rig.reply(prompt, live=live, max_tokens=200)
     assert {len(draft) for draft in drafts_of(reply)[:-4]} == {0, 4}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sampling", [GREEDY, PENALISED], ids=["greedy", "penalty"])
+def test_whatever_is_turned_in_every_round_the_tokens_are_those_of_plain_decoding(
+    tiny_models: tuple[Model, Model], sampling: Sampling, seed: int
+) -> None:
+    """Up to where the context is exactly full."""
+    turns = random.Random(seed)
+    both = DRAFTERS["ngram first"]
+    with open_rig(*tiny_models, n_ctx=256, draft_window=16, make_drafter=both) as rig:
+        prompt = rig.prompt("the cat sat on the mat and the cat sat on the hat")
+        live = Live(Speculation(n_draft_max=16, shape="tree", ngram=True), sampling.temperature)
+        events = []
+        for event in rig.stream(prompt, live=live, sampling=sampling, seed=seed, max_tokens=None):
+            events.append(event)
+            shape = turns.choice(("chain", "tree", "auto"))
+            n = turns.choice((0, 1, 3, 16, 16, AUTO))
+            ngram, enabled = turns.random() < 0.5, turns.random() < 0.9
+            live.apply(Set(n_draft_max=n, shape=shape, ngram=ngram, enabled=enabled))
+        reply = Reply(tuple(events))
+        plain = rig.reply(
+            prompt, live=plainly(sampling.temperature), sampling=sampling, seed=seed,
+            max_tokens=None,
+        )  # fmt: skip
+        assert (reply.tokens, reply.text) == (plain.tokens, plain.text)
+        assert reply.end.finish_reason is plain.end.finish_reason is FinishReason.CONTEXT
+        check_bookkeeping(reply, prompt)
+    assert {round_.drafter for round_ in reply.rounds} == {"eagle3", "ngram", None}
+    assert any(round_.is_tree for round_ in reply.rounds)
 
 
 # --- an n-gram drafter alone ---

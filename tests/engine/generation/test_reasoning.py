@@ -9,8 +9,8 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.wire.protocol import Set, Speculation
-from eaglechat.wire.records import Part, Round
-from tests.engine.rig import Reply, Rig, check_bookkeeping, fresh_reply
+from eaglechat.wire.records import FinishReason, Part, Round
+from tests.engine.rig import Reply, Rig, check_bookkeeping, fresh_reply, open_rig
 
 CLOSES = "qzq"
 
@@ -61,6 +61,20 @@ def test_a_reply_that_cannot_be_made_to_answer_goes_on(rig: Rig) -> None:
     assert not any(round_.given for round_ in reply.rounds)
     assert {token.part for round_ in reply.rounds for token in round_.tokens} == {Part.REASONING}
     check_bookkeeping(reply, prompt)
+
+
+@pytest.mark.parametrize("left", range(1, 7))
+def test_reasoning_that_has_filled_the_context_ends_the_reply(
+    tiny_models: tuple[Model, Model], left: int
+) -> None:
+    """Nobody has to wait for a decode that finds no room, however little was left."""
+    with open_rig(*tiny_models, n_ctx=256) as rig:
+        prompt = (rig.prompt("the cat sat on the mat and the dog" * 20) * 4)[: 256 - left]
+        live = Live(Speculation(n_draft_max=3), 0.0)
+        live.apply(Set(answer_now=True))
+        reply = rig.reply(prompt, live=live, parts=thinking(rig), max_tokens=None)
+        assert reply.end.finish_reason is FinishReason.CONTEXT
+        assert len(rig.generator.cached) == 256
 
 
 def test_an_answer_is_not_ended(rig: Rig) -> None:

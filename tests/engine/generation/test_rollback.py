@@ -14,11 +14,16 @@ from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
+from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
+    AnyEvent,
+    Bench,
+    BenchRunDone,
     Message,
     Sampling,
     Speculation,
@@ -115,7 +120,7 @@ def test_a_few_latest_tokens_are_not_taken_back_as_if_they_were_one_batch(
 def test_auto_never_reads_all_again_for_the_draft_to_see_more(
     hybrid: Model, tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda _self, _n_past: True)
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: True)
     monkeypatch.setattr(Eagle3Drafter, "is_blind", True)
     monkeypatch.setattr(Eagle3Session, "_is_blind", lambda *_: True)
     live = Live(Speculation(n_draft_max=AUTO), 0.0)
@@ -177,7 +182,7 @@ def test_a_cancelled_prefill_leaves_nothing_half_read(
 
 
 @pytest.mark.parametrize("snapshots", [True, False])
-def test_a_pair_with_such_a_target_speculates_where_there_are_snapshots(
+def test_a_pair_with_such_a_target_drafts_chains_where_there_are_snapshots(
     tmp_path: Path,
     tiny_files: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -189,12 +194,24 @@ def test_a_pair_with_such_a_target_speculates_where_there_are_snapshots(
     loaded = pair.LoadedPair(headers, LoadOptions(n_ctx=256, n_threads=1))
     try:
         prompt = loaded.prompter.prompt([Message(role="user", content="one")])
-        live = Live(Speculation(n_draft_max=3), 0.0)
+        live = Live(Speculation(n_draft_max=3, shape="tree"), 0.0)
         events = loaded.generator.reply(prompt, GREEDY, live, seed=1, max_tokens=20)
-        drafted = sum(len(event.drafted) for event in events if isinstance(event, Round))
-        off = loaded.info.speculation_off
+        rounds = [event for event in events if isinstance(event, Round)]
+        off, chains_only = loaded.info.speculation_off, loaded.info.chains_only
+        bench = Bench(prompts=(BenchPrompt("one", "one"),), n=(2,), shapes=("tree",), max_tokens=4)
+        said: list[AnyEvent] = []
+        if off is None:
+            BenchJob(bench, loaded, lambda _count: (), lambda: False, said.append).run()
     finally:
         loaded.close()
 
-    assert (drafted > 0) is snapshots
-    assert off is None if snapshots else "cannot take back rejected tokens" in str(off)
+    assert any(round_.drafted for round_ in rounds) is snapshots
+    assert not any(round_.is_tree for round_ in rounds)
+    if snapshots:
+        assert off is None
+        assert "cannot follow several paths at once" in str(chains_only)
+        runs = [event.run for event in said if isinstance(event, BenchRunDone)]
+        assert {run.shape for run in runs} == {None, "chain"}
+    else:
+        assert "cannot take back rejected tokens" in str(off)
+        assert chains_only is None

@@ -39,7 +39,10 @@ def main() -> None:
         print("some library was found\nversion: 1.2.3 (abcdef)")
         return
     if options == ["--help"]:
-        print("--spec-type none,draft-eagle3" if kind != "crash" else "--draft N")
+        print(HELP.get(kind, "--ctx-size N\n--port N\n--rpc SERVERS\n--spec-type draft-eagle3"))
+        return
+    if options == ["--list-devices"]:
+        print("Available devices:\n  CUDA0: A Card (24 GB) (24000 MiB, 23000 MiB free)")
         return
     with Path(note).open("a", encoding="utf-8") as file:
         file.write(" ".join(options) + "\n")
@@ -85,8 +88,15 @@ def real(args: argparse.Namespace) -> None:
 def crash(args: argparse.Namespace) -> None:
     print(f"loading {args.m}", flush=True)
     print("error: failed to load the model: out of memory", file=sys.stderr, flush=True)
+    for line in range(0 if "GGML_NO_BACKTRACE" in os.environ else 30):
+        print(f"#{line} 0x0000 in a debugger's report", file=sys.stderr, flush=True)
     print("it ends here", file=sys.stderr, flush=True)
     sys.exit(3)
+
+
+def dated(_args: argparse.Namespace) -> None:
+    """It lacks an option that newer ones have."""
+    sys.exit("error: invalid argument: --spec-draft-p-min")
 
 
 def hang(args: argparse.Namespace) -> None:
@@ -118,7 +128,16 @@ def garbage(args: argparse.Namespace) -> None:
     HTTPServer(("127.0.0.1", args.port), _Garbage).serve_forever()
 
 
-KINDS = {"real": real, "crash": crash, "hang": hang, "deaf": deaf, "garbage": garbage}
+HELP = {"old": "--ctx-size N\n--port N\n--draft N", "stranger": "Usage: stranger [FILE]"}
+"""What programs say that are none, or cannot do all."""
+KINDS = {
+    "real": real,
+    "crash": crash,
+    "dated": dated,
+    "hang": hang,
+    "deaf": deaf,
+    "garbage": garbage,
+}
 
 
 if __name__ == "__main__":

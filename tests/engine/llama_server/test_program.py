@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -18,50 +17,28 @@ from eaglechat.engine.llama_server.arguments import (
     drafting_of,
     server_options,
 )
-from eaglechat.links.base import Died, Lifecycle, Ready
-from eaglechat.links.process import EngineProcess
+from eaglechat.links.base import Ready
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.records import FinishReason
 from tests.engine.llama_server.program import ROOT, started, write_program
+from tests.engine_client import EngineClient
+from tests.rpc.fake_server import nobody, serving
 
 USER = p.Message(role="user", content="Name three rivers of Europe and say where they end.")
 
 
-class Client:
+class Client(EngineClient):
     """An engine that has a program compute."""
 
     def __init__(self, program: Path, folder: Path) -> None:
-        self.log = folder / "engine.log"
         command = [sys.executable, "-m", "eaglechat", "engine", "--llama-server", str(program)]
-        self.link = EngineProcess(command, self.log)
-        self.news: list[Lifecycle] = []
-        self.heard: list[p.Answer] = []
-        self.link.watch(self.news.append)
-        self.link.start()
-
-    def ask(self, request: p.Load | p.Chat | p.Unload) -> p.Answer:
-        """The last answer to a request."""
-        self.begin(request)
-        last = (p.Loaded, p.Done, p.Unloaded, p.Error)
-        self.until(lambda: bool(self.heard) and isinstance(self.heard[-1], last))
-        return self.heard[-1]
-
-    def begin(self, request: p.Load | p.Chat | p.Unload) -> int:
-        self.heard.clear()
-        return self.link.request(request, self.heard.append)
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        for _ in range(600):
-            if holds():
-                return
-            self.link.pump(0.1)
-        raise AssertionError(f"it never came to hold; {self.log.read_text()}")
+        super().__init__(command, folder / "engine.log")
 
     @property
     def programs(self) -> list[psutil.Process]:
         """The processes that the engine has started."""
-        assert self.link._running is not None
-        return psutil.Process(self.link._running.process.pid).children(recursive=True)
+        return self.process.children(recursive=True)
 
 
 @pytest.fixture
@@ -90,6 +67,10 @@ def chat(n: int | p.Auto = 3, *, enabled: bool = True, max_tokens: int = 24) -> 
         speculation=p.Speculation(n_draft_max=n, enabled=enabled),
         max_tokens=max_tokens,
     )
+
+
+def text_of(client: Client) -> str:
+    return "".join(token.text for event in client.rounds for token in event.round.tokens)
 
 
 def test_the_options_are_those_of_the_settings() -> None:
@@ -131,28 +112,28 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert loaded.pair.target.path == str(real_files[0])
     assert loaded.pair.draft is not None
     assert loaded.pair.n_ctx == 1024
-    assert (loaded.pair.server, loaded.pair.devices) == ("", ("llama-server",))
+    assert (loaded.pair.server, loaded.pair.devices) == ("", ("llama-server with A Card (24 GB)",))
 
     done = client.ask(chat(3))
     assert isinstance(done, p.Done), done
     assert done.stats.accepted > 0
-    rounds = [event.round for event in client.heard if isinstance(event, p.RoundDone)]
+    rounds = [event.round for event in client.rounds]
     assert max(len(round_.drafted) for round_ in rounds) == 3
-    text = "".join(token.text for round_ in rounds for token in round_.tokens)
+    text = text_of(client)
     (first,) = client.programs
 
     done = client.ask(chat(5))
     assert isinstance(done, p.Done), done
     assert any(isinstance(event, p.Loading) for event in client.heard)
-    rounds = [event.round for event in client.heard if isinstance(event, p.RoundDone)]
+    rounds = [event.round for event in client.rounds]
     assert max(len(round_.drafted) for round_ in rounds) == 5
     assert not first.is_running()
 
     done = client.ask(chat(5, enabled=False))
     assert isinstance(done, p.Done), done
     assert done.stats.drafted == 0
-    rounds = [event.round for event in client.heard if isinstance(event, p.RoundDone)]
-    assert "".join(token.text for round_ in rounds for token in round_.tokens)[:20] == text[:20]
+    rounds = [event.round for event in client.rounds]
+    assert text_of(client)[:20] == text[:20]
     lengths = [
         options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
         for options in started(tmp_path)
@@ -160,7 +141,29 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert lengths == ["3", "5", None]
 
     assert isinstance(client.ask(p.Unload()), p.Unloaded)
+    refused = client.ask(chat())
+    assert isinstance(refused, p.Error)
+    assert refused.code == "no_pair"
     assert client.programs == []
+
+
+@pytest.mark.real
+def test_a_stopped_reply_goes_on_where_it_was(
+    start: Callable[[str], Client], real_files: tuple[Path, Path]
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    assert isinstance(client.ask(load(real_files)), p.Loaded)
+    client.ask(chat(max_tokens=40))
+    whole = text_of(client)
+    client.ask(chat(max_tokens=12))
+    begun = text_of(client)
+    assert whole.startswith(begun)
+    said = p.Message(role="assistant", content=begun)
+    client.ask(msgspec.structs.replace(chat(max_tokens=20), messages=(USER, said)))
+    rest = text_of(client)
+    assert rest
+    assert whole.startswith(begun + rest)
 
 
 @pytest.mark.real
@@ -171,16 +174,18 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
     client = start("real")
     assert isinstance(client.ask(load(real_files)), p.Loaded)
     client.begin(chat(max_tokens=600))
-    client.until(lambda: sum(isinstance(event, p.RoundDone) for event in client.heard) >= 3)
+    client.until(lambda: len(client.rounds) >= 3)
 
     client.programs[0].kill()
 
     client.until(lambda: isinstance(client.heard[-1], p.Error | p.Done))
     assert isinstance(client.heard[-1], p.Error), client.heard[-1]
-    client.until(lambda: isinstance(client.news[-1], Died))
-    died = client.news[-1]
-    assert isinstance(died, Died)
-    assert died.log_tail[-1] == "llama-server ended by itself (signal 9)"
+    client.until(lambda: client.died is not None)
+    assert client.died is not None
+    assert client.died.reason == (
+        "the engine stopped because llama-server was killed (signal 9), as happens when memory "
+        "runs out"
+    )
 
     client.link.start()
     assert isinstance(client.ask(load(real_files)), p.Loaded)
@@ -194,8 +199,7 @@ def test_the_program_ends_with_an_engine_that_is_killed(
     client.begin(load(tiny_files))
     client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
     (program,) = client.programs
-    assert client.link._running is not None
-    client.link._running.process.send_signal(signal.SIGKILL)
+    client.process.kill()
     assert psutil.wait_procs([program], timeout=20.0)[1] == []
 
 
@@ -208,10 +212,20 @@ def test_a_program_that_crashes_says_why_the_load_failed(
         assert isinstance(failed, p.Error)
         assert failed.code == "load"
         assert failed.message == (
-            "llama-server ended while it loaded the models (exit status 3): "
+            "the models did not load: llama-server ended (exit status 3): "
             "error: failed to load the model: out of memory"
         )
     assert "out of memory" in "\n".join(client.link.log_tail())
+
+
+def test_a_program_too_old_for_an_option_is_told_so(
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+) -> None:
+    failed = start("dated").ask(load(tiny_files))
+    assert isinstance(failed, p.Error)
+    assert failed.message.endswith(
+        "error: invalid argument: --spec-draft-p-min; a newer llama-server knows it"
+    )
 
 
 @pytest.mark.parametrize("kind", ["hang", "deaf"])
@@ -235,6 +249,24 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
     assert not program.is_running()
 
 
+def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    assert isinstance(client.ask(load(tiny_files)), p.Loaded)
+    client.heard.clear()
+    request_id = client.begin(chat(5))
+    client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
+    client.link.send(p.Cancel(id=request_id))
+    client.until(lambda: isinstance(client.heard[-1], (p.Done, p.Error)))
+    done = client.heard[-1]
+    assert isinstance(done, p.Done), done
+    assert done.end.finish_reason is FinishReason.CANCELLED
+    assert client.programs == []
+    assert isinstance(client.ask(chat(5)), p.Done)
+
+
 def test_a_program_that_answers_garbage_fails_the_load(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:
@@ -245,13 +277,47 @@ def test_a_program_that_answers_garbage_fails_the_load(
     assert client.programs == []
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "eaglechat", "engine", "--llama-server", str(tmp_path / "nothing")],
-        cwd=ROOT, input="", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert f"there is no program {tmp_path / 'nothing'} (engine.llama_server)" in done.stderr
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("stranger", "is not a llama-server"),
+        ("old", "is too old to draft with EAGLE-3"),
+        ("gone", "there is no program "),
+    ],
+)
+def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
+    start: Callable[[str], Client],
+    tiny_files: tuple[Path, Path],
+    kind: str,
+    why: str,
+    tmp_path: Path,
+) -> None:
+    client = start(kind)
+    if kind == "gone":
+        (tmp_path / "llama-server").unlink()
+    for _ in range(2):
+        failed = client.ask(load(tiny_files))
+        assert isinstance(failed, p.Error)
+        assert failed.code == "program"
+        assert why in failed.message
+    write_program(tmp_path, "crash")
+    failed = client.ask(load(tiny_files))
+    assert isinstance(failed, p.Error)
+    # What was found to be one is not asked again.
+    assert failed.code == ("program" if kind == "old" else "load")
+
+
+def test_an_rpc_server_that_cannot_be_reached_is_named_before_the_program_starts(
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    client = start("crash")
+    with serving() as here:
+        gone = nobody()
+        failed = client.ask(load(tiny_files, rpc_servers=(here, gone)))
+    assert isinstance(failed, p.Error)
+    assert failed.code == "rpc"
+    assert f"the RPC server {gone} cannot be reached" in failed.message
+    assert not (tmp_path / "started").exists()
 
 
 def test_the_engine_says_hello_before_a_model_is_loaded(start: Callable[[str], Client]) -> None:

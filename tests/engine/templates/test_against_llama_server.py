@@ -52,7 +52,13 @@ def _options(thinking: Thinking) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("harmony", "switched") else pytest.param(name, marks=pytest.mark.slow)
+        for name in NAMES
+    ],
+)
 def test_prompts_and_parts_are_those_of_llama_server(
     name: str, real_files: tuple[Path, Path]
 ) -> None:

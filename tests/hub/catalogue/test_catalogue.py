@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,12 @@ draft = { checkpoint = "me/draft" }
 def test_the_shipped_catalogue_is_sound_and_starts_small(tmp_path: Path) -> None:
     entries, problems = load(tmp_path / "none")
     assert problems == []
-    assert [entry.name for entry in entries][:3] == ["qwen3-1.7b", "qwen3-4b", "qwen3-8b"]
+    assert [entry.name for entry in entries][:2] == ["qwen3-1.7b", "qwen3-4b"]
+    # On what each rests: a measurement, or who publishes it.
+    assert all(entry.acceptance or entry.note for entry in entries)
+    pinned = [s for e in entries for s in (e.target, e.draft) if s.sha256]
+    assert pinned
+    assert all(re.fullmatch("[0-9a-f]{40}", source.revision) for source in pinned)
     assert all(entry.base_model and entry.licence and entry.title for entry in entries)
     assert {entry.architecture for entry in entries} <= TARGET_ARCHITECTURES
 
@@ -42,10 +48,18 @@ def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> Non
     ("change", "key", "reason"),
     [
         (('"me/target"', "7"), "pair mine: target.repo", "expected str, got int"),
-        (('"me/target"', '"target"'), "pair mine: target.repo", "matching regex"),
+        (('"me/target"', '"target"'), "pair mine: target.repo", "must be user/repo"),
+        (('name = "mine"', 'name = "My pair"'), "pair My pair: name", "must be small letters"),
+        (('"me/draft"', '"me/draft", sha256 = "abc"'), "pair mine: draft.sha256", "64 hexadecimal"),
+        (("Q4_K_M", '", file = "a.bin'), "pair mine: target.file", "must end in .gguf"),
+        (("[[pair]]", "[[pair]]\nbase_model = 'x'"), "pair mine: base_model", "must be user/repo"),
         (('"me/draft"', '"me/draft", size = 0'), "pair mine: draft.size", ">= 1"),
-        (('"me/draft"', '"me/draft", revision = "../x"'), "pair mine: draft.revision", "regex"),
-        (('"me/draft"', '"me/draft\\n"'), "pair mine: draft.checkpoint", "regex"),
+        (
+            ('"me/draft"', '"me/draft", revision = "../x"'),
+            "pair mine: draft.revision",
+            "a branch, a tag",
+        ),
+        (('"me/draft"', '"me/draft\\n"'), "pair mine: draft.checkpoint", "must be user/repo"),
         (('checkpoint = "me/draft"', ""), "pair mine: draft", "needs either repo"),
         (("[[pair]]", "[[pair]]\nlicense = 'mit'"), "pair mine", "unknown field license"),
         (('name = "mine"', ""), "pair 1", "missing required field name"),

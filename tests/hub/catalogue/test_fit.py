@@ -9,7 +9,8 @@ import pytest
 
 from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
 from eaglechat.gguf.memory import MemoryNeed, default_context, kv_bytes, memory_need
-from eaglechat.hub.catalogue.fit import Machine, context_size, judge
+from eaglechat.hub.catalogue.fit import Machine, context_size, judge, judge_weights, machine_of
+from eaglechat.wire.capabilities import Memory
 from tests.hub import ggufs
 
 MIB = 1 << 20
@@ -114,6 +115,16 @@ def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
     assert context_size(target, None, 0, Machine(1 << 50, free, gpu=1 << 50, unified=True)) == 8192
 
 
+def test_what_others_lend_counts_as_a_gpus_memory() -> None:
+    own = Memory(ram=16, ram_available=8, gpu=4)
+    assert machine_of(own) == Machine(16, 8, 4)
+    assert machine_of(own, 6) == Machine(16, 8, 10)
+    # A GPU that shares the RAM is not used beside those.
+    shared = Memory(ram=16, ram_available=8, gpu=16, unified=True)
+    assert machine_of(shared) == Machine(16, 8, 16, unified=True)
+    assert machine_of(shared, 6) == Machine(16, 8, 6)
+
+
 NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)
 
 
@@ -135,3 +146,13 @@ def test_the_verdict_names_what_is_there_and_what_is_missing(
     verdict = judge(NEED, machine)
     assert (verdict.fits, verdict.on_gpu) == (fits, on_gpu)
     assert text in verdict.text
+
+
+def test_of_weights_alone_only_too_much_is_certain() -> None:
+    assert judge_weights(6 * 10**9, Machine(16 * 10**9)) is None
+    assert judge_weights(20 * 10**9, Machine(16 * 10**9, gpu=24 * 10**9)) is None
+    assert judge_weights(20 * 10**9, Machine(None)) is None
+    verdict = judge_weights(20 * 10**9, Machine(16 * 10**9))
+    assert verdict is not None
+    assert verdict.fits is False
+    assert verdict.text == "its weights are 20.0 GB, more than this machine's 16.0 GB"

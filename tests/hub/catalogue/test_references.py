@@ -55,10 +55,17 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse("~/m.gguf") == LocalReference(Path("/home/someone/m.gguf"))
 
 
+def test_a_home_that_nobody_has_stays_as_it_stands() -> None:
+    assert parse("~nobody-of-this-name/m.gguf") == LocalReference(
+        Path("~nobody-of-this-name/m.gguf")
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "empty"),
+        ("x" * 5000, "names no model"),
         ("qwen", "names no model"),
         ("user/re po", "names no model"),
         ("https://example.com/user/repo", "not on the Hugging Face Hub"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat.gguf.memory import kv_bytes
@@ -17,7 +18,7 @@ from eaglechat.hub.downloads.queue import Queue
 from eaglechat.hub.errors import DiskFullError
 from eaglechat.hub.local.installed import State, status
 from tests.hub import ggufs
-from tests.hub.fakehub import FakeHub
+from tests.hub.fakehub import FakeHub, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()
 SHARDS = {f"q4/m-Q4_K_M-0000{i}-of-00002.gguf": TARGET + bytes(i) for i in (1, 2)}
@@ -82,6 +83,23 @@ def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(
     fake.repos["org/model"].files["README.md"] = b"new"
     assert status(ENTRY, hub.cache_dir).state is State.INSTALLED
     assert install.plan(hub, ENTRY).bytes_missing == 0
+
+
+def test_a_pinned_file_that_came_with_another_commit_is_installed(
+    hub: Hub, fake: FakeHub, queue: Queue
+) -> None:
+    fake.repos["lab/draft"].gated = False
+    whole = fake.add("org/one", {"one.gguf": TARGET})
+    source = GGUFSource(repo="org/one", file="one.gguf")
+    loose = msgspec.structs.replace(ENTRY, target=source)
+    pinned = msgspec.structs.replace(source, revision=whole.commit, sha256=sha256(TARGET))
+    entry = msgspec.structs.replace(ENTRY, target=pinned)
+    fake.add("org/one", {"one.gguf": TARGET, "README.md": b"new"}, older=(whole,))
+    assert queue.wait(install.start(queue, install.plan(hub, loose)), timeout=20)
+    assert status(entry, hub.cache_dir).state is State.INSTALLED
+    other = msgspec.structs.replace(pinned, sha256=sha256(DRAFT))
+    entry = msgspec.structs.replace(ENTRY, target=other)
+    assert status(entry, hub.cache_dir).target is None
 
 
 def test_the_disk_is_checked_for_the_whole_pair(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,12 @@ from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
+from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.installs import Installs, InstallSnapshot, Stage
 from eaglechat.hub.downloads.queue import Queue, QueueSnapshot
-from eaglechat.hub.local import journal
+from eaglechat.hub.local import journal, library, removal
 from eaglechat.hub.local.installed import status
+from eaglechat.hub.local.pair import Pair
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, Seen
 
@@ -102,6 +105,26 @@ def test_a_failure_is_said_and_gone_on_from(installs: Installs, hub: Hub, fake: 
     failed = look(installs, "one")
     assert failed is not None
     assert "is not where the Hub says it is" in (failed.error or "")
+    installs.resume("one")
+    until(lambda: is_at(installs, "one", Stage.INSTALLED))
+
+
+def test_a_file_that_went_away_meanwhile_comes_again_on_trying_again(
+    installs: Installs, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = install.finish
+
+    def finish_without_target(plan: Plan, cache: Path, *rest: Any) -> Pair:
+        monkeypatch.setattr(install, "finish", finish)
+        removal.execute(removal.plan(library.find(library.scan(cache=cache), "org/model")))
+        return finish(plan, cache, *rest)
+
+    monkeypatch.setattr(install, "finish", finish_without_target)
+    installs.start(install.plan(hub, ONE))
+    until(lambda: is_at(installs, "one", Stage.FAILED))
+    failed = look(installs, "one")
+    assert failed is not None
+    assert failed.error == "A file of one has gone since it was downloaded: try again."
     installs.resume("one")
     until(lambda: is_at(installs, "one", Stage.INSTALLED))
 

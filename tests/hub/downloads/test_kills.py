@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, scan
+from eaglechat.hub.local.parts import BLOCK, Part, arrived
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -42,15 +44,17 @@ def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: P
     def on_disk() -> int:
         return part.stat().st_size if part.exists() else 0
 
-    def stay_within_a_chunk_of_the_disk(seen: Seen, offset: int) -> None:
+    def stay_within_a_chunk_of_what_came(seen: Seen, offset: int) -> None:
         # The network's buffers must not count as fetched: only what the client could have read.
         deadline = time.monotonic() + 20
-        while part.exists() and offset - on_disk() > CHUNK and time.monotonic() < deadline:
+        while offset - arrived(part, SIZE) > CHUNK and time.monotonic() < deadline:
             time.sleep(0.0005)
 
-    fake.pace = stay_within_a_chunk_of_the_disk
+    fake.pace = stay_within_a_chunk_of_what_came
     for number, kill_at in enumerate(sorted(rng.randrange(SIZE) for _ in range(KILLS))):
-        begins = on_disk()
+        # A kill between the two writes leaves bytes on the disk that are not counted.
+        begins = arrived(part, SIZE)
+        assert on_disk() - CHUNK <= begins <= on_disk()
         fake.fail(stall_after=max(kill_at - begins, 0))
         process = commands.start("pull", "user/model")
         seen = wait_for_request(fake, number, kill_at - begins)
@@ -73,6 +77,51 @@ def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: P
             f"\n{KILLS} kills of a download of {SIZE:,} bytes; sent twice in all {sum(again):,}, "
             f"at most {max(again):,} after one kill, {again.count(0)} times nothing"
         )
+
+
+class Held:
+    """A pace: stops everything once so many bytes were sent in all, until the gate opens."""
+
+    def __init__(self, fake: FakeHub, sent: int) -> None:
+        self.fake, self.sent = fake, sent
+        self.reached, self.gate = threading.Event(), threading.Event()
+
+    def __call__(self, seen: Seen, offset: int) -> None:
+        if sum(one.sent for one in self.fake.requests("storage")) > self.sent:
+            self.reached.set()
+            self.gate.wait(20)
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing_of_any_connection(fake: FakeHub, tmp_path: Path) -> None:
+    rng = random.Random(21)
+    data = rng.randbytes(5 * BLOCK // 2)
+    fake.add("user/model", {"m.gguf": data})
+    fake.piece = 256 << 10
+    commands = Commands(tmp_path, fake.endpoint)
+    part = RepoCache(commands.cache, "user/model").part(sha256(data))
+    before = 0
+    for share in (0.1, 0.4, 0.8):
+        held = fake.pace = Held(fake, int(share * len(data)))
+        process = commands.start("pull", "user/model")
+        assert held.reached.wait(60)
+        process.kill()
+        process.communicate()
+        held.gate.set()
+        content = part.read_bytes()
+        with Part(part, len(data)) as left:
+            assert left.done >= before
+            before = left.done
+            for start, end in left.missing():
+                begin = start // BLOCK * BLOCK
+                assert content[begin:start] == data[begin:start]
+                assert end > start
+
+    fake.pace = lambda seen, offset: None
+    result = commands.run("pull", "user/model")
+    assert result.returncode == 0, result.stderr
+    assert sha256(Path(result.stdout.strip()).read_bytes()) == sha256(data)
+    assert before > 0
 
 
 def wait_for_request(fake: FakeHub, number: int, sent: int) -> Seen:

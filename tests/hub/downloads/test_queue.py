@@ -195,3 +195,17 @@ def test_time_left_follows_from_the_speed(hub: Hub, fake: FakeHub) -> None:
     opened.set()
     assert queue.wait(timeout=20)
     assert file_of(queue, job).eta is None
+
+
+@pytest.mark.parametrize(("server", "method"), [("hub", "HEAD"), ("storage", "GET")])
+def test_a_paused_job_resumes_while_its_last_request_still_hangs(
+    queue: Queue, fake: FakeHub, server: str, method: str
+) -> None:
+    fake.add("user/model", FILES)
+    fake.fail(hang=True, server=server, method=method)
+    job = queue.add(REQUESTS[0], SIZE)
+    until(lambda: bool(fake.requests(server, method)))
+    queue.pause(job)
+    queue.resume(job)
+    until(lambda: states(queue) == ["done"])
+    assert file_of(queue, job).path is not None

@@ -20,15 +20,6 @@ TARGET, DRAFT = ggufs.target(), ggufs.draft()
 SPLIT = [f"q8/m-Q8_0-0000{i}-of-00002.gguf" for i in (1, 2)]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
-    monkeypatch.delenv("LLAMA_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    return tmp_path / "home"
-
-
 def put(path: Path, data: bytes = TARGET) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -115,6 +106,7 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
         pull(hub, "user/eagle", path)
     fake.add("user/big", {"big.gguf": TARGET})
     fake.fail(close_after=100)
+    fake.fail(status=500)
     with pytest.raises(HubError):
         pull(hub, "user/big", "big.gguf")
     models = by_name(scan([], hub.cache_dir))

@@ -108,4 +108,4 @@ def test_a_library_that_found_nothing_knows_the_built_in_pair(
     write_target(package / pairs.BUILTIN_TARGET_FILE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(pairs, "BUILTIN_TARGET_PACKAGE", "another_smollm2")
-    assert pairs.none_here().endswith("beside the built-in pair, smollm2-135m.")
+    assert pairs.none_here().endswith("besides the built-in pair, smollm2-135m.")

@@ -1,4 +1,4 @@
-"""A server on loopback that does whatever goes wrong, by the path of its address."""
+"""A server on loopback that does whatever goes wrong, by the path of its address, and clients."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from eaglechat.links.base import Died
+from eaglechat.links.http.link import HttpLink
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol as p
+from tests.links.engines import Asked, Client
+
 MODELS = {"data": [{"id": "m", "owned_by": "nobody", "max_model_len": 2048}]}
 
 
 @dataclass
-class Asked:
+class Noted:
     """A request as it came."""
 
     method: str
@@ -27,19 +33,19 @@ class Asked:
 
 @dataclass
 class FaultServer:
-    """What it answers is what `chat` writes; `models` is the list of its models."""
+    """What it answers is what `chat` writes; `models` is the list of its models, or writes it."""
 
     chat: Callable[[Handler], None] = lambda handler: handler.reply("one", " two")
     models: Any = field(default_factory=lambda: MODELS)
     others: dict[str, Any] = field(default_factory=dict)
-    """JSON by path."""
+    """By path the JSON, or what writes an answer to a request."""
     key: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[Noted] = field(default_factory=list)
     url: str = ""
     closed: threading.Event = field(default_factory=threading.Event)
     """Set when a client closed a connection on which a reply was being written."""
 
-    def chats(self) -> list[Asked]:
+    def chats(self) -> list[Noted]:
         return [one for one in self.asked if one.path.endswith("/chat/completions")]
 
 
@@ -53,9 +59,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._note()
         if self.path == "/v1/models":
-            self.json(self.faults.models)
+            self._answer(self.faults.models)
         elif self.path in self.faults.others:
-            self.json(self.faults.others[self.path])
+            self._answer(self.faults.others[self.path])
         else:
             self.json({"error": {"message": "no such page"}}, 404)
 
@@ -65,11 +71,19 @@ class Handler(BaseHTTPRequestHandler):
         if self.faults.key and self.headers.get("Authorization") != f"Bearer {self.faults.key}":
             given = self.headers.get("Authorization")
             self.json({"error": {"message": f"wrong key: {given}"}}, 401)
+        elif self.path in self.faults.others:
+            self._answer(self.faults.others[self.path])
         else:
             self.faults.chat(self)
 
+    def _answer(self, what: Any) -> None:
+        if callable(what):
+            what(self)
+        else:
+            self.json(what)
+
     def _note(self, body: Any = None) -> None:
-        self.faults.asked.append(Asked(self.command, self.path, dict(self.headers), body))
+        self.faults.asked.append(Noted(self.command, self.path, dict(self.headers), body))
 
     def json(self, value: Any, status: int = 200, **headers: str) -> None:
         body = json.dumps(value).encode()
@@ -135,3 +149,29 @@ def fault_server(certificate: Path | None = None) -> Iterator[FaultServer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+# --- a client of it ---
+
+NOWHERE = (Path("m"), Path("m"))
+
+
+def client_of(url: str, **more: Any) -> Client:
+    return Client(HttpLink(ServerSettings(name="box", url=url, **more)), NOWHERE)
+
+
+def text_of(asked: Asked) -> str:
+    return "".join(event.round.text for event in asked.of(p.RoundDone))
+
+
+def why(asked: Asked) -> str:
+    error = asked.events[-1]
+    assert isinstance(error, p.Error), error
+    return error.message
+
+
+def died(client: Client) -> str:
+    client.link.start()
+    client.until(lambda: any(isinstance(news, Died) for news in client.heard), "its death")
+    client.link.close()
+    return next(news for news in client.heard if isinstance(news, Died)).reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,26 @@ def test_it_drafts_and_accepts_what_our_engine_does(
     compare(served(tiny_server, tiny_files, chat()), asked(LocalEngine(), tiny_files, chat()))
 
 
+def test_it_shows_the_prompt_and_goes_on_with_a_reply(
+    tiny_server: LlamaServer, tiny_files: tuple[Path, Path]
+) -> None:
+    client = Client(HttpLink(ServerSettings(name="box", url=tiny_server.url)), tiny_files)
+    try:
+        client.ready()
+        client.answer(p.Load(target=""))
+        whole = text_of(client.answer(chat()))
+        begun = text_of(client.answer(chat(max_tokens=16)))
+        seen = client.answer(p.Render(messages=chat().messages)).events[-1]
+        message = p.Message(role="assistant", content=begun)
+        rest = client.answer(chat(max_tokens=24, messages=(*chat().messages, message)))
+    finally:
+        client.link.close()
+    assert "the cat sat on the mat" in seen.runs[0].text
+    assert seen.tokens > 5
+    assert begun
+    assert whole == begun + text_of(rest)
+
+
 def test_its_numbers_are_its_own(tiny_server: LlamaServer, tiny_files: tuple[Path, Path]) -> None:
     reply = served(tiny_server, tiny_files, chat())
     rounds = [event.round for event in reply.of(p.RoundDone)]
@@ -85,19 +106,23 @@ def test_the_built_in_pair_through_run_server(
 ) -> None:
     from eaglechat.cli import main
 
+    words = ["--temperature", "0", "--max-tokens", "24", "--json", QUESTION]
     with llama_server(real_files[0], draft=real_files[1]) as server:
-        words = ["--temperature", "0", "--max-tokens", "24", QUESTION]
         assert main(["run", "--server", server.url, *words]) == 0
-        theirs = capsys.readouterr()
-    assert main(["run", "--n-draft-max", "3", "--threads", "1", *words]) == 0
-    ours = capsys.readouterr()
+        theirs = json.loads(capsys.readouterr().out)
+    assert main(["run", "--n-draft-max", str(N_DRAFT_MAX), "--threads", "1", *words]) == 0
+    ours = json.loads(capsys.readouterr().out)
+    assert (theirs["engine"], theirs["server"]) == ("llama-server", server.url)
+    assert (ours["engine"], ours["server"]) == ("eaglechat", None)
     # Rounding differs with the size of a batch, and may turn one token for another.
-    assert theirs.out[:60] == ours.out[:60]
-    assert "tested draft tokens" in theirs.err
+    assert theirs["text"][:60] == ours["text"][:60]
+    # Within one round, which is all that is drafted otherwise.
+    for count in ("accepted", "tested"):
+        assert abs(theirs["speculation"][count] - ours["speculation"][count]) <= N_DRAFT_MAX
 
 
 def test_reasoning_is_a_part_of_its_own() -> None:
-    from eaglechat.links.http.chunks import chunk_decoder
+    from eaglechat.links.http.servers.chunks import chunk_decoder
     from eaglechat.links.http.servers.llama_server import LlamaServer as Kind
 
     reader = Kind().reader(chat())

@@ -42,14 +42,14 @@ def test_a_line_is_a_command(text: str, id: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("/", "Write the name of a command"),
+        ("/", "Type a command after the slash"),
         ("/etc/hosts", "There is no command /etc/hosts. To send it as text"),
         ("/hlep", "Did you mean /help?"),
         ("/th", "Did you mean /theme or /think or /thought?"),
         ("/n", "/n takes 0 to 16, or auto."),
         ("/n 99", "/n: 99 must be 0 to 16, or auto."),
-        ("/new chat", "/new takes nothing behind it."),
-        ("/new\nand more", "/new takes nothing behind it."),
+        ("/new chat", "/new takes no value."),
+        ("/new\nand more", "/new takes no value."),
     ],
 )
 def test_what_is_no_command_is_said(text: str, said: str) -> None:

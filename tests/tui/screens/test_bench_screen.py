@@ -19,7 +19,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from eaglechat.wire.bench_records import BenchRun
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 
@@ -189,7 +189,7 @@ async def test_quitting_during_a_bench(drive: Drive) -> None:
     await user.until_closed()
 
 
-@pytest.mark.parametrize("size", [(44, 12), (80, 24), (200, 50)])
+@pytest.mark.parametrize("size", [(44, 12), (80, 24), WIDE])
 async def test_a_bench_at_every_size_and_through_a_resize(
     drive: Drive, size: tuple[int, int]
 ) -> None:
@@ -202,10 +202,11 @@ async def test_a_bench_at_every_size_and_through_a_resize(
         user.engine.budget = None
         await user.pilot.resize_terminal(*size)
         await user.sees("Fastest draft length: 3")
+        keep = user.app.screen.query_one("#keep-here")
+        await user.until(lambda: user.inside(keep.region), "the button to keep it")
         chart = user.app.screen.query_one("#chart")
         lines = str(chart.render()).splitlines()
         assert max(map(len, lines)) <= chart.size.width
-        assert user.inside(user.app.screen.query_one("#keep-here").region)
         await user.press("escape")
         await user.on(ChatScreen)
         await user.press("ctrl+o")
@@ -213,7 +214,10 @@ async def test_a_bench_at_every_size_and_through_a_resize(
 
 
 def result(setting: str, speed_up: float) -> SettingResult:
-    return SettingResult(setting, 10.0 * speed_up, speed_up, speed_up, None, None, None)
+    return SettingResult(
+        setting, int(setting), "chain", False,
+        10.0 * speed_up, speed_up, speed_up, None, None, None, {},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

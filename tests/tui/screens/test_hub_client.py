@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from textual.widgets import Input, OptionList
 
 from eaglechat.hub.catalogue import entries as catalogue
+from eaglechat.hub.catalogue import facts
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
@@ -27,6 +28,9 @@ from tests.hub.fakehub import FakeHub, slowly
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
+
+NOWHERE = "http://127.0.0.1:9"
+"""Nobody listens there."""
 
 CATALOGUE = """
 [[pair]]
@@ -59,7 +63,7 @@ def desk(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubD
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
     # The shipped pairs are not on this Hub.
-    monkeypatch.setattr(catalogue, "_SHIPPED", tmp_path / "nothing-shipped.toml")
+    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path / "nothing-shipped.toml")
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
     (config / "catalogue.toml").write_text(CATALOGUE)
@@ -170,7 +174,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target")
         await user.press("enter")
-        await user.sees("With which draft?")
+        await user.sees("Which draft?")
         await user.sees("without a draft")
         await user.press("escape")
         await user.sees("2 models")
@@ -234,3 +238,16 @@ async def test_clearing_the_words_ends_the_search_for_them(
         await user.sees("Type the name of a model to chat with.")
         assert not user.app.screen.query_one("#found").loading
         answer.set()
+
+
+async def test_what_the_hub_once_said_is_shown_without_a_network(
+    drive: Drive, desk: HubDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("small  available")
+        await user.sees("download 2.0 MB")
+    monkeypatch.setattr(facts, "_FRESH_S", 0.0)
+    offline = HubDesk(lambda: Hub(NOWHERE, None, Timeouts(1.0, 1.0)))
+    async with drive(size=(80, 24), desk=offline) as user:
+        await user.sees("small  available")
+        await user.sees("download 2.0 MB")

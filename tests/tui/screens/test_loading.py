@@ -23,7 +23,7 @@ from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 from tests.tiny_gguf import write_target
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 
@@ -156,7 +156,7 @@ async def test_what_was_typed_survives_a_load_that_is_cancelled_or_fails(drive: 
         user.engine.load_error = ("load", "llama.cpp refused the model")
         user.engine.hold_load = False
         await user.press("enter")
-        await user.sees("Llama.cpp refused the model.")
+        await user.sees("llama.cpp refused the model.")
         await user.type(" again")
         user.engine.load_error = None
         await user.click("#again")
@@ -164,7 +164,7 @@ async def test_what_was_typed_survives_a_load_that_is_cancelled_or_fails(drive: 
         assert user.prompt.text == "hello again"
 
 
-@pytest.mark.parametrize("size", [(44, 12), (80, 24), (200, 50)])
+@pytest.mark.parametrize("size", [(44, 12), (80, 24), WIDE])
 async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size) as user:
         prompt = await begin_to_load(user)
@@ -214,7 +214,7 @@ async def test_a_load_that_is_left_while_the_target_is_copied_never_begins(
     async with drive(size=(80, 24)) as user:
         await user.on(MenuScreen)
         user.app.post_message(LoadInstead(to_reencode(models)))
-        await user.sees("Re-encoding the target for faster drafting, once")
+        await user.sees("Re-encoding the target for faster drafting (only once)")
         await user.sees("50%")
         await user.press("escape")
         await user.on(MenuScreen)
@@ -231,3 +231,54 @@ async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Dri
         await user.sees(f"{key_of('chat.auto')} lets measurement choose")
         await user.command("chat.auto")
         await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")
+
+
+async def test_a_load_can_be_cancelled(drive: Drive) -> None:
+    async with drive() as user:
+        user.engine.hold_load = True
+        await user.sees("Q4_K_M")
+        await user.press("enter")
+        await user.on(LoadingScreen)
+        await user.sees("Loading the target")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        assert user.engine.requests(protocol.Cancel)
+        user.engine.hold_load = False
+        await user.open_chat()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said", "advice"),
+    [
+        ("load", "llama.cpp refused the model.", "A smaller context"),
+        ("start", "Cannot start the engine with “nope”.", "engine.command"),
+        ("died", "The engine stopped by itself", "eaglechat doctor"),
+        ("protocol", "The engine speaks version 99", "same version"),
+    ],
+)
+async def test_a_load_that_fails_says_why_and_can_be_tried_again(
+    drive: Drive, trouble: str, said: str, advice: str
+) -> None:
+    user = drive(size=(80, 24))
+    if trouble == "load":
+        user.engine.load_error = ("load", "llama.cpp refused the model")
+    elif trouble == "start":
+        user.engine.start_error = "cannot start the engine with “nope”"
+    elif trouble == "protocol":
+        user.engine.protocol = 99
+        user.engine.hold_load = True
+    else:
+        user.engine.hold_load = True
+    async with user:
+        await user.sees("Q4_K_M")
+        await user.press("enter")
+        await user.on(LoadingScreen)
+        if trouble == "died":
+            user.engine.die("no such device")
+        await user.sees(said)
+        await user.sees(advice)
+        user.engine.load_error = user.engine.start_error = None
+        user.engine.hold_load = False
+        user.engine.protocol = protocol.PROTOCOL_VERSION
+        await user.press("enter")
+        await user.on(ChatScreen)

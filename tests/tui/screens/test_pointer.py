@@ -16,7 +16,10 @@ from tests.tui.driving import Driver
 Drive = Callable[..., Driver]
 
 
-@pytest.mark.parametrize("size", [PANEL_FROM, (120, 40), (120, TABLE_FROM), (80, 24)])
+@pytest.mark.parametrize(
+    "size",
+    [PANEL_FROM, (120, 40), pytest.param((120, TABLE_FROM), marks=pytest.mark.slow), (80, 24)],
+)
 async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size, n_draft_max=AUTO) as user:
         await user.open_chat()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from eaglechat.chat.history.log import resumed_log
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.confirm import ConfirmDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests.tiny_gguf import write_target
@@ -79,11 +82,27 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
         holder.close()
 
 
-async def test_a_full_disk_is_said_and_the_chat_can_be_left(drive: Drive, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["ctrl+o", "ctrl+n", "ctrl+q"])
+async def test_a_chat_the_disk_does_not_take_is_left_when_its_user_agrees(
+    drive: Drive, tmp_path: Path, key: str
+) -> None:
     (tmp_path / "chats").write_text("a file where the folder would be")
     async with drive() as user:
         await user.open_chat()
         await user.ask("hello")
         await user.sees("This chat cannot be saved")
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
+        await user.press(key)
+        await user.on(ConfirmDialog)
+        await user.press("escape")
+        await user.on(ChatScreen)
+        assert user.chat.session.turns
+        await user.press(key)
+        await user.on(ConfirmDialog)
+        await user.press("left", "enter")
+        await user.until(lambda: not user.app.is_running or not _turns(user), "the chat was left")
+
+
+def _turns(user: Driver) -> int:
+    """Of the chat that is open."""
+    chats = [one for one in user.app.screen_stack if isinstance(one, ChatScreen)]
+    return len(chats[0].session.turns) if chats else 0

@@ -17,7 +17,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingField
 from eaglechat.tui.widgets.panel.tick import Tick
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 
@@ -76,7 +76,7 @@ async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Pa
     assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), WIDE])
 async def test_settings_show_their_switches_whole_under_headings(
     drive: Drive, size: tuple[int, int]
 ) -> None:
@@ -134,6 +134,19 @@ async def test_the_palette_turns_controls_and_changes_the_theme(
     assert 'theme = "eagle-light"' in (tmp_path / "config.toml").read_text()
 
 
+@pytest.mark.parametrize("typed", ["n_draft_max", "n_draft_max 99", "n draft max 99"])
+async def test_the_palette_says_what_a_control_takes(drive: Drive, typed: str) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        before = user.chat.controls
+        await user.press("ctrl+p")
+        await user.type(typed)
+        await user.sees("n_draft_max takes 0 to 16, or auto")
+        await user.press("down", "enter")
+        await user.sees("Type n_draft_max followed by 0 to 16, or auto")
+        assert user.chat.controls == before
+
+
 async def test_bad_configuration_and_themes_are_told_in_one_notice(
     drive: Drive, tmp_path: Path
 ) -> None:
@@ -144,7 +157,7 @@ async def test_bad_configuration_and_themes_are_told_in_one_notice(
     settings, problems = load(config)
     dirs = [paths.builtin_themes_dir(), tmp_path / "themes"]
     async with drive(settings=settings, problems=problems, theme_dirs=dirs) as user:
-        await user.sees("Not everything could be used")
+        await user.sees("Some of your configuration was ignored")
         assert len(user.app.screen.query("Toast")) == 1
         await user.sees("mine.toml")
         await user.sees("generation.top_k")
@@ -158,6 +171,7 @@ async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive
         await user.sees("ctrl+q")
         await user.press("shift+home", "ctrl+c")
         await user.until(lambda: user.app.clipboard == "copy me", "the copy")
+        await user.sees("Copied the selection")
         assert isinstance(user.app.screen, ChatScreen)
 
 
@@ -180,3 +194,12 @@ def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
     assert app.theme == "mine"
     kinds = {type(line_filter) for line_filter in app.get_line_filters()}
     assert (NoColor in kinds, Monochrome in kinds) == (ansi, not ansi)
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/m.gguf", "x" * 5000])
+async def test_a_path_that_can_be_none_is_said_to_be_missing(drive: Drive, path: str) -> None:
+    async with drive() as user:
+        await user.command("menu.files")
+        await user.sees("Open GGUF files")
+        user.app.screen.query_one("#target", Input).value = path
+        await user.sees("The target")

@@ -9,8 +9,10 @@ import pytest
 
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.settings import Settings
+from eaglechat.settings.model import EngineSettings
 from eaglechat.settings.servers import ServerSettings
 from tests.links.http.fault_server import FaultServer, Handler, fault_server
+from tests.rpc.fake_server import GIB, nobody, serving
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -41,6 +43,26 @@ async def test_the_menu_says_what_a_server_has_or_why_it_has_nothing(
         await user.sees("“ftp://nowhere” is not the address of a server")
 
 
+async def test_a_load_that_fails_at_the_server_does_not_speak_of_the_engine_s_log(
+    drive: Drive, server: FaultServer
+) -> None:
+    box = ServerSettings(name="box", url=server.url, model="gone")
+    user = drive(settings=Settings(server=(box,)))
+    async with user:
+        await chosen(user, "box")
+        await user.sees("has no model named “gone”; it has m")
+        await user.sees("Check the server, and its entry in config.toml")
+
+
+async def test_a_model_that_is_not_loaded_yet_says_so(drive: Drive, server: FaultServer) -> None:
+    status = {"value": "unloaded", "args": []}
+    server.models = {"data": [{"id": "big", "owned_by": "llamacpp", "status": status}]}
+    server.others["/props"] = {"role": "router"}
+    user = drive(settings=settings_of(server.url))
+    async with user:
+        await user.sees("big · not loaded")
+
+
 async def test_each_model_of_a_server_is_a_row(drive: Drive, server: FaultServer) -> None:
     server.models = {"data": [{"id": "small"}, {"id": "large"}]}
     user = drive(settings=settings_of(server.url))
@@ -50,9 +72,12 @@ async def test_each_model_of_a_server_is_a_row(drive: Drive, server: FaultServer
 
 
 async def test_a_chat_with_a_server_says_what_it_does_not_report(
-    drive: Drive, server: FaultServer, tmp_path: Path
+    drive: Drive, server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user = drive(settings=settings_of(server.url), size=(120, 50))
+    monkeypatch.setenv("BOX_KEY", "hidden-key")
+    server.key = "hidden-key"
+    box = ServerSettings(name="box 1", url=server.url, key_env="BOX_KEY")
+    user = drive(settings=Settings(server=(box,)), size=(120, 50))
     async with user:
         await user.sees("m · 2,048 tokens of context")
         await chosen(user, "box 1")
@@ -68,12 +93,23 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
 
         server.chat = cut
         await user.ask("and then?")
-        await user.sees(f"{server.url} ended in mid-reply")
+        await user.sees(f"{server.url} broke off during the reply")
         server.chat = lambda handler: handler.reply("back again")
         await user.ask("and now?")
         await user.sees("back again")
     (saved,) = saved_chats(tmp_path / "chats")
     assert (saved.header.server, saved.header.target) == (server.url, "m")
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"hidden-key" in path.read_bytes()]
+
+
+async def test_the_menu_counts_the_memory_that_rpc_servers_lend(drive: Drive) -> None:
+    gone = nobody()
+    with serving([(6 * GIB, 8 * GIB)]) as one, serving([(2 * GIB, 2 * GIB)]) as two:
+        engine = EngineSettings(rpc_servers=(one, gone, two))
+        async with drive(settings=Settings(engine=engine), size=(120, 50)) as user:
+            # With the 8.0 GB that the engine has itself.
+            await user.sees(" of 16.6 GB GPU memory")
 
 
 async def test_a_server_that_is_away_can_be_tried_again(drive: Drive, server: FaultServer) -> None:

@@ -48,7 +48,7 @@ async def test_loading(drive: Drive, snapshot: Any, fails: bool) -> None:
         if fails:
             user.engine.load_error = ("load", "llama.cpp refused the model")
             user.engine.hold_load = False
-            await user.sees("Llama.cpp refused the model.")
+            await user.sees("llama.cpp refused the model.")
         await user.sees("already asked")
         assert shown(user) == snapshot
 

@@ -45,5 +45,5 @@ async def test_a_chat_goes_on_without_a_history_and_says_so_once(
         user.app.services.settings.change("generation", "top_k", 7)
         assert said("holds until you quit")
         assert user.app.services.settings.current.generation.top_k == 7
-        await user.press("ctrl+q")
+        await user.press("ctrl+q", "left", "enter")
     await user.until_closed()

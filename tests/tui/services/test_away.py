@@ -64,12 +64,12 @@ def test_nothing_in_a_title_ends_its_sequence() -> None:
     [
         ("bell", {}, "\x07"),
         ("off", {}, ""),
-        ("desktop", {}, "\x1b]9;The reply is written: pair\x07"),
-        ("desktop", {"TERM": "foot"}, "\x1b]777;notify;eaglechat;The reply is written: pair\x07"),
+        ("desktop", {}, "\x1b]9;Reply finished: pair\x07"),
+        ("desktop", {"TERM": "foot"}, "\x1b]777;notify;eaglechat;Reply finished: pair\x07"),
         (
             "desktop",
             {"TMUX": "/tmp/tmux"},
-            "\x1bPtmux;\x1b\x1b]9;The reply is written: pair\x07\x1b\\",
+            "\x1bPtmux;\x1b\x1b]9;Reply finished: pair\x07\x1b\\",
         ),
     ],
 )

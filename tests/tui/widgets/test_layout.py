@@ -46,6 +46,15 @@ async def test_the_panel_stands_whole_beside_the_chat_where_there_is_room(drive:
         assert user.chat.query_one(StatusLine).display
 
 
+async def test_a_chat_that_opens_has_its_panel_from_the_first_frame(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatScreen, "on_resize", lambda _screen, _event: None)
+    async with drive(size=PANEL_FROM) as user:
+        await user.open_chat()
+        assert user.chat.query_one(SpeculationPanel).display
+
+
 async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()

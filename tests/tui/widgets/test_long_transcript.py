@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.geometry import Region
 from textual.pilot import Pilot
 
 from eaglechat.chat.conversation.entries import Entry
+from eaglechat.tui.widgets.transcript.rows import Rows
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 
 HEIGHT = 12
@@ -28,6 +32,34 @@ async def opened(app: TranscriptApp, pilot: Pilot[None], entries: list[Entry] = 
 def seen(app: TranscriptApp) -> str:
     """The screen without its scrollbar."""
     return "\n".join(row.rstrip(" ▁▂▃▄▅▆▇█▔") for row in on_screen(app.transcript))
+
+
+def test_a_reply_that_grows_costs_the_same_however_long_the_chat_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows()
+    rows.take(LONG)
+    rows.count(80, {"turn 1998": 5, "turn 1999": 2})
+    asked: list[str] = []
+    height = Rows._height
+    monkeypatch.setattr(Rows, "_height", lambda rows, e: asked.append(e.key) or height(rows, e))
+    before = rows.total
+    rows.count(80, {"turn 1998": 5, "turn 1999": 3})
+    assert (asked, rows.total) == (["turn 1999"], before + 1)
+    rows.count(40, {"turn 1999": 3})
+    assert len(asked) == 1 + len(LONG)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), max_size=20))
+def test_rows_are_where_their_heights_put_them(counted: list[tuple[int, int]]) -> None:
+    rows = Rows()
+    rows.take(LONG[:10])
+    for place, height in counted:
+        if height == 9:
+            rows.forget()
+        rows.count(80, {f"turn {place}": height})
+        heights = map(rows._height, rows.entries)
+        assert [*map(rows.top, rows.place_of), rows.total] == [*accumulate(heights, initial=0)]
 
 
 async def test_only_the_end_of_a_long_chat_is_made() -> None:

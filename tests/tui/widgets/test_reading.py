@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from eaglechat.tui.screens.chat.links import cannot_open, shown
@@ -17,6 +18,7 @@ from eaglechat.tui.widgets.transcript.reading import (
     ReadingLook,
     code_blocks,
     links,
+    same_passage,
 )
 from eaglechat.tui.widgets.transcript.reply import LinkChosen, Reply
 from tests.tui.widgets.transcript_app import (
@@ -24,6 +26,7 @@ from tests.tui.widgets.transcript_app import (
     drawn_rows,
     make_end,
     make_round,
+    on_screen,
     segment_of,
     shown_reply,
     until,
@@ -47,7 +50,7 @@ def look(width: int = 30) -> ReadingLook:
     return ReadingLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from(PARTS), max_size=5), st.integers(1, 40), st.integers(12, 50))
 def test_a_text_that_grows_ends_as_the_whole_text(parts: list[str], step: int, width: int) -> None:
     text = "".join(parts)
@@ -89,6 +92,15 @@ def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
     assert [number for number in clicks if number is not None] == [1]
 
 
+def test_lines_stay_lines_and_a_long_cell_keeps_every_character() -> None:
+    code = "def add(a, b):\n    return a + b"
+    assert Reading(look()).whole(code, "").text == "def add(a, b):\n    return a + b"
+    wide = "漢字" * 30
+    rendered = Reading(look()).whole(f"| a | b |\n| - | - |\n| {wide} | x |", "")
+    assert "…" not in rendered.text
+    assert sum(row.text.count("漢") for row in rendered.rows) == 30
+
+
 def test_a_link_says_where_it_leads_and_is_not_left_to_the_terminal() -> None:
     rendered = Reading(look(60)).whole("See [the page](https://example.com/a).", "")
     assert rendered.text == "See the page (https://example.com/a)."
@@ -96,6 +108,18 @@ def test_a_link_says_where_it_leads_and_is_not_left_to_the_terminal() -> None:
     assert {p.style.meta[LINK] for p in pieces if LINK in p.style.meta} == {"https://example.com/a"}
     assert not any(piece.style.link for piece in pieces)
     assert links("a [b](http://c) <http://d>") == ["http://c", "http://d"]
+
+
+def test_an_address_is_a_link_and_the_name_of_a_file_is_none() -> None:
+    text = (
+        "See https://example.com/a_(b), main.py, //x.com, a@b.de and `https://no`.\n\n    http://x"
+    )
+    assert links(text) == ["https://example.com/a_(b)"]
+    rendered = Reading(look(60)).whole(text, "")
+    assert rendered.text.startswith("See https://example.com/a_(b), main.py")
+    pieces = [piece for row in rendered.rows for piece in row.pieces]
+    linked = [piece for piece in pieces if LINK in piece.style.meta]
+    assert "".join(piece.shown for piece in linked) == "https://example.com/a_(b)"
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "file:///etc/passwd", "x", "http://["])
@@ -117,6 +141,20 @@ async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
+async def click_on_copy(app: TranscriptApp, pilot: Pilot[None]) -> None:
+    """Click the note over a block once it is on the screen: a reply that grows moves it."""
+    reply = app.query(Reply).first()
+    places: list[tuple[Region, list[int]]] = []
+
+    def at_rest() -> bool:
+        rows = [y for y, row in enumerate(on_screen(reply)) if "python · copy" in row]
+        places.append((reply.region, rows))
+        return bool(rows) and places[-3:] == [places[-1]] * 3
+
+    await until(pilot, at_rest)
+    await pilot.click(reply, offset=(6, places[-1][1][0]))
+
+
 async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
@@ -135,14 +173,53 @@ async def test_a_click_copies_a_code_block_and_y_the_reply() -> None:
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.reading = True
         await shown_code(app, pilot)
-        reply = app.query(Reply).first()
-        await until(pilot, lambda: any("python · copy" in row for row in drawn_rows(reply)))
-        row = next(y for y, row in enumerate(drawn_rows(reply)) if "python · copy" in row)
-        await pilot.click(reply, offset=(6, row))
+        await click_on_copy(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
         app.transcript.focus()
         await pilot.press("y")
         assert app.clipboard == "last\n\n```\nplain\n```\n"
+
+
+async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.reading = True
+        app.add_reply("odd:\u2028```python\nx = 1\n```")
+        await click_on_copy(app, pilot)
+        await until(pilot, lambda: app.clipboard == "x = 1\n")
+        app.copy_to_clipboard("")
+        app.transcript.copy_code()
+        assert app.clipboard == "x = 1\n"
+
+
+def test_a_passage_is_found_again_in_what_is_drawn() -> None:
+    text = "**see** a\n\n```see\nx\n```\n\nand _see_\nb again"
+    drawn = Reading(look()).whole(text, "").text
+    for words, place in (("a", 0), ("and", 0), ("b again", 0)):
+        start = text.index(words, place)
+        begin, end = same_passage(text, (start, start + len(words)), drawn)
+        assert (drawn[begin:end], drawn[:begin].count(words)) == (words, text[:start].count(words))
+    # One of three is the language of the code, which is no text.
+    last = text.rindex("see")
+    begin, end = same_passage(text, (last, last + 3), drawn)
+    assert (drawn[begin:end], begin) == ("see", drawn.rindex("see"))
+    nowhere = same_passage(text, (0, 2), drawn)
+    assert nowhere == (0, 0)
+    assert same_passage("", (0, 0), "") == (0, 0)
+
+
+async def test_what_is_found_is_marked_where_markdown_puts_it() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.add_reply("**bold** words and\n\n- `more` of it\n- the needle here")
+        reply = app.query(Reply).first()
+        app.transcript.reading = True
+        await until(pilot, lambda: reply.reading_shown)
+        reply.mark((reply.text.index("needle"), reply.text.index("needle") + 6))
+        drawn = [s for y in range(reply.size.height) for s in reply.render_line(y)]
+        assert [s.text for s in drawn if s.style and s.style.reverse] == ["needle"]
+        row = drawn_rows(reply)[reply.row_of(reply.text.index("needle"))]
+        assert "needle" in row
 
 
 async def test_links_are_opened_from_the_last_to_the_first() -> None:

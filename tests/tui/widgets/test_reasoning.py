@@ -15,14 +15,14 @@ from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted import ScriptedEngine
 
 Drive = Callable[..., Driver]
 
 THOUGHT = "The user wants a colour. " * 12
 REPLY = f"<think> {THOUGHT}</think> Blue is one, red another."
-SIZES = ((80, 24), (200, 50))
+SIZES = ((80, 24), WIDE)
 
 
 @pytest.fixture
@@ -203,4 +203,4 @@ async def test_a_template_without_a_switch_says_so(drive: Drive, engine: Scripte
     engine.reasoning = protocol.Reasoning(marked=True)
     async with drive(size=(200, 60)) as user:
         await user.open_chat()
-        await user.sees("Thinking: no switch in its template")
+        await user.sees("Thinking: the template has no switch")

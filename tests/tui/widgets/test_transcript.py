@@ -7,23 +7,21 @@ import re
 import unicodedata
 
 import pytest
-from rich.style import Style
 from textual.color import Color
 from textual.events import MouseScrollUp
-from textual.filter import Monochrome
 from textual.pilot import Pilot
 from textual.widget import Widget
 
 from eaglechat.chat.conversation.entries import Entry
-from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.transcript.reply import Reply
 from eaglechat.tui.widgets.transcript.said import UserEntry
-from eaglechat.tui.widgets.transcript.token_styles import Legend
 from tests.tui.widgets.transcript_app import (
+    ROUNDS,
     THEMES,
     TranscriptApp,
     drawn_rows,
     drawn_segments,
+    flags,
     make_end,
     make_round,
     on_screen,
@@ -33,115 +31,12 @@ from tests.tui.widgets.transcript_app import (
     until,
 )
 
-ROUNDS = [
-    make_round(["one", " two"], " three", rejected=" tree"),
-    make_round([" four", " five"], " six"),
-    make_round([], " seven"),
-]
-SAMPLE = {"accepted": "one two", "correction": " three", "bonus": " six", "plain": " seven"}
-FLAGS = ("bold", "dim", "italic", "overline", "reverse", "strike", "underline")
-
-
-def flags(style: Style | None) -> set[str]:
-    assert style is not None
-    return {flag for flag in FLAGS if getattr(style, flag)}
-
 
 async def drag(pilot: Pilot[None], start: tuple[Widget, int, int], end: tuple[Widget, int, int]):
     """Select with the mouse, from cell (x, y) of one widget to a cell of another."""
     await pilot.mouse_down(start[0], offset=start[1:])
     await pilot.hover(end[0], offset=end[1:])
     await pilot.mouse_up(end[0], offset=end[1:])
-
-
-@pytest.mark.parametrize("theme", sorted(THEMES))
-async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) -> None:
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        app.theme = theme
-        reply = await shown_reply(app, pilot, ROUNDS)
-        await until(pilot, lambda: segment_of(reply, " seven").style.color)
-        for kind, text in {**SAMPLE, "rejected": " tree"}.items():
-            token = getattr(THEMES[theme].tokens, kind)
-            segments = [segment for segment in drawn_segments(reply) if segment.text.strip()]
-            if kind == "rejected":
-                segments = [segment for segment in segments if segment.style.strike]
-                assert "".join(segment.text for segment in segments) == text.strip()
-                style = segments[0].style
-            else:
-                style = segment_of(reply, text).style
-            assert flags(style) == set(token.style)
-            assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
-
-
-async def test_the_rejected_token_stands_before_its_correction_and_can_be_hidden() -> None:
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        reply = await shown_reply(app, pilot, ROUNDS)
-        assert drawn_rows(reply) == ["• one two tree three four five six seven"]
-        app.transcript.show_rejected = False
-        assert drawn_rows(reply) == ["• one two three four five six seven"]
-        app.write(reply, [make_round([" eight"], " nine", rejected=" mine")])
-        assert drawn_rows(reply) == ["• one two three four five six seven eight nine"]
-        app.transcript.show_rejected = True
-        expected = "• one two tree three four five six seven eight mine nine"
-        assert drawn_rows(reply) == [expected]
-        assert reply.text == "one two three four five six seven eight nine"
-
-
-async def test_a_rejected_token_without_a_correction_after_it_is_still_shown() -> None:
-    ended_by_the_limit = make_round(["a", " b"], "", rejected=" c")
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        reply = await shown_reply(app, pilot, [ended_by_the_limit])
-        assert drawn_rows(reply) == ["• a b c"]
-
-
-async def test_colours_of_tokens_can_be_switched_off_and_on() -> None:
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        reply = await shown_reply(app, pilot, ROUNDS)
-        with_colours = drawn_segments(reply)
-        app.transcript.token_colours = False
-        looks = {
-            (segment.style.color, frozenset(flags(segment.style)))
-            for segment in drawn_segments(reply)[3:]
-            if segment.text.strip() and not segment.style.strike
-        }
-        assert len(looks) == 1
-        app.transcript.token_colours = True
-        assert drawn_segments(reply) == with_colours
-
-
-async def test_without_colour_the_kinds_still_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = TranscriptApp()
-    assert any(isinstance(each, Monochrome) for each in app.get_line_filters())
-    async with app.run_test() as pilot:
-        reply = await shown_reply(app, pilot, ROUNDS)
-        looks = {frozenset(flags(segment_of(reply, text).style)) for text in SAMPLE.values()}
-        looks |= {
-            frozenset(flags(segment.style))
-            for segment in drawn_segments(reply)
-            if segment.style.strike
-        }
-        assert len(looks) == len(TOKEN_KINDS)
-
-
-async def test_the_legend_shows_every_kind_as_it_looks() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(80, 24)):
-        legend = app.query_one(Legend)
-        assert drawn_rows(legend) == ["accepted · n-gram · correction · bonus · plain · rejected"]
-        for kind in TOKEN_KINDS:
-            token = getattr(THEMES["eagle-dark"].tokens, kind)
-            style = segment_of(legend, kind).style
-            assert flags(style) == set(token.style)
-            assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
-        # By who drafted it, an accepted token differs in style alone, which needs no colour.
-        looked_up, accepted = (segment_of(legend, kind).style for kind in ("n-gram", "accepted"))
-        assert looked_up.color == accepted.color
-        assert flags(looked_up) != flags(accepted)
 
 
 @pytest.mark.parametrize("seed", range(6))

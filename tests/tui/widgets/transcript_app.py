@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
@@ -177,3 +178,18 @@ def segment_of(widget: Widget, text: str) -> Segment:
     """The one drawn segment that contains a text."""
     [segment] = [segment for segment in drawn_segments(widget) if text in segment.text]
     return segment
+
+
+ROUNDS = [
+    make_round(["one", " two"], " three", rejected=" tree"),
+    make_round([" four", " five"], " six"),
+    make_round([], " seven"),
+]
+
+
+FLAGS = ("bold", "dim", "italic", "overline", "reverse", "strike", "underline")
+
+
+def flags(style: Style | None) -> set[str]:
+    assert style is not None
+    return {flag for flag in FLAGS if getattr(style, flag)}

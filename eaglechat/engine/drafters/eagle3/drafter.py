@@ -13,7 +13,7 @@ SEQ = 0
 
 
 class Eagle3Drafter:
-    """Proposes chains for the first sequence of a session, which it owns."""
+    """Proposes chains and trees for the first sequence of a session, which it owns."""
 
     name = "eagle3"
 
@@ -42,6 +42,10 @@ class Eagle3Drafter:
     @property
     def is_blind(self) -> bool:
         return self._session.is_blind(SEQ)
+
+    @property
+    def grows_trees(self) -> bool:
+        return self._session.grows_trees
 
     @property
     def spent(self) -> Spent:

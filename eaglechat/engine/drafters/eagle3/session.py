@@ -68,7 +68,7 @@ class Eagle3Session:
         self._sequences = [DraftSequence(WaitingRows(width)) for _ in range(config.n_seq)]
         self._encoder = Encoder(draft)
         self._batch = Batch(draft)
-        self._likeliest = Likeliest()
+        self._likeliest = Likeliest(draft.head)
         # Several sequences of a target leave none for the paths of a tree.
         self._branches = Branches(draft) if config.n_seq == 1 else None
         self._counts = SessionCounts()
@@ -378,7 +378,7 @@ class Eagle3Session:
                 self._batch.add_tokens(drafted[-1:], position, seq_id, output=True, states=state)
                 decode(self._draft, self._batch)
                 row = 0
-            token, probability = self._likeliest.of(self._draft.logits(row))
+            token, probability = self._likeliest.of(self._draft.logits(row), row)
             if not self.limits.keep([*sequence.probabilities, probability]):
                 return
             drafted.append(token)

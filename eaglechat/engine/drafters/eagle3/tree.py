@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import LAST_TOKEN, Limits
+from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import ProcessError
+from eaglechat.wire.trees import LAST_TOKEN
 
 
 @dataclass(eq=False)
@@ -55,6 +56,7 @@ class TreeGrower:
         first, which puts parents before their children. The draft holds `n_past` positions, and
         afterwards some of the tree behind them. Raises ProcessError."""
         self._free = list(range(1, self._branches.most))
+        self._room = self._draft.n_ctx - n_past
         frontier = self._children(None, row, self._draft.state(row)[0].copy(), limits)
         nodes = _likeliest(frontier, limits)
         depth = 0
@@ -72,7 +74,7 @@ class TreeGrower:
 
     def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
         path, chance = (node.path, node.chance) if node else ((), 1.0)
-        some = self._likeliest.some(self._draft.logits(row), limits.n_max)
+        some = self._likeliest.some(self._draft.logits(row), limits.n_max, row)
         return [
             Node(id, (*path, share), chance * share, node, state)
             for id, share in some
@@ -88,7 +90,7 @@ class TreeGrower:
         taken: set[int] = set()
         placed = []
         for node in frontier:
-            if node.chance <= least:
+            if node.chance <= least or self._room == 0:
                 continue
             parent = TRUNK if node.parent is None else node.parent.branch
             assert parent is not None
@@ -101,6 +103,8 @@ class TreeGrower:
             else:
                 continue
             taken.add(parent)
+            # More are decoded than stay among the likeliest: the context may end before the tree.
+            self._room -= 1
             placed.append(node)
         return placed
 

@@ -11,7 +11,7 @@ import msgspec
 
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.source import typed_json
-from eaglechat.hub.convert.source.tensors import StoredTensor, read_safetensors
+from eaglechat.hub.convert.source.tensors import Place, StoredTensor, read_safetensors
 from eaglechat.hub.convert.source.unpickle import read_bin
 
 
@@ -41,17 +41,13 @@ def open_checkpoint(path: Path) -> Checkpoint:
         here = {file.name for file in path.iterdir()}
         directory, names = path, weight_files(here, lambda name: (path / name).read_bytes(), path)
     files = tuple(directory / name for name in names)
-    read = (
-        read_safetensors(file) if file.suffix == ".safetensors" else read_bin(file)
-        for file in files
-    )
-    return Checkpoint(directory, files, by_name(chain.from_iterable(read)))
+    return Checkpoint(directory, files, read_weights(files))
 
 
-def by_name(stored: Iterable[StoredTensor]) -> dict[str, StoredTensor]:
+def read_weights(files: Iterable[Place]) -> dict[str, StoredTensor]:
     """The tensors of all files of a checkpoint. Raises ConversionError for one that is twice."""
     tensors: dict[str, StoredTensor] = {}
-    for tensor in stored:
+    for tensor in chain.from_iterable(map(_read, files)):
         if tensor.name in tensors:
             raise ConversionError(
                 f"{tensor.name} is both in {tensors[tensor.name].path.name} and in "
@@ -59,6 +55,10 @@ def by_name(stored: Iterable[StoredTensor]) -> dict[str, StoredTensor]:
             )
         tensors[tensor.name] = tensor
     return tensors
+
+
+def _read(file: Place) -> list[StoredTensor]:
+    return read_safetensors(file) if file.name.endswith(".safetensors") else read_bin(file)
 
 
 def weight_files(names: Collection[str], read: Callable[[str], bytes], place: object) -> list[str]:

@@ -7,12 +7,12 @@ header, the data (https://huggingface.co/docs/safetensors).
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -32,6 +32,15 @@ LEAST_BYTES = 8 + len(_LFS_POINTER)
 """Of a file, to tell what it is."""
 
 
+class Place(Protocol):
+    """Where a file of a checkpoint is: a path, or a file on the Hub. Its text is for errors."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, mode: Literal["rb"], /) -> BinaryIO: ...
+
+
 @dataclass(frozen=True)
 class StoredTensor:
     """A tensor in a file of the checkpoint; nothing of it is in memory."""
@@ -40,7 +49,7 @@ class StoredTensor:
     dtype: str
     """As safetensors names it: F32, BF16, I64, ..."""
     shape: tuple[int, ...]
-    path: Path
+    path: Place
     offset: int
 
     @property
@@ -59,9 +68,10 @@ class StoredTensor:
         row_length = prod(self.shape[1:])
         with self.path.open("rb") as file:
             file.seek(self.offset + start * row_length * stored.itemsize)
-            values = np.fromfile(file, stored, rows * row_length)
-        if values.size != rows * row_length:
+            data = file.read(rows * row_length * stored.itemsize)
+        if len(data) != rows * row_length * stored.itemsize:
             raise ConversionError(f"{self.path} is cut short inside {self.name}")
+        values = np.frombuffer(data, stored)
         if self.dtype == "BF16":
             values = (values.astype("<u4") << 16).view("<f4")
         return values.reshape(rows, *self.shape[1:])
@@ -73,19 +83,20 @@ class _Entry(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def read_safetensors(path: Path) -> list[StoredTensor]:
+def read_safetensors(path: Place) -> list[StoredTensor]:
     """The tensors a safetensors file holds, after checking that it holds all it promises.
 
     Raises ConversionError, OSError.
     """
-    size = path.stat().st_size
     with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         end = header_end(file.read(LEAST_BYTES), path)
         file.seek(0)
         return parse_safetensors(file.read(end), path, size)
 
 
-def header_end(beginning: bytes, path: Path) -> int:
+def header_end(beginning: bytes, path: Place) -> int:
     """Where the header of a safetensors file ends, by its first LEAST_BYTES.
 
     Raises ConversionError for another file.
@@ -97,7 +108,7 @@ def header_end(beginning: bytes, path: Path) -> int:
     return int(8 + length)
 
 
-def parse_safetensors(beginning: bytes, path: Path, size: int) -> list[StoredTensor]:
+def parse_safetensors(beginning: bytes, path: Place, size: int) -> list[StoredTensor]:
     """The tensors of a file of `size` bytes, by its bytes up to the end of the header.
 
     Raises ConversionError.
@@ -116,7 +127,7 @@ def parse_safetensors(beginning: bytes, path: Path, size: int) -> list[StoredTen
     return tensors
 
 
-def _tensor(name: str, entry: _Entry, path: Path, data_start: int) -> StoredTensor:
+def _tensor(name: str, entry: _Entry, path: Place, data_start: int) -> StoredTensor:
     begin, end = entry.data_offsets
     numpy_type = _NUMPY_TYPES.get(entry.dtype)
     size = prod(entry.shape) * np.dtype(numpy_type).itemsize if numpy_type else end - begin
@@ -128,7 +139,7 @@ def _tensor(name: str, entry: _Entry, path: Path, data_start: int) -> StoredTens
     return StoredTensor(name, entry.dtype, tuple(entry.shape), path, data_start + begin)
 
 
-def check_complete(path: Path, tensors: Iterable[StoredTensor], size: int) -> None:
+def check_complete(path: Place, tensors: Iterable[StoredTensor], size: int) -> None:
     """Raise ConversionError when a tensor ends behind the end of its file."""
     needed = max((t.offset + _n_bytes(t) for t in tensors), default=0)
     if needed > size:
@@ -143,7 +154,7 @@ def _n_bytes(tensor: StoredTensor) -> int:
     return prod(tensor.shape) * np.dtype(numpy_type).itemsize if numpy_type else 0
 
 
-def _refuse_lfs_pointer(path: Path, beginning: bytes) -> None:
+def _refuse_lfs_pointer(path: Place, beginning: bytes) -> None:
     if beginning.startswith(_LFS_POINTER):
         raise ConversionError(
             f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`"

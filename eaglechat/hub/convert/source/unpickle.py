@@ -9,15 +9,16 @@ Source of the format: torch/serialization.py and torch/_utils.py.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import zipfile
 from collections import OrderedDict
 from math import prod
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.tensors import StoredTensor, check_complete
+from eaglechat.hub.convert.source.tensors import Place, StoredTensor, check_complete
+from eaglechat.hub.errors import HubError
 
 _MAX_PICKLE_BYTES = 16 << 20
 _LOCAL_HEADER_BYTES = 30
@@ -31,29 +32,33 @@ _STORAGES = {
 }  # fmt: skip
 
 
-def read_bin(path: Path) -> list[StoredTensor]:
+def read_bin(path: Place) -> list[StoredTensor]:
     """The tensors a `pytorch_model.bin` holds; nothing of them is read.
 
-    Raises ConversionError, also for a file that asks for anything but tensors, and OSError.
+    Raises ConversionError, also for a file that asks for anything but tensors, OSError, and
+    HubError for a file there.
     """
     file = path.open("rb")
     try:
         with file, zipfile.ZipFile(file) as archive:
+            size = file.seek(0, os.SEEK_END)
             loaded = _unpickle(path, archive)
     except zipfile.BadZipFile:
         raise ConversionError(_not_a_zip(path)) from None
     except ConversionError as refusal:
         raise ConversionError(f"{path} {refusal}") from None
+    except HubError:
+        raise
     except Exception as error:  # a damaged archive or pickle can raise anything
         raise ConversionError(f"{path} is damaged: its list of tensors cannot be read") from error
     if not isinstance(loaded, dict):
         raise ConversionError(f"{path} holds a {type(loaded).__name__}, not named tensors")
     tensors = [_named(path, name, value) for name, value in loaded.items()]
-    check_complete(path, tensors, path.stat().st_size)
+    check_complete(path, tensors, size)
     return tensors
 
 
-def _not_a_zip(path: Path) -> str:
+def _not_a_zip(path: Place) -> str:
     with path.open("rb") as file:
         beginning = file.read(2)
     if beginning == b"PK":
@@ -66,7 +71,7 @@ def _not_a_zip(path: Path) -> str:
     return f"{path} is not a file of torch.save"
 
 
-def _unpickle(path: Path, archive: zipfile.ZipFile) -> Any:
+def _unpickle(path: Place, archive: zipfile.ZipFile) -> Any:
     pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
     if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE_BYTES:
         raise ConversionError("is a zip file, but not one of torch.save")
@@ -77,7 +82,7 @@ def _unpickle(path: Path, archive: zipfile.ZipFile) -> Any:
     return _TensorUnpickler(archive.read(pickles[0]), path, archive, root).load()
 
 
-def _named(path: Path, name: Any, value: Any) -> StoredTensor:
+def _named(path: Place, name: Any, value: Any) -> StoredTensor:
     if not isinstance(name, str) or not isinstance(value, _View):
         raise ConversionError(
             f"{path} holds a {type(value).__name__} under {name!r} where a tensor is expected"
@@ -126,7 +131,7 @@ class _RebuildParameter:
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, path: Path, archive: zipfile.ZipFile, root: str) -> None:
+    def __init__(self, data: bytes, path: Place, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(io.BytesIO(data))
         self._path, self._archive, self._root = path, archive, root
         self._allowed: dict[tuple[str, str], Any] = {

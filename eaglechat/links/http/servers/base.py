@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from eaglechat.links.http.chunks import Chunk, Usage
+from eaglechat.links.http.servers.chunks import Chunk, Usage
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat, Message
 from eaglechat.wire.records import (
@@ -56,7 +56,7 @@ class Kind(Protocol):
 def common_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
     """What every OpenAI-compatible server understands."""
     body: dict[str, Any] = {
-        "messages": [message_of(message) for message in chat.messages],
+        "messages": [{"role": one.role, "content": one.content} for one in chat.messages],
         "stream": True,
         "stream_options": {"include_usage": True},
         "temperature": chat.sampling.temperature,
@@ -72,22 +72,25 @@ def common_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
     return body
 
 
-def message_of(message: Message) -> dict[str, str]:
-    """A turn as the API has it."""
+def templated_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
+    """With what is for the chat template, which llama-server, vLLM and SGLang pass on to it; others
+    refuse what they do not know."""
+    body = common_body(chat, model, seed)
+    body["messages"] = [_with_reasoning(message) for message in chat.messages]
+    if chat.messages and chat.messages[-1].role == "assistant":
+        # Its reply goes on behind this one.
+        body |= {"add_generation_prompt": False, "continue_final_message": True}
+    thinking = {"enable_thinking": chat.thinking.enabled, "reasoning_effort": chat.thinking.effort}
+    if variables := {name: value for name, value in thinking.items() if value is not None}:
+        body["chat_template_kwargs"] = variables
+    return body
+
+
+def _with_reasoning(message: Message) -> dict[str, str]:
     turn = {"role": message.role, "content": message.content}
     if message.reasoning:
         turn["reasoning_content"] = message.reasoning
     return turn
-
-
-def template_variables(chat: Chat) -> dict[str, Any]:
-    """What is said to the chat template of thinking, in the words that templates know."""
-    variables: dict[str, Any] = {}
-    if chat.thinking.enabled is not None:
-        variables["enable_thinking"] = chat.thinking.enabled
-    if chat.thinking.effort is not None:
-        variables["reasoning_effort"] = chat.thinking.effort
-    return variables
 
 
 def written_in(chunk: Chunk) -> list[Written]:

@@ -7,16 +7,17 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from eaglechat.links.http.chunks import Chunk, Timings
 from eaglechat.links.http.servers.base import (
     Ending,
+    ReplyReader,
     Written,
-    common_body,
     reply_end,
-    template_variables,
+    templated_body,
     without_times,
     written_in,
 )
+from eaglechat.links.http.servers.chunks import Chunk, Timings
+from eaglechat.links.http.servers.openai import TextReader
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -29,26 +30,60 @@ class LlamaServer:
     """The kind. `n_draft_max` is the longest draft it was seen to make."""
 
     name = "llama-server"
-    can = Capabilities(origins=True)
+    can = Capabilities(origins=True, prompt=True, goes_on_from_text=True)
 
     def __init__(self) -> None:
         self.n_draft_max = 0
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
         sampling = chat.sampling
-        body = common_body(chat, model, seed) | {
+        return templated_body(chat, model, seed) | {
             "top_k": sampling.top_k,
             "min_p": sampling.min_p,
             "repeat_penalty": sampling.repeat_penalty,
             "timings_per_token": True,
             "return_progress": True,
         }
-        if variables := template_variables(chat):
-            body["chat_template_kwargs"] = variables
-        return body
 
-    def reader(self, chat: Chat) -> LlamaServerReader:
-        return LlamaServerReader(self, chat)
+    def reader(self, chat: Chat) -> ReplyReader:
+        return EitherReader(self, chat)
+
+
+class LlamaSwap(LlamaServer):
+    """Starts a server for each model: most often llama-server, so it is asked what that is; another
+    passes over what it does not know."""
+
+    name = "llama-swap"
+
+
+class EitherReader:
+    """Reads a reply as llama-server's if it counts tokens as that does: an older one does not, nor
+    what else may be behind llama-swap or a proxy."""
+
+    def __init__(self, kind: LlamaServer, chat: Chat) -> None:
+        self._counted, self._reader = LlamaServerReader(kind, chat), TextReader(chat)
+        self._chosen: ReplyReader | None = None
+
+    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        if self._chosen is None and (chunk.timings or chunk.prompt_progress):
+            self._chosen = self._counted
+        elif self._chosen is None and written_in(chunk):
+            self._chosen = self._reader
+        if self._chosen is not None:
+            yield from self._chosen.take(chunk)
+
+    def rest(self) -> Iterator[Round]:
+        return self._in_use.rest()
+
+    def settled(self) -> None:
+        return None
+
+    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        return self._in_use.end(seed, is_cancelled=is_cancelled)
+
+    @property
+    def _in_use(self) -> ReplyReader:
+        return self._chosen or self._reader
 
 
 class _Step:
@@ -65,8 +100,7 @@ class _Step:
     ) -> None:
         self.key = _key(now)
         self.first = first
-        ms = now.predicted_ms - before.predicted_ms
-        self.ms = ms if ms > _NO_TIME_MS else 0.0
+        self.ms = _known_ms(now.predicted_ms - before.predicted_ms)
         self.n_drafted = max(now.draft_n - before.draft_n, 0)
         self.n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
         came = now.predicted_n - first + 1
@@ -155,7 +189,7 @@ class LlamaServerReader:
             prefill_ms=now.prompt_ms,
             prefill_tokens=now.prompt_n,
             reused_tokens=now.cache_n,
-            generation_ms=now.predicted_ms,
+            generation_ms=_known_ms(now.predicted_ms),
         )
 
     def _begin(self, now: Timings) -> None:
@@ -210,6 +244,10 @@ class LlamaServerReader:
             n_past=now.cache_n + now.prompt_n + self._told,
             timings=without_times(ms),
         )
+
+
+def _known_ms(ms: float) -> float:
+    return ms if ms > _NO_TIME_MS else 0.0
 
 
 def _key(timings: Timings) -> tuple[float, int, int]:

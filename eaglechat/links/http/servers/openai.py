@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.servers.base import (
     Clock,
     Ending,
@@ -14,6 +13,7 @@ from eaglechat.links.http.servers.base import (
     without_times,
     written_in,
 )
+from eaglechat.links.http.servers.chunks import Chunk
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import Origin, Prefill, ReplyEnd, Round, Token

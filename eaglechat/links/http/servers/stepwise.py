@@ -8,17 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eaglechat.links.http.chunks import Chunk, SpeculativeDecoding
 from eaglechat.links.http.servers.base import (
     Clock,
     Ending,
     Written,
     clocked_end,
-    common_body,
-    template_variables,
+    templated_body,
     without_times,
     written_in,
 )
+from eaglechat.links.http.servers.chunks import Chunk, SpeculativeDecoding
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -30,7 +29,7 @@ class StepwiseServer:
 
     name = ""
     extras: dict[str, Any] = {}
-    can = Capabilities(origins=True)
+    can = Capabilities(origins=True, goes_on_from_text=True)
 
     def __init__(self, *, drafts: bool | None) -> None:
         self.drafts = drafts
@@ -39,15 +38,12 @@ class StepwiseServer:
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
         sampling = chat.sampling
         # min_p is left out: vLLM refuses it when it speculates.
-        body = common_body(chat, model, seed) | {
+        return templated_body(chat, model, seed) | {
             "top_k": sampling.top_k or -1,
             "repetition_penalty": sampling.repeat_penalty,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
             **self.extras,
         }
-        if variables := template_variables(chat):
-            body["chat_template_kwargs"] = variables
-        return body
 
     def reader(self, chat: Chat) -> StepReader:
         return StepReader(self, chat)

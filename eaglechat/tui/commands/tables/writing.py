@@ -8,7 +8,7 @@ WRITING = (
     Command(
         id="chat.editor",
         title="Write in an editor",
-        help="Open what is written in $VISUAL or $EDITOR",
+        help="Edit the prompt in $VISUAL or $EDITOR",
         scopes=("chat",),
         keys=("ctrl+e", "leader semicolon"),
         priority=True,
@@ -16,7 +16,7 @@ WRITING = (
     Command(
         id="chat.context",
         title="Context",
-        help="What each turn takes of the context, what leaves it next, and what is left",
+        help="Show what each turn takes of the context, and how much is left",
         scopes=("chat",),
         keys=("leader q",),
         priority=True,
@@ -24,7 +24,7 @@ WRITING = (
     Command(
         id="chat.role",
         title="Role",
-        help="Ask in a role: a system prompt with its sampling",
+        help="Choose a role: a system prompt with its sampling",
         scopes=("chat",),
         keys=("leader l",),
         action="role({})",
@@ -34,7 +34,7 @@ WRITING = (
     Command(
         id="chat.write_role",
         title="Write a role",
-        help="Write a role, or change it, in $VISUAL or $EDITOR",
+        help="Write or change a role in $VISUAL or $EDITOR",
         scopes=("chat",),
         action="write_role({})",
         argument=Argument(text="the name of a role", is_optional=True),
@@ -52,10 +52,17 @@ WRITING = (
 PROMPT = (
     Command(
         id="prompt.open_part",
-        title="Open a paste or a file",
-        help="Show all of the paste or file at the cursor, or of the last one",
+        title="Expand a paste or a file",
+        help="Expand the paste or file at the cursor, or the last one",
         scopes=("prompt",),
         keys=("leader apostrophe",),
+    ),
+    Command(
+        id="prompt.clear",
+        title="Clear the prompt",
+        help="Clear the prompt; undo brings its text back",
+        scopes=("prompt",),
+        keys=("leader delete",),
     ),
     Command(
         id="prompt.send",

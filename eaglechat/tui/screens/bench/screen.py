@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events, on
+from rich.cells import cell_len
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
-from textual.widgets import Button, DataTable, Footer, Input, SelectionList, Static
+from textual.widgets import Button, DataTable, Input, SelectionList, Static
 
 from eaglechat.chat import wording
+from eaglechat.chat.controls import Controls
 from eaglechat.engine.bench.measure import builtin_prompts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
@@ -26,6 +28,7 @@ from eaglechat.tui.screens.bench.session import (
     parse_lengths,
 )
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire import protocol
@@ -53,11 +56,13 @@ class BenchScreen(EagleScreen[None]):
         services: Services,
         pair: Pair,
         info: PairInfo,
+        controls: Controls,
         keep: Callable[[int | Auto], None],
     ) -> None:
         super().__init__(classes="-choosing")
         self._services = services
         self._pair, self._info, self._keep = pair, info, keep
+        self._controls = controls
         self._prompts = builtin_prompts()
         self._session: BenchSession | None = None
         self._request_id = 0
@@ -76,7 +81,7 @@ class BenchScreen(EagleScreen[None]):
                     yield Line("", id="kept")
             yield Line("", id="said")
             yield Bar(id="done")
-            yield Static("", id="chart")
+            yield view.SpeedChart(id="chart")
             yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
         with HorizontalScroll(id="buttons", can_focus=False):
             yield Button("Measure", id="start", variant="primary", compact=True)
@@ -87,7 +92,7 @@ class BenchScreen(EagleScreen[None]):
             yield Button("Again", id="again", compact=True)
             yield Button("Stop", id="stop", variant="error", compact=True)
             yield Button("Back", id="back", compact=True)
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
         yield TooSmall()
 
     def on_unmount(self) -> None:
@@ -96,9 +101,6 @@ class BenchScreen(EagleScreen[None]):
     def on_mount(self) -> None:
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self._choose()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(self._show_results)
 
     # Choosing
 
@@ -125,7 +127,7 @@ class BenchScreen(EagleScreen[None]):
             return
         self._say(
             f"{plan.replies:,} replies of at most {plan.max_tokens:,} tokens, including plain "
-            "decoding, interleaved. Your chat stays as it is."
+            f"decoding, interleaved. {view.drafts_like(plan, self._info)} Your chat stays as it is."
         )
 
     def _plan(self) -> BenchPlan:
@@ -137,6 +139,8 @@ class BenchScreen(EagleScreen[None]):
         return BenchPlan(
             prompts=tuple(self._prompts[i] for i in sorted(chosen)),
             lengths=parse_lengths(lengths),
+            shape="chain" if self._info.chains_only else self._controls.shape,
+            ngram=self._controls.ngram,
             repeats=parse_count(repeats, "the number of repeats"),
             max_tokens=parse_count(longest, "the length of a reply"),
         )
@@ -241,15 +245,15 @@ class BenchScreen(EagleScreen[None]):
         if self._session is None:
             return
         report = self._session.report()
-        chart = self.query_one("#chart", Static)
-        chart.update(view.chart(report, chart.size.width or self.size.width - 2))
+        self.query_one(view.SpeedChart).show(report)
         table = self.query_one("#table", DataTable)
         table.clear(columns=True)
-        for label in view.columns(report):
-            table.add_column(label)
+        columns, rows = view.columns(report), list(view.rows(report))
+        # Widths that the table finds by itself come a moment later, or too late to be drawn.
+        for label, cells in zip(columns, zip(columns, *rows, strict=True), strict=True):
+            table.add_column(label, width=max(map(cell_len, cells)))
         table.fixed_columns = 1
-        for row in view.rows(report):
-            table.add_row(*row)
+        table.add_rows(rows)
 
     # Keeping, and leaving
 

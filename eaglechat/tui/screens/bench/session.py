@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from eaglechat.engine.bench.measure import BenchReport, SettingResult, report_of, settings_of
+from eaglechat.engine.bench.measure import BenchReport, SettingResult, report_of
+from eaglechat.engine.bench.settings import settings_of
 from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
-from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress
+from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, Shape
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
@@ -18,17 +19,22 @@ class BenchPlan:
 
     prompts: tuple[BenchPrompt, ...]
     lengths: tuple[int | Auto, ...]
+    shape: Shape
+    ngram: bool
     repeats: int
     max_tokens: int
 
     @property
     def replies(self) -> int:
-        return len(self.prompts) * self.repeats * len(settings_of(self.lengths))
+        settings = settings_of(self.lengths, (self.shape,), (self.ngram,))
+        return len(self.prompts) * self.repeats * len(settings)
 
     def request(self) -> Bench:
         return Bench(
             prompts=self.prompts,
             n=self.lengths,
+            shapes=(self.shape,),
+            ngram=(self.ngram,),
             repeats=self.repeats,
             max_tokens=self.max_tokens,
         )
@@ -99,4 +105,5 @@ def best_setting(settings: Sequence[SettingResult]) -> SettingResult | None:
 
 def length_of(result: SettingResult) -> int | Auto:
     """The n_draft_max that a setting of a bench stands for."""
-    return AUTO if result.setting == AUTO else int(result.setting)
+    assert result.n is not None
+    return AUTO if result.n == AUTO else int(result.n)

@@ -10,6 +10,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.writing.parts import Draft
 from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.slash import escaped
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.transcript.entry import Entry
 
@@ -137,8 +138,10 @@ class Branching(ChatBase):
         self.refresh_bindings()
 
     def end_edit(self) -> None:
-        """Give back what stood in the prompt before."""
+        """Give back what stood in the prompt before; Up finds what was written in its place."""
         if self.editing is not None:
+            if self.prompt.text != self.editing.original:
+                self.prompt.remember(escaped(self.prompt.text))
             self.prompt.replace_all(self.editing.before)
             self.editing = None
             self.prompt.border_title = None

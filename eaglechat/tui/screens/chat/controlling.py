@@ -42,8 +42,8 @@ class Controlling(ChatBase):
     def _turn(self, control: Control, value: Any) -> None:
         self.session.turn(turned(self.controls, control, value))
         info = self.session.info
-        if control is SHAPE and value == "tree" and info and info.chains_only:
-            self.notify(f"Drafts stay chains: {info.chains_only}.", markup=False)
+        if control is SHAPE and value != "chain" and info and info.chains_only:
+            self.notify(wording.stays_with_chains(info.chains_only), markup=False)
 
     def action_draft_length(self, step: int) -> None:
         self.session.draft(step)
@@ -59,6 +59,12 @@ class Controlling(ChatBase):
         # A terminal that is too small for the panel has no other place that says so.
         self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
+    def action_next_shape(self) -> None:
+        words = SHAPE.words
+        shape = words[(words.index(self.controls.shape) + 1) % len(words)]
+        self._turn(SHAPE, shape)
+        self.notify(f"Drafts are {wording.DRAFT_SHAPES[shape]}.")
+
     def action_toggle_speculation(self) -> None:
         self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))
 
@@ -70,6 +76,7 @@ class Controlling(ChatBase):
         reason = wording.cannot_bench(
             session.info,
             key_of,
+            ngram=self.controls.ngram,
             is_writing=session.running is not None,
             is_engine_gone=session.is_engine_gone,
         )
@@ -77,4 +84,4 @@ class Controlling(ChatBase):
         if reason is not None or session.info is None:
             self.notify(reason or "", markup=False)
         else:
-            self.go(OpenBench(session.pair, session.info, self._keep_length))
+            self.go(OpenBench(session.pair, session.info, self.controls, self._keep_length))

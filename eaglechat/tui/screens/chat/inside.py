@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from eaglechat.chat.inspecting import InPlay, Inside, Place, look_inside
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.wording import plural
+from eaglechat.chat.wording import drafter, plural
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
@@ -77,7 +77,7 @@ class InsideScreen(EagleModal[None]):
             texts = ", ".join(
                 f"{_quoted(one.text)}{_percent(one.probability, ' ')}" for one in inside.untested
             )
-            lines.append(Content.assemble(("Drafted and never tested: " + texts, "$text-muted")))
+            lines.append(Content.assemble(("Drafted, not tested: " + texts, "$text-muted")))
         if not round_.likely:
             lines.append(Content.assemble((self._unrecorded(), "$text-muted")))
         lines += [Content(""), Content.assemble((_times(round_), "$text-muted"))]
@@ -97,18 +97,18 @@ class InsideScreen(EagleModal[None]):
 
     def _unrecorded(self) -> str:
         if self._unreported is not None:
-            return f"What the target held likely is {self._unreported}."
+            return f"The target's probabilities are {self._unreported}."
         return with_keys(
-            "What the target held likely was not recorded: interface.inspect, in the settings "
-            "({app.settings}), has it recorded from the next reply on."
+            "The target's probabilities were not recorded. Switch on interface.inspect in the "
+            "settings ({app.settings}) to record them from the next reply on."
         )
 
 
 def _summary(round_: Round) -> str:
     if not round_.drafted:
         return "Nothing was drafted: the target decoded one token by itself."
-    who = " and ".join(sorted({one.drafter for one in round_.drafted if one.drafter}))
-    by = f" by {who}" if who else ""
+    who = " and ".join(sorted({drafter(one.drafter) for one in round_.drafted if one.drafter}))
+    by = f" ({who})" if who else ""
     return (
         f"{plural(len(round_.drafted), 'token')} drafted{by}, {round_.n_tested} tested, "
         f"{round_.n_accepted} accepted; {plural(len(round_.tokens), 'token')} gained."

@@ -43,7 +43,7 @@ class Keeping(ChatBase):
     def action_find(self) -> None:
         bar = self.query_one(FindBar)
         if bar.is_open:
-            self._end_finding()
+            self.end_finding()
             return
         transcript = self.transcript
         self._found_from = None if transcript.is_following else transcript.in_sight()
@@ -84,9 +84,10 @@ class Keeping(ChatBase):
             self.transcript.anchor()
         else:
             self.transcript.go(self._found_from)
-        self._end_finding()
+        self.end_finding()
 
-    def _end_finding(self) -> None:
+    def end_finding(self) -> None:
+        """Close the line, and stay."""
         self.transcript.unmark()
         self.query_one(FindBar).close()
         self.prompt.take_focus()
@@ -98,4 +99,4 @@ class Keeping(ChatBase):
             self.notify("There is nothing to export yet.")
         else:
             self.save()
-            self.go(OpenExport(self.session.record.file, format))
+            self.go(OpenExport(self.session.record.reader(), format))

@@ -17,7 +17,7 @@ def cannot_open(address: str) -> str | None:
         scheme = ""
     if scheme in _OPENED:
         return None
-    return f"Only addresses of the web and of mail are opened, not {neutralise(address)}"
+    return f"Only web and mail addresses are opened, not {neutralise(address)}"
 
 
 def shown(address: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer
+from textual.geometry import Size
 
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.entries import entries, entries_of
@@ -17,11 +17,12 @@ from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.unreported import not_reported
 from eaglechat.chat.writing.parts import Draft
 from eaglechat.hub.local.pair import Pair
+from eaglechat.links.http.address import same_server
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.commands.slash import escaped
-from eaglechat.tui.navigation import LoadAgain, OpenMenu, OpenPastChats, Resume
+from eaglechat.tui.navigation import Leave, LoadAgain, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.screens.base import TitleBar, TooSmall
 from eaglechat.tui.screens.chat.asking import Asking
 from eaglechat.tui.screens.chat.controlling import Controlling
@@ -32,6 +33,7 @@ from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.widgets.find_bar import FindBar
+from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -65,14 +67,15 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         info: protocol.PairInfo | None,
         saved: SavedChat | None = None,
     ) -> None:
-        # Until the first resize tells, the terminal counts as small.
-        super().__init__(classes="-folded")
+        super().__init__()
         self.services = services
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
 
     def compose(self) -> ComposeResult:
+        # Before the first resize tells: all would be wrapped and drawn twice.
+        self._fit(self.app.size)
         settings = self.services.settings.current
         yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
         with Horizontal(id="body"):
@@ -95,7 +98,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
                     ),
                 )
             yield SpeculationPanel(id="panel")
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -125,7 +128,11 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
             self.session.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        width, height = event.size
+        self._fit(event.size)
+
+    def _fit(self, size: Size) -> None:
+        """Show as much beside the chat as a terminal of this size has room for."""
+        width, height = size
         folded = width < PANEL_FROM[0] or height < PANEL_FROM[1]
         self.set_class(folded, "-folded")
         self.set_class(not folded and height >= TABLE_FROM, "-tall")
@@ -197,6 +204,9 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
 
     def _show_opened(self) -> None:
         self.end_edit()
+        if self.query_one(FindBar).is_open:
+            # Its places are those of the chat before.
+            self.end_finding()
         self.transcript.clear()
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
@@ -212,7 +222,16 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     def save(self) -> None:
         self.session.save(self.draft)
 
+    @property
+    def is_unsaved(self) -> bool:
+        if self._has_session:
+            self.save()
+        return self._has_session and self.session.record.is_behind
+
     def action_new_chat(self) -> None:
+        self.go(Leave(self._new_chat))
+
+    def _new_chat(self) -> None:
         self.leave(keep_prompt=True)
         self.session.open()
         self._show_opened()
@@ -230,13 +249,16 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         if chat.file == self.session.record.file:
             self.show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
-            self.leave()
-            self.prompt.clear()
-            self.session.open(chat)
-            self._show_opened()
-            self.show_passage(chat.opened_at)
+            self.go(Leave(lambda: self._open_instead(chat)))
         else:
             self.go(Resume(chat))
+
+    def _open_instead(self, chat: SavedChat) -> None:
+        self.leave()
+        self.prompt.clear()
+        self.session.open(chat)
+        self._show_opened()
+        self.show_passage(chat.opened_at)
 
     def action_load_again(self) -> None:
         """After the engine died: load the pair again and go on."""
@@ -269,4 +291,4 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
 def _is_of(chat: SavedChat, pair: Pair) -> bool:
     server = pair.server.url if pair.server else ""
     header = chat.header
-    return ((header.target, header.draft), header.server) == (pair.to_load, server)
+    return (header.target, header.draft) == pair.to_load and same_server(header.server, server)

@@ -122,7 +122,7 @@ class Writing(Branching):
 
     @work(thread=True)
     def _list(self, directory: str) -> None:
-        listed = list_directory(directory, Path.cwd())
+        listed = list_directory(directory, Path())
         self.call_later(self._show_listed, directory, listed)
 
     def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
@@ -140,7 +140,7 @@ class Writing(Branching):
         part: TurnPart | None = None
         problem = ""
         try:
-            part = read_part(path, Path.cwd(), n_ctx)
+            part = read_part(path, Path(), n_ctx)
         except AttachError as error:
             problem = str(error)
         self.call_later(self._attached, path, name, part, problem)
@@ -176,7 +176,7 @@ class Writing(Branching):
         except EditorError as error:
             problem = str(error)
         except SuspendNotSupported:
-            problem = "There is no terminal here that an editor could have."
+            problem = "There is no terminal here for an editor."
         if problem:
             self.notify(problem, severity="warning", markup=False)
         return written
@@ -207,16 +207,14 @@ class Writing(Branching):
         """Write a role in the user's editor, and take it."""
         name = name or (self.session.role.name if self.session.role else "")
         if not is_name(name):
-            self.notify(
-                f"Type {slash.SLASH}write_role and a name that a file can have.", markup=False
-            )
+            self.notify(f"Type {slash.SLASH}write_role and a valid file name.", markup=False)
             return
         file = self.roles_dir / f"{name}.toml"
-        before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
-        written = self._in_editor(before)
-        if written is None:
-            return
         try:
+            before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
+            written = self._in_editor(before)
+            if written is None:
+                return
             write_atomically(file, f"{written}\n".encode())
         except OSError as error:
             self.notify(f"{file} cannot be written: {error.strerror or error}.", markup=False)

@@ -158,7 +158,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
         installs.cancel(install.entry.name)
         self.notify(
             f"{install.entry.name} is cancelled. What was downloaded stays in the cache; "
-            f"the library ({key_of('menu.library')} in the menu) can delete it."
+            f"delete it under Models on this machine ({key_of('menu.library')} in the menu)."
         )
         self._find_unfinished()
         self._draw()

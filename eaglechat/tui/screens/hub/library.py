@@ -185,7 +185,7 @@ class LibraryScreen(EagleModal[Pair | None]):
 
     def _heading(self) -> str:
         if self._pairs:
-            return f"With which draft? These fit {self._pairs[0].target.name}."
+            return f"Which draft? These fit {self._pairs[0].target.name}."
         if not self._models:
             return f"{none_here()} The menu downloads pairs."
         total = format_bytes(sum(model.size_bytes for model in self._models))

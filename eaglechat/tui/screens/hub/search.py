@@ -262,8 +262,8 @@ def _heading(step: Step) -> str:
     if not step.candidates:
         return (
             f"No draft was found for {step.model.name}. It runs without one too: download it with "
-            f"`eaglechat pull {step.target.repo}`, then load it from the library "
-            f"({key_of('menu.library')} in the menu)."
+            f"`eaglechat pull {step.target.repo}`, then load it from Models on "
+            f"this machine ({key_of('menu.library')} in the menu)."
         )
     return f"Drafts for {step.model.name}, checked by their headers"
 

@@ -58,14 +58,16 @@ class Known:
 
     @property
     def fit(self) -> Fit | None:
-        if self.status is not None and self.status.target is not None:
-            models = self.status.target, self.status.draft
+        if self.status is not None and self.status.loaded_target is not None:
+            models = self.status.loaded_target, self.status.draft
             n_ctx = fit.context_size(*models, self.n_ctx, self.machine, self.kv_types)
             need = memory_need(*models, n_ctx, *self.kv_types)
         elif self.facts is not None and self.facts.memory is not None:
             need = self.facts.memory
         else:
-            return None
+            entry = self.offer.entry if self.offer.pair is None else None
+            seen = (entry.size or entry.target.size) if entry else None
+            return fit.judge_weights(seen, self.machine) if seen else None
         return fit.judge(need, self.machine)
 
 
@@ -261,3 +263,8 @@ def without_hub(entry: Entry) -> str:
     if entry.target.size is not None:
         return f"{format_bytes(entry.target.size)} and a draft: Hub unreachable"
     return "size unknown: Hub unreachable"
+
+
+def door(name: str, explanation: str) -> Content:
+    """Two lines: a way to other screens, and what is there."""
+    return Content.assemble("  ", (name, "bold"), "\n  ", (explanation, "$foreground-muted"))

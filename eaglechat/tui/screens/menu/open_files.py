@@ -15,6 +15,7 @@ from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
+from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.key_names import TAB
 from eaglechat.tui.commands.registry import with_keys
@@ -89,11 +90,11 @@ class OpenFilesScreen(EagleModal[Pair | None]):
         self.query_one("#load", Button).disabled = True
         target, draft = self._path("target"), self._path("draft")
         for path in (target, draft):
-            if path is not None and path.is_dir():
+            if path is not None and _is_directory(path):
                 self.query_one(GGUFTree).path = path
         if target is None:
             self._say(_ASK)
-        elif target.is_dir():
+        elif _is_directory(target):
             self._say(f"{target} is a directory: choose a file in it.")
         else:
             self._inspect(pair_of_files(target, draft))
@@ -140,12 +141,19 @@ class OpenFilesScreen(EagleModal[Pair | None]):
 
     def _path(self, field: str) -> Path | None:
         text = self.query_one(f"#{field}", Input).value.strip()
-        return Path(text).expanduser() if text else None
+        return expanded(text) if text else None
 
     def _say(self, text: str, *, bad: bool = False) -> None:
         verdict = self.query_one("#verdict", Static)
         verdict.update(text)
         verdict.set_class(bad, "problem")
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # what is typed may be too long for a name
+        return False
 
 
 def _brief(header: GGUFHeader) -> str:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
@@ -41,6 +41,7 @@ from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.key_line import KeyLine
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
@@ -95,6 +96,13 @@ class MenuScreen(EagleScreen[None]):
             super().__init__()
             self.news = news
 
+    class MemoryLent(Message):
+        """RPC servers said how many bytes they have free together."""
+
+        def __init__(self, free: int) -> None:
+            super().__init__()
+            self.free = free
+
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
@@ -116,7 +124,7 @@ class MenuScreen(EagleScreen[None]):
             yield pairs
             with VerticalScroll(id="details-scroll", can_focus=False):
                 yield Static("", id="details")
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -188,12 +196,20 @@ class MenuScreen(EagleScreen[None]):
         )
 
     def _ask_servers(self) -> None:
-        """Each in a thread of its own, unless it has not answered the last question yet."""
+        """Each in a thread of its own, unless it has not answered yet; and the RPC servers."""
         if not self.is_current:
             return
         for server in self._services.settings.current.server:
             if ask := self._services.servers.question(server):
                 in_background(self, lambda ask=ask: map(self.ServerSaid, ask()))  # type: ignore[misc]
+
+        rpc_servers = self._services.settings.current.engine.rpc_servers
+        if ask_lent := self._services.engine.ask_lent(rpc_servers):
+            in_background(self, lambda: iter([self.MemoryLent(ask_lent())]))
+
+    def on_menu_screen_memory_lent(self, message: MemoryLent) -> None:
+        self._services.engine.lent = message.free
+        self._list_anew()
 
     def on_menu_screen_server_said(self, message: ServerSaid) -> None:
         news = message.news
@@ -224,7 +240,8 @@ class MenuScreen(EagleScreen[None]):
                 yield self.FactsCame(entry.name, self._services.desk.ask_facts(entry, n_ctx), None)
             except OfflineError:
                 for left in (entry, *wanted):
-                    yield self.FactsCame(left.name, None, without_hub(left))
+                    old = self._services.desk.known_facts(left, n_ctx, however_old=True)
+                    yield self.FactsCame(left.name, old, None if old else without_hub(left))
                 return
             except (HubError, ValueError) as error:
                 yield self.FactsCame(entry.name, None, str(error))
@@ -272,7 +289,7 @@ class MenuScreen(EagleScreen[None]):
         self._offers = {offer.key: offer for offer in listed}
         matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)
         rows = [Option(offer_rows.row(known), id=known.offer.key) for known in matching]
-        rows += [Option(_door(*text), id=door) for door, text in DOORS.items()]
+        rows += [Option(offer_rows.door(*text), id=door) for door, text in DOORS.items()]
         options.clear_options()
         options.add_options(rows)
         same = next((i for i, r in enumerate(rows) if before and r.id == before.id), highlighted)
@@ -371,14 +388,12 @@ class MenuScreen(EagleScreen[None]):
     def action_forget(self) -> None:
         offer = self._highlighted_offer()
         if offer is None or offer.label != "recent" or offer.pair is None:
-            self.notify("Only recent pairs can be removed; the library deletes models.")
+            self.notify(
+                "Only recent pairs can be removed; “Models on this machine” deletes models."
+            )
             return
         self._services.pairs.forget(offer.pair)
         self._list_anew()
-
-
-def _door(name: str, explanation: str) -> Content:
-    return Content.assemble("  ", (name, "bold"), "\n  ", (explanation, "$foreground-muted"))
 
 
 def _same(one: Pair, other: Pair) -> bool:

@@ -10,6 +10,10 @@ from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 _ASKING = "asking the server…"
+_WILL_LOAD = {
+    "not loaded": ": the server loads it once it is chosen",
+    "failed to load": ": choosing it tries again",
+}
 
 
 def row(pair: Pair, news: ServerNews | None) -> Content:
@@ -17,6 +21,8 @@ def row(pair: Pair, news: ServerNews | None) -> Content:
     mark = ("○ ", MUTED)
     if news is not None:
         mark = ("✗ ", "$text-error") if news.trouble else ("● ", "$text-success")
+        if (model := news.model(pair.model)) and model.state not in ("loaded", "asleep"):
+            mark = ("○ ", MUTED)
     kind = f"server · {news.found.kind.name}" if news and news.found else "server"
     kind = kind.removesuffix(" · this server")
     return Content.assemble(
@@ -33,7 +39,8 @@ def _has(pair: Pair, news: ServerNews | None) -> str:
     if model is None:
         return f"it has no model named {pair.model}" if pair.model else "it has no model"
     context = f" · {model.n_ctx:,} tokens of context" if model.n_ctx else ""
-    return f"{model.id.rsplit('/', 1)[-1]}{context}"
+    state = f" · {model.state}" if model.state != "loaded" else ""
+    return f"{model.id.rsplit('/', 1)[-1]}{context}{state}"
 
 
 def details(pair: Pair, news: ServerNews | None) -> Content:
@@ -47,11 +54,13 @@ def details(pair: Pair, news: ServerNews | None) -> Content:
         return Content.assemble(*parts, ("Cannot be reached", "bold $text-error"), f"\n{reason}")
     parts.append(("Can be reached", "$text-success"))
     found, model = news.found, news.model(pair.model)
-    drafts = {True: "yes", False: "no draft", None: "it does not say"}[found.drafts]
+    silence = "known once a model is loaded" if found.on_demand else "it does not say"
+    drafts = {True: "yes", False: "no draft", None: silence}[found.drafts]
     rows = [
         ("server", found.kind.name if found.kind.name != "this server" else "OpenAI-compatible"),
         ("version", found.version),
         ("model", model.id if model else ""),
+        ("state", f"{model.state}{_WILL_LOAD.get(model.state, '')}" if model else ""),
         ("context", f"{model.n_ctx:,} tokens" if model and model.n_ctx else ""),
         ("speculation", drafts),
         ("for comparisons", pair.server.plain_model),

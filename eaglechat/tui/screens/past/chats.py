@@ -24,7 +24,7 @@ from eaglechat.chat.history.trash import KEPT_DAYS
 from eaglechat.chat.search.shelf import Found
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.navigation import Ask
+from eaglechat.tui.navigation import Ask, OpenExport
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
@@ -97,7 +97,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             )
             rows = OptionList(id="list", compact=True)
             words = Filter(rows, id="filter")
-            words.placeholder = "find in titles and in what was said"
+            words.placeholder = "search titles and messages"
             yield words
             yield Static("Reading the chats…", id="said", classes="muted", markup=False)
             yield rows
@@ -124,11 +124,11 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             self._say_count()
 
     def _search(self) -> None:
-        typed, with_thoughts = self._typed, self._with_thoughts
+        typed = self._typed
+        find = self._shelf.search(typed, with_thoughts=self._with_thoughts)
 
         def search() -> Iterator[Message]:
-            found = self._shelf.find(typed, with_thoughts=with_thoughts)
-            if found is not None:
+            if (found := find()) is not None:
                 yield self.FoundPassages(typed, found)
 
         in_background(self, search)
@@ -154,7 +154,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else None
                 name = chat.title or chat.file.name
-                yield self.Changed(f"“{name}” stays as it is: {reason or error}.", bad=True)
+                yield self.Changed(f"“{name}” was not changed: {reason or error}.", bad=True)
             else:
                 yield self.Changed(sentence)
 
@@ -266,12 +266,13 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     def action_rename(self) -> None:
         chat = self._chat
         if chat is not None:
-            text = "Its title. Left empty, it is the first question."
+            text = "Title; if empty, the first question."
             self.go(Ask("Rename the chat", text, chat.title, partial(self._rename, chat)))
 
     def _rename(self, chat: ChatSummary, title: str) -> None:
         if (record := self._record_of(chat)) is not None:
-            self._change(chat, lambda: record.rename(title), "")
+            record.rename(title)
+            self.post_message(self.Changed(""))
         else:
             self._change(chat, lambda: rename(chat.file, title), "")
 
@@ -279,11 +280,17 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         chat = self._chat
         if chat is None:
             return
-        sentence = "Unpinned." if chat.pinned else "Pinned: it stands first."
+        sentence = "Unpinned." if chat.pinned else "Pinned to the top."
         if (record := self._record_of(chat)) is not None:
-            self._change(chat, lambda: record.pin(not chat.pinned), sentence)
+            record.pin(not chat.pinned)
+            self.post_message(self.Changed(sentence))
         else:
             self._change(chat, lambda: pin(chat.file, not chat.pinned), sentence)
+
+    def action_export(self) -> None:
+        if (chat := self._chat) is not None:
+            record = self._record_of(chat)
+            self.go(OpenExport(record.reader() if record else partial(read_chat, chat.file)))
 
     def action_remove(self) -> None:
         chat = self._chat
@@ -291,11 +298,11 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             return
         if self._record_of(chat) is not None:
             self.notify(
-                with_keys("This chat is open. {chat.new} starts another one first."),
+                with_keys("This chat is open. Go back and start another one first ({chat.new})."),
                 severity="warning",
             )
             return
-        undo = with_keys(f"Deleted. {{chats.undo_delete}} brings it back, for {KEPT_DAYS} days.")
+        undo = with_keys(f"Deleted. {{chats.undo_delete}} restores it within {KEPT_DAYS} days.")
         self._change(chat, lambda: self._shelf.trash.take(chat.file), undo)
 
     def action_undo_delete(self) -> None:
@@ -303,9 +310,9 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             try:
                 file = self._shelf.trash.restore(self._shelf.directory)
             except OSError as error:
-                yield self.Changed(f"It stays deleted: {error.strerror or error}.", bad=True)
+                yield self.Changed(f"It cannot be restored: {error.strerror or error}.", bad=True)
             else:
-                yield self.Changed("It is back." if file else "No deleted chat is left.")
+                yield self.Changed("Restored." if file else "There is no deleted chat to restore.")
 
         in_background(self, restored)
 
@@ -316,7 +323,8 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         self._search()
 
     def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
-        """What writes the chat's file, where it is the one on the screen below."""
+        """What writes the chat's file, where it is the one on the screen below: for this thread
+        alone, which writes the chat too."""
         record = self._open_chat
         return record if record is not None and record.file == chat.file else None
 

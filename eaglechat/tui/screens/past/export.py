@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,22 +14,35 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Checkbox, Input, OptionList, Static
 
-from eaglechat.chat.export.formats import Format, free_file, write
+from eaglechat.chat.export.formats import Format, free_file, render, write
 from eaglechat.chat.export.looks import Look
 from eaglechat.chat.export.reading import exported
-from eaglechat.chat.history.reading import read_chat
+from eaglechat.chat.history.reading import SavedChat
 from eaglechat.tui.commands.key_names import ENTER, TAB
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
-_CHOICES: tuple[tuple[Format, bool, str, str], ...] = (
-    ("markdown", False, "Markdown", "the questions and answers, to read"),
-    ("json", False, "JSON", "every branch with its rounds, for programs"),
-    ("html", False, "HTML", "the colours of the tokens, light or dark by itself"),
-    ("html", True, "HTML in this theme", "the colours of the tokens as they are here"),
+
+class _Choice(NamedTuple):
+    """A row of the list."""
+
+    format: Format
+    name: str
+    about: str
+    in_theme: bool = False
+    is_copied: bool = False
+
+
+_CHOICES = (
+    _Choice("markdown", "Markdown", "the questions and answers, to read"),
+    _Choice("json", "JSON", "every branch with its rounds, for programs"),
+    _Choice("html", "HTML", "token colours, light or dark like the reader's system"),
+    _Choice("html", "HTML in this theme", "token colours as they are here", True),
+    _Choice("markdown", "To the clipboard", "Markdown; no file is written", is_copied=True),
 )
 
 
@@ -38,16 +52,17 @@ class ExportScreen(EagleModal[None]):
     CSS_PATH = "export.tcss"
 
     class Written(Message):
-        """The chat was written to a file, or why it was not."""
+        """The chat was written, which `sentence` says, or why it was not; `copied` is to go to the
+        clipboard."""
 
-        def __init__(self, file: Path | None, problem: str = "") -> None:
+        def __init__(self, sentence: str, *, bad: bool = False, copied: str = "") -> None:
             super().__init__()
-            self.file, self.problem = file, problem
+            self.sentence, self.bad, self.copied = sentence, bad, copied
 
-    def __init__(self, chat: Path, format: Format | None) -> None:
+    def __init__(self, read: Callable[[], SavedChat], format: Format | None) -> None:
         """With a format it is written at once."""
         super().__init__()
-        self._chat, self._format = chat, format
+        self._read, self._format = read, format
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="export") as dialog:
@@ -56,19 +71,19 @@ class ExportScreen(EagleModal[None]):
                 f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
             )
             rows = [
-                Content.assemble((f"{name:<20}", "bold"), (about, MUTED))
-                for _, _, name, about in _CHOICES
+                Content.assemble((f"{choice.name:<20}", "bold"), (choice.about, MUTED))
+                for choice in _CHOICES
             ]
             yield OptionList(*rows, id="formats", compact=True)
             yield Checkbox("with the reasoning", id="reasoning", compact=True)
             yield Static("Folder", classes="muted")
-            yield Input(str(Path.cwd()), id="folder", compact=True)
+            yield Input(_here(), id="folder", compact=True)
         yield TooSmall()
 
     def on_mount(self) -> None:
         formats = self.query_one("#formats", OptionList)
-        places = [place for place, choice in enumerate(_CHOICES) if choice[0] == self._format]
-        formats.highlighted = places[0] if places else 0
+        named = (place for place, one in enumerate(_CHOICES) if one.format == self._format)
+        formats.highlighted = next(named, 0)
         formats.focus()
         if self._format is not None:
             self._write()
@@ -76,31 +91,39 @@ class ExportScreen(EagleModal[None]):
     @on(OptionList.OptionSelected)
     @on(Input.Submitted)
     def _write(self) -> None:
-        format, in_theme, _, _ = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
+        choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
         with_reasoning = self.query_one(Checkbox).value
-        folder = Path(self.query_one(Input).value).expanduser()
-        looks = [self._look()] if in_theme else []
-        in_background(self, lambda: self._written(format, looks, with_reasoning, folder))
+        folder = self.query_one(Input).value
+        looks = [self._look()] if choice.in_theme else []
+        in_background(self, lambda: self._written(choice, looks, with_reasoning, folder))
 
     def _written(
-        self, format: Format, looks: Sequence[Look], with_reasoning: bool, folder: Path
+        self, choice: _Choice, looks: Sequence[Look], with_reasoning: bool, folder: str
     ) -> Iterator[Message]:
         try:
-            chat = exported(read_chat(self._chat), with_reasoning=with_reasoning)
-            file = free_file(folder, chat.title, format)
-            write(file, chat, format, looks)
-        except (OSError, ValueError) as error:
+            chat = exported(self._read(), with_reasoning=with_reasoning)
+            if choice.is_copied:
+                text = render(chat, choice.format).decode()
+                yield self.Written("Copied the chat as Markdown.", copied=neutralise(text))
+                return
+            file = free_file(Path(folder).expanduser(), chat.title, choice.format)
+            write(file, chat, choice.format, looks)
+        except (OSError, RuntimeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
-            yield self.Written(None, f"The chat was not exported: {reason or error} ({folder}).")
+            said = f"The chat was not exported: {reason or error} ({folder})."
+            yield self.Written(f"{said} Try another folder, or the clipboard.", bad=True)
         else:
-            yield self.Written(file)
+            yield self.Written(f"Exported to {file}")
 
     def on_export_screen_written(self, message: Written) -> None:
-        if message.file is None:
-            self.notify(message.problem, severity="error", markup=False)
-        else:
-            self.notify(f"Exported to {message.file}", markup=False)
-            self.dismiss()
+        if message.bad:
+            self.notify(message.sentence, severity="error", markup=False)
+            self.query_one(Input).focus()
+            return
+        if message.copied:
+            self.app.copy_to_clipboard(message.copied)
+        self.notify(message.sentence, markup=False)
+        self.dismiss()
 
     def _look(self) -> Look:
         """The theme in use, as a page has it."""
@@ -115,6 +138,14 @@ class ExportScreen(EagleModal[None]):
                 for kind in TOKEN_KINDS
             },
         )
+
+
+def _here() -> str:
+    """The folder that eaglechat was started in, or the user's where it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return "~"
 
 
 def _hex(variables: dict[str, str], name: str) -> str:

@@ -19,7 +19,6 @@ _TABLE_GAP = 2
 _TABLE_TEXT = 13
 """Cells of a cell of the table without its bar: `>plain  173.2 `."""
 
-COMPACT_LINES = _CHART_ROWS + 4
 TABLE_LINES = _TABLE_ROWS + 3
 
 

@@ -16,7 +16,6 @@ from textual.widgets import Checkbox, Static
 from eaglechat.chat import wording
 from eaglechat.chat.controls import (
     CONTROLS,
-    DRAFTING,
     THOUGHT_CONTROLS,
     Choice,
     Control,
@@ -59,8 +58,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Reading(
                 "Acceptance, last 64 rounds",
                 id="acceptance",
-                tooltip="Drafted tokens the target accepted, of those it tested, "
-                "over the last 64 rounds. Tokens after a rejected one were never tested.",
+                tooltip="Share of the tested draft tokens that the target accepted, over the last "
+                "64 rounds. Tokens after a rejected one are not tested.",
             )
             yield Bar(id="acceptance-bar")
             yield Reading(
@@ -71,14 +70,14 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Reading(
                 "Mean accepted length",
                 id="length",
-                tooltip="Tokens for each pass of the target: 1 of its own "
-                "plus the accepted ones. Plain decoding gives 1.",
+                tooltip="Tokens per pass of the target: 1 of its own plus the accepted ones. Plain "
+                "decoding gives 1.",
             )
             yield Reading(
                 "Tokens per second",
                 id="speed",
-                tooltip="Over the latest 64 rounds while a reply is written; "
-                "over the whole reply when it is done. Prefill is not counted.",
+                tooltip="During a reply, over its last 64 rounds; afterwards, over the whole "
+                "reply. Prefill is not counted.",
             )
             yield Reading(
                 "Speed-up, measured",
@@ -88,15 +87,15 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             )
             yield PartsView(
                 id="parts",
-                tooltip="The same of this reply's reasoning and of its answer. A round counts to "
-                "the part that it began in.",
+                tooltip="The same of this reply's reasoning and of its answer. A round counts "
+                "towards the part in which it began.",
             )
             yield AutoView(
                 id="auto",
                 tooltip="n_draft_max = auto: the draft length of this round and why, the tokens "
                 "per second expected of each length (0 is plain decoding), the measured speed of "
-                "plain decoding (± two standard errors), and the time this reply is behind plain "
-                "decoding, of the time it may be.",
+                "plain decoding (± two standard errors), and how far this reply is behind "
+                "plain decoding, and may be.",
             )
             yield Static("Acceptance by draft position", classes="label above", id="positions-name")
             yield PositionChart(id="positions")
@@ -129,7 +128,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Static("Controls", classes="heading")
             yield from self._knobs()
             yield Line("", classes="label", id="own-sampling")
-            yield Static("Thinking: no switch in its template", classes="label", id="no-switch")
+            yield Static("Thinking: the template has no switch", classes="label", id="no-switch")
 
     def _knobs(self) -> Iterator[Widget]:
         for control in (*CONTROLS, *THOUGHT_CONTROLS):
@@ -165,8 +164,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """Bring every reading up to date."""
         self._show_controls(numbers.controls)
         for control in CONTROLS:
-            is_of_use = numbers.drafts_as_asked or control.name not in DRAFTING
-            self.query_one(f"#{control.name}").display = is_of_use
+            is_followed = control.name not in numbers.not_followed
+            self.query_one(f"#{control.name}").display = is_followed
             if isinstance(control, Range):
                 own = recommended_for(control, numbers.recommended)
                 self.query_one(f"#{control.name}", Slider).own = own
@@ -245,14 +244,15 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
 
 def _heading(numbers: Numbers) -> tuple[str, str]:
-    """Whether there is speculation, and what there is to say of that."""
+    """Whether there is speculation, in which engine, and what there is to say of that."""
+    on = " · ".join(filter(None, ("Speculation on", numbers.engine)))
     if numbers.off:
         return "Speculation off", f"Off: {numbers.off}."
     if numbers.unreported:
         return "Speculation", wording.sentence(numbers.unreported)
     if numbers.is_provisional:
-        return "Speculation on", "Provisional until the reply has ended"
-    return "Speculation on", ""
+        return on, "Provisional until the reply has ended"
+    return on, ""
 
 
 def _word(choice: Choice, position: float) -> str:

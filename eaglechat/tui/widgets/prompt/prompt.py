@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from textual import events
@@ -21,16 +21,7 @@ from eaglechat.tui.widgets.prompt.completions import Completions
 Completer = Callable[[str, bool], Offer | None]
 """What the text before the cursor on its line can become; the flag is whether it is the first."""
 
-
-_EDITING: Mapping[str, Callable[[TextArea], object]] = {
-    "backspace": lambda area: area.action_delete_left(),
-    "delete": lambda area: area.action_delete_right(),
-    "left": lambda area: area.action_cursor_left(),
-    "right": lambda area: area.action_cursor_right(),
-    "up": lambda area: area.action_cursor_up(),
-    "down": lambda area: area.action_cursor_down(),
-}
-"""What a key does that is typed among letters."""
+COPIED = "Copied the selection."
 
 
 class Prompt(TextArea):
@@ -131,7 +122,7 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         here = [one for one in spans if one[0] == row and one[1] <= column <= one[2]]
         if not spans:
-            self.notify("There is no paste and no file in the prompt that could be opened.")
+            self.notify("There is no paste or file in the prompt to expand.")
             return
         row, start, stop = (here or spans)[-1]
         text = text_of(self.marks.draft(self.document.get_line(row)[start:stop]))
@@ -170,6 +161,16 @@ class Prompt(TextArea):
     def action_send(self) -> None:
         self.post_message(self.Sent(self, self.text))
 
+    def action_clear(self) -> None:
+        if self.text:
+            self.clear()
+        else:
+            self.notify("There is nothing in the prompt.")
+
+    def action_copy(self) -> None:
+        super().action_copy()
+        self.notify(COPIED)
+
     def action_newline(self) -> None:
         self.insert("\n")
 
@@ -182,7 +183,7 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     async def _on_key(self, event: events.Key) -> None:
-        # Not left to the bindings: those run after keys that were typed behind them.
+        # Not left to the bindings: Enter would begin a new line before them.
         if self._is_completed_by(event.key):
             event.prevent_default().stop()
         elif event.key in keys_of("prompt.send"):
@@ -191,9 +192,6 @@ class Prompt(TextArea):
         elif event.key in keys_of("prompt.newline"):
             event.prevent_default().stop()
             self.action_newline()
-        elif event.key in _EDITING:
-            event.prevent_default().stop()
-            _EDITING[event.key](self)
 
     # What is typed can become
 

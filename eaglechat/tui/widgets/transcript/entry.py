@@ -96,6 +96,8 @@ class Entry(TokenStyled):
         self.turn: TurnId | None = None
         self._place: Place | None = None
         self._mark: tuple[int, int] | None = None
+        self._drawn_mark: Selection | None = None
+        """Where it stands in what is drawn; None until it is looked for."""
 
     @dataclass
     class Chosen(Message):
@@ -143,13 +145,20 @@ class Entry(TokenStyled):
 
     def mark(self, span: tuple[int, int] | None) -> None:
         """Show a passage of the text, from one character to another; None shows none."""
-        self._mark = span
+        self._mark, self._drawn_mark = span, None
         self._strips.clear()
         self.refresh()
 
+    def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
+        """Where a passage of the text stands in what is drawn; empty where it does not."""
+        return span
+
     def row_of(self, character: int) -> int:
-        """The row that has a character of the text."""
-        at = _position(self.body.text, character)
+        """The row that has a character of the text, with which a passage may begin."""
+        here = (character, character)
+        span = self._mark if self._mark and self._mark[0] == character else here
+        start, _ = self.drawn_span(span)
+        at = _position(self.body.text, start)
         rows = [
             number
             for number, row in enumerate(self.body.rows)
@@ -165,6 +174,7 @@ class Entry(TokenStyled):
 
     def rows_changed(self, first: int, same_height: bool) -> None:
         """Redraw rows from `first` on, with a new layout unless the height is what it was."""
+        self._drawn_mark = None
         first += self._rows_above
         for y in [y for y in self._strips if y >= first]:
             del self._strips[y]
@@ -301,9 +311,11 @@ class Entry(TokenStyled):
     def _marked_span(self, line: int) -> tuple[int, int]:
         if self._mark is None:
             return 0, 0
-        text = self.body.text
-        start, stop = (_position(text, character) for character in self._mark)
-        return self._span(Selection(start, stop), line)
+        if self._drawn_mark is None:
+            text = self.body.text
+            start, stop = (_position(text, one) for one in self.drawn_span(self._mark))
+            self._drawn_mark = Selection(start, stop)
+        return self._span(self._drawn_mark, line)
 
     def _span(self, selection: Selection | None, line: int) -> tuple[int, int]:
         span = selection.get_span(line) if selection is not None else None

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.entries import Entry
 from eaglechat.tui.widgets.transcript.reading import Code
+from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
 Found = TypeVar("Found")
 
@@ -31,7 +32,7 @@ class Backwards(Generic[Found]):
             self._place -= 1
             entry = entries[self._place]
             if entry.kind == "reply" and entry.recording is not None:
-                self._rest = [*find(entry.recording.text)]
+                self._rest = [*find(neutralise(entry.recording.text))]
         if self._rest:
             return self._rest.pop()
         self._entries = ()

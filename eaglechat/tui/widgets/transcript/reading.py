@@ -4,11 +4,13 @@ while."""
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline, newline
 from markdown_it.token import Token
 from rich import markdown as rich_markdown
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -25,7 +27,23 @@ CODE, LINK = "code", "link"
 _RAIL = "│ "
 _CODE_TYPES = ("fence", "code_block")
 
-_parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+def _newline(state: StateInline, silent: bool) -> bool:
+    """A line break, behind which the indentation of the next line stays."""
+    if not newline(state, silent):
+        return False
+    state.pos = state.src.rindex("\n", 0, state.pos) + 1
+    return True
+
+
+_parser = MarkdownIt("commonmark", {"html": False, "linkify": True}).enable(
+    ["strikethrough", "table", "linkify"]
+)
+assert _parser.linkify is not None
+# An address begins with its scheme: the names of files often end as those of hosts do.
+_parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
+_parser.linkify.add("//", None)
+_parser.inline.ruler.at("newline", _newline)
 
 
 @dataclass(frozen=True)
@@ -41,16 +59,6 @@ class ReadingLook:
 
 
 @dataclass(frozen=True)
-class Rendered:
-    """Rows of a rendered text. What they show is what they copy, but for the note below and what
-    stands around code."""
-
-    look: ReadingLook
-    rows: list[Row]
-    text: str
-
-
-@dataclass(frozen=True)
 class Code:
     """A code block, exactly as it was written."""
 
@@ -58,9 +66,25 @@ class Code:
     text: str
 
 
+@dataclass(frozen=True)
+class Rendered:
+    """Rows of a rendered text. What they show is what they copy, but for the note below and what
+    stands around code."""
+
+    look: ReadingLook
+    rows: list[Row]
+    text: str
+    codes: list[Code]
+    """By the number in what a click on a cell means."""
+
+
 def code_blocks(text: str) -> list[Code]:
     """The code blocks of a Markdown text, from the first."""
-    found = (token for token in _parser.parse(text) if token.type in _CODE_TYPES)
+    return _codes(_parser.parse(text))
+
+
+def _codes(tokens: Sequence[Token]) -> list[Code]:
+    found = (token for token in tokens if token.type in _CODE_TYPES)
     return [Code(_language(token), token.content) for token in found]
 
 
@@ -68,6 +92,20 @@ def links(text: str) -> list[str]:
     """The addresses that a Markdown text leads to, from the first."""
     inline = (child for token in _parser.parse(text) for child in token.children or ())
     return [str(child.attrs.get("href", "")) for child in inline if child.type == "link_open"]
+
+
+def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int]:
+    """Where a passage of a Markdown text stands in what is drawn of it: of those with the same
+    words the one that comes as often before, or is as far on where not all of them are drawn; an
+    empty one where there are none."""
+    start, stop = span
+    words = re.compile(r"\s+".join(map(re.escape, text[start:stop].split())) or "(?!)")
+    before = sum(found.start() < start for found in words.finditer(text))
+    there = [found.span() for found in words.finditer(drawn)]
+    if len(there) == len(words.findall(text)) > before:
+        return there[before]
+    as_far = round(start * len(drawn) / max(len(text), 1))
+    return min(there, key=lambda one: abs(one[0] - as_far), default=(as_far, as_far))
 
 
 class Reading:
@@ -97,28 +135,28 @@ class Reading:
         page = self._settled.copy()
         for block in blocks[-1:]:
             self._write(block, page)
-        return Rendered(self.look, page.rows or [Row(0, 0)], "\n".join(page.lines))
+        return Rendered(self.look, page.rows or [Row(0, 0)], "\n".join(page.lines), page.codes)
 
     def whole(self, text: str, note: str) -> Rendered:
         """The rows of a text that grows no more, with a note below."""
         self._settled, self._end = _Page(), 0
         rendered = self.render(text)
         rows = rendered.rows + _note_rows(note, rendered.rows[-1], self.look.width)
-        return Rendered(self.look, rows if text.strip() else rows[1:] or rows, rendered.text)
+        return replace(rendered, rows=rows if text.strip() else rows[1:] or rows)
 
     def _write(self, block: Sequence[Token], page: _Page) -> None:
         if page.rows:
             page.add([Row(0, 0)], [""])
         first, look = block[0], self.look
         if first.type in _CODE_TYPES:
-            page.add(*_code(first, page.n_codes, look, self._console))
+            page.add(*_code(first, len(page.codes), look, self._console))
         else:
             lines = self._console.render_lines(_Markdown(block, look.dark), pad=False)
             rows = _without_empty_edges(
                 [_row(number, line, look.base) for number, line in enumerate(lines)]
             )
             page.add(rows, [row.text.rstrip() for row in rows])
-        page.n_codes += sum(token.type in _CODE_TYPES for token in block)
+        page.codes += _codes(block)
 
 
 class _Page:
@@ -127,11 +165,11 @@ class _Page:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.lines: list[str] = []
-        self.n_codes = 0
+        self.codes: list[Code] = []
 
     def copy(self) -> _Page:
         page = _Page()
-        page.rows, page.lines, page.n_codes = [*self.rows], [*self.lines], self.n_codes
+        page.rows, page.lines, page.codes = [*self.rows], [*self.lines], [*self.codes]
         return page
 
     def add(self, rows: Sequence[Row], lines: Sequence[str]) -> None:

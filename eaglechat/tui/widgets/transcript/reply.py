@@ -16,10 +16,18 @@ from textual.worker import Worker, WorkerState
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
-from eaglechat.tui.widgets.transcript.reading import CODE, LINK, Reading, ReadingLook, Rendered
+from eaglechat.tui.widgets.transcript.reading import (
+    CODE,
+    LINK,
+    Code,
+    Reading,
+    ReadingLook,
+    Rendered,
+    same_passage,
+)
 from eaglechat.tui.widgets.transcript.token_styles import LOOKED_UP
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
-from eaglechat.wire.records import DraftToken, Origin, Part, Round, Token
+from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """Shortest pause between two renderings of a reply that grows, in seconds and in what one took."""
@@ -38,10 +46,9 @@ class ReplyView:
 
 @dataclass
 class CodeChosen(Message):
-    """The code block of this number in a text is to be copied."""
+    """A code block is to be copied."""
 
-    text: str
-    number: int
+    code: Code
 
 
 @dataclass
@@ -154,6 +161,11 @@ class Reply(Entry):
         if self._view.reading and self._rendered is not None:
             return self._rendered
         return super().body
+
+    def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
+        if not self.reading_shown:
+            return span
+        return same_passage(self.text, span, self.body.text)
 
     def clicked(self, at: tuple[int, int] | None) -> None:
         """A click selects the reply; another one, on a token, looks inside its round."""
@@ -269,8 +281,8 @@ class Reply(Entry):
         self._ask_for_reading()
 
     def clicked_on(self, meta: Mapping[str, Any]) -> bool:
-        if CODE in meta:
-            self.post_message(CodeChosen(self.text, meta[CODE]))
+        if CODE in meta and self._rendered is not None:
+            self.post_message(CodeChosen(self._rendered.codes[meta[CODE]]))
         elif LINK in meta:
             self.post_message(LinkChosen(meta[LINK]))
         else:
@@ -306,7 +318,7 @@ def _round_runs(round: Round, part: Part) -> Iterator[Run]:
 def _kind_of(token: Token) -> str:
     if token.origin is Origin.UNKNOWN:
         return TEXT
-    return LOOKED_UP if token.drafter == "ngram" else token.origin.value
+    return LOOKED_UP if token.drafter == NGRAM else token.origin.value
 
 
 def _rejected_run(token: DraftToken) -> Iterator[Run]:

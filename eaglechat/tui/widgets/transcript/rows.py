@@ -42,8 +42,12 @@ class Rows:
         if width != self._width:
             self.forget()
             self._width = width
+        # As a reply is written it is the last entry that grows, whatever the chat's length.
+        grown = [key for key, height in heights.items() if self._counted.get(key) != height]
+        first = min((self.place_of[key] for key in grown), default=len(self.entries))
+        first = first if self._counted else 0
         self._counted |= heights
-        self._add_up()
+        self._add_up(first)
 
     def forget(self) -> None:
         """Whatever was counted or estimated holds no more."""
@@ -69,8 +73,10 @@ class Rows:
             return range(0)
         return range(self.place_at(first), self.place_at(last) + 1)
 
-    def _add_up(self) -> None:
-        self._tops = [0, *accumulate(map(self._height, self.entries))]
+    def _add_up(self, first: int = 0) -> None:
+        """Count where entries begin, anew from one of them on."""
+        heights = map(self._height, self.entries[first:])
+        self._tops[first:] = accumulate(heights, initial=self._tops[first])
 
     def _height(self, entry: Entry) -> int:
         height = self._counted.get(entry.key) or self._estimated.get(entry.key)

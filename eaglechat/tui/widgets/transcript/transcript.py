@@ -265,10 +265,10 @@ class Transcript(RowScroll):
 
     def on_code_chosen(self, event: CodeChosen) -> None:
         event.stop()
-        self._copy_block(code_blocks(event.text)[event.number])
+        self._copy_block(event.code)
 
     def _copy_block(self, code: Code) -> None:
-        self.app.copy_to_clipboard(neutralise(code.text))
+        self.app.copy_to_clipboard(code.text)
         self.notify(said_of(code), markup=False)
 
     def action_copy_last(self) -> None:

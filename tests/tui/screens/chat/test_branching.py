@@ -29,7 +29,7 @@ async def test_an_earlier_question_is_asked_in_other_words(drive: Drive) -> None
         user.prompt.load_text("half a thought")
         await user.command("chat.edit", "chat.edit")
         assert user.prompt.text == "one"
-        await user.sees("Another wording")
+        await user.sees("Editing:")
         await user.type("s")
         await user.press("enter")
         await user.idle()
@@ -52,6 +52,8 @@ async def test_an_edit_that_is_given_up_gives_back_what_was_typed(drive: Drive) 
         await user.press("escape")
         assert user.prompt.text == "half a thought"
         assert questions(user) == ["one"]
+        await user.press("up")
+        assert user.prompt.text == "onex"
 
 
 async def test_an_edit_stopped_before_its_answer_is_in_the_prompt_as_an_edit(drive: Drive) -> None:
@@ -63,7 +65,7 @@ async def test_an_edit_stopped_before_its_answer_is_in_the_prompt_as_an_edit(dri
         await user.press("enter")
         await user.press("escape")
         await user.idle()
-        await user.sees("Another wording")
+        await user.sees("Editing:")
         assert (user.prompt.text, questions(user)) == ("ones", ["one"])
         user.engine.budget = None
         await user.press("enter")
@@ -108,6 +110,6 @@ async def test_a_turn_is_deleted_and_comes_back(drive: Drive) -> None:
         await asked(user, "one", "two")
         await user.command("chat.delete_turn")
         await user.until(lambda: questions(user) == ["one"], "one question")
-        await user.sees("brings it back")
+        await user.sees("restores it")
         await user.command("chat.undo_delete")
         await user.until(lambda: questions(user) == ["one", "two"], "two questions")

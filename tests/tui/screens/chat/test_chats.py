@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from textual.widgets import Input, OptionList
 
+from eaglechat.chat.history.lines import Line
 from eaglechat.chat.history.listing import summarise
+from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.chat.search import index
 from eaglechat.tui.screens.ask import AskDialog
@@ -110,10 +113,20 @@ async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
         await user.sees("3 chats")
         assert "The sky" in rows(user)[0]
         await user.command("chats.undo_delete")
-        await user.sees("No deleted chat is left.")
+        await user.sees("There is no deleted chat to restore.")
 
 
-async def test_the_open_chat_is_renamed_and_not_deleted(drive: Drive, tmp_path: Path) -> None:
+async def test_the_open_chat_is_renamed_and_not_deleted(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[threading.Thread] = set()
+    add = ChatLog.add
+
+    def noted(log: ChatLog, *added: Line) -> None:
+        threads.add(threading.current_thread())
+        add(log, *added)
+
+    monkeypatch.setattr(ChatLog, "add", noted)
     async with drive() as user:
         await user.open_chat()
         await user.ask("mine")
@@ -136,6 +149,8 @@ async def test_the_open_chat_is_renamed_and_not_deleted(drive: Drive, tmp_path: 
         await user.on(MenuScreen)
         (saved,) = saved_chats(tmp_path / "chats")
         assert (saved.title, len(saved.turns)) == ("renamed", 4)
+    # One thread writes to a chat.
+    assert len(threads) == 1
 
 
 async def test_find_in_all_chats_begins_with_the_words_that_are_typed(

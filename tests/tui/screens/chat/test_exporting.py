@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from tests.tui.driving import Driver
 
@@ -63,14 +66,49 @@ async def test_a_command_with_a_format_writes_at_once(drive: Drive, here: Path) 
         await user.on(ChatScreen)
 
 
-async def test_a_folder_that_cannot_be_written_is_said(drive: Drive, here: Path) -> None:
+async def test_a_chat_of_the_list_is_exported(drive: Drive, here: Path) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Why?")
+        await user.command("chats.open")
+        await user.on(ChatsScreen)
+        await user.sees("1 chat")
+        await user.command("chats.export")
+        await user.on(ExportScreen)
+        await user.press("enter")
+        await user.until((here / "Why.md").exists, "the file")
+
+
+async def test_a_chat_that_no_disk_takes_is_copied(
+    drive: Drive, here: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "file").write_text("")
+    copied: list[str] = []
+    monkeypatch.setattr(EagleApp, "copy_to_clipboard", lambda _app, text: copied.append(text))
+    pair = pair_of_files(models / "target.gguf", models / "draft.gguf")
+    async with drive(start=pair, chats_dir=here / "file" / "chats") as user:
+        await user.on(ChatScreen)
+        await user.ask("Why?")
+        await user.command("chat.export")
+        await user.on(ExportScreen)
+        await user.press("end", "enter")
+        await user.on(ChatScreen)
+        await user.sees("Copied the chat")
+    assert copied[0].startswith("# Why?")
+
+
+@pytest.mark.parametrize("folder", ["~nobody-of-this-name", "file", "\0"])
+async def test_a_folder_that_cannot_be_written_is_said(
+    drive: Drive, here: Path, folder: str
+) -> None:
     (here / "file").write_text("")
     async with drive() as user:
         await user.open_chat()
         await user.ask("Why?")
         await user.command("chat.export")
         await user.on(ExportScreen)
-        user.app.screen.query_one("#folder", Input).value = str(here / "file")
+        user.app.screen.query_one("#folder", Input).value = folder
         await user.press("enter")
         await user.sees("The chat was not exported")
+        assert isinstance(user.app.focused, Input)
         assert isinstance(user.app.screen, ExportScreen)

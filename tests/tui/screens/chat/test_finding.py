@@ -81,3 +81,16 @@ async def test_from_the_end_escape_goes_back_to_the_end(drive: Drive) -> None:
         await user.type("give")
         await user.press("down", "escape")
         await user.until(lambda: user.chat.transcript.is_following, "the end")
+
+
+async def test_another_chat_has_none_of_the_places(drive: Drive) -> None:
+    async with drive() as user:
+        await asked(user)
+        await user.command("chat.find")
+        await user.type("give")
+        await user.until(lambda: "3 of 3" in found(user), "the places")
+        await user.command("chat.new")
+        await user.until(lambda: not user.chat.query_one(FindBar).is_open, "the line closed")
+        assert user.chat.transcript._marked is None
+        await user.type("typed")
+        assert user.prompt.text == "typed"

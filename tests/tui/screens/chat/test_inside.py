@@ -10,7 +10,7 @@ import pytest
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.widgets.transcript.reply import Reply
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 
@@ -21,7 +21,7 @@ def inspecting(user: Driver) -> None:
     settings.change("interface", "inspect", True)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+@pytest.mark.parametrize("size", [(80, 24), WIDE])
 async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size) as user:
         inspecting(user)
@@ -31,13 +31,13 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         await user.on(InsideScreen)
         await user.command("inside.first")
         await user.sees("Round 1 of")
-        await user.sees("3 tokens drafted by eagle3, 3 tested, 3 accepted; 4 tokens gained.")
+        await user.sees("3 tokens drafted (draft), 3 tested, 3 accepted; 4 tokens gained.")
         await user.sees("parasol")
         await user.press("right")
         await user.sees("Round 2 of")
-        await user.sees("3 tokens drafted by eagle3, 2 tested, 1 accepted; 2 tokens gained.")
+        await user.sees("3 tokens drafted (draft), 2 tested, 1 accepted; 2 tokens gained.")
         await user.sees("The draw went against “ umbrella”: its chance was 25%.")
-        await user.sees("Drafted and never tested: “ umbrella” 80%")
+        await user.sees("Drafted, not tested: “ umbrella” 80%")
         await user.press("left", "left")
         await user.sees("Round 1 of")
         await user.press("escape")
@@ -49,7 +49,7 @@ async def test_without_a_record_it_says_how_to_have_one(drive: Drive) -> None:
         await user.open_chat()
         await user.ask("Which colour?")
         await user.command("chat.inspect")
-        await user.sees("was not recorded: interface.inspect")
+        await user.sees("were not recorded. Switch on interface.inspect")
         assert "parasol" not in user.text
 
 
@@ -57,7 +57,7 @@ async def test_nothing_to_look_into_is_said(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.command("chat.inspect")
-        await user.sees("There is no round to look into")
+        await user.sees("There are no rounds to show")
 
 
 async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(drive: Drive) -> None:
@@ -82,5 +82,5 @@ async def test_an_engine_that_does_not_report_it_is_named(drive: Drive) -> None:
         await user.ask("Which colour?")
         await user.command("chat.inspect")
         await user.command("inside.first", "inside.newer")
-        await user.sees("is not reported by llama-server")
+        await user.sees("are not reported by llama-server")
         await user.sees("a token")

@@ -11,12 +11,12 @@ from textual.containers import VerticalScroll
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.wire import protocol
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+@pytest.mark.parametrize("size", [(80, 24), WIDE])
 async def test_the_prompt_is_shown_with_what_is_typed(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size) as user:
         await user.open_chat()

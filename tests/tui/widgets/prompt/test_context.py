@@ -27,7 +27,9 @@ async def test_a_question_that_fills_the_context_is_asked_about_first(drive: Dri
         user.prompt.load_text("word " * 8000)
         await user.press("enter")
         said = user.app._notifications
-        await user.until(lambda: any("does not fit" in one.message for one in said), "a warning")
+        await user.until(
+            lambda: any("little or no room" in one.message for one in said), "a warning"
+        )
         assert not user.engine.requests(protocol.Chat)
         await user.press("enter")
         await user.until(lambda: user.engine.requests(protocol.Chat), "the question")

@@ -9,10 +9,11 @@ import pytest
 from textual import events
 
 from eaglechat.chat.history.reading import saved_chats
+from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.wire import protocol
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 LONG = "\n".join(f"line {n}" for n in range(132))
@@ -36,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+@pytest.mark.parametrize("size", [(80, 24), WIDE])
 async def test_a_long_paste_is_one_line_and_sent_whole(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size) as user:
         await user.open_chat()
@@ -90,6 +91,7 @@ async def test_a_file_is_chosen_shown_and_sent_as_a_part(drive: Drive) -> None:
         assert not user.engine.requests(protocol.Chat)
         await user.press("enter")
         await user.until(lambda: len(user.messages) == 2, "a reply")
+        await user.idle()
         assert user.messages[0].content == "Read\n\ndocs/my notes.md:\n```md\n# Notes\n```"
         await user.command("chat.edit")
         assert "[docs/my notes.md: 35 B, ~9 tokens]" in user.prompt.text
@@ -124,7 +126,7 @@ async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path)
         await user.press("ctrl+t")
         await user.sees("[pasted: 132 lines] and")
         await user.press("enter")
-        await user.until(lambda: len(user.app.screen_stack) > 1, "the chat")
+        await user.on(ChatScreen)
         await user.until(lambda: user.prompt.text == f"{MARK} and", "the draft")
 
 

@@ -86,4 +86,4 @@ async def test_a_role_is_written(
         user.prompt.load_text("/write_role ../x")
         user.prompt.action_send()
         said = user.app._notifications
-        await user.until(lambda: any("a file can have" in one.message for one in said), "why")
+        await user.until(lambda: any("a valid file name" in one.message for one in said), "why")

@@ -24,7 +24,7 @@ async def test_a_command_is_chosen_with_keys(drive: Drive, size: tuple[int, int]
     async with drive(size=size) as user:
         await user.open_chat()
         await user.type("/")
-        await user.sees("Choose the draft length of every round")
+        await user.sees("Let measurement choose the draft length")
         popup = user.chat.query_one(Completions)
         assert user.inside(popup.region)
         assert popup.region.bottom == user.prompt.region.y
@@ -105,3 +105,15 @@ async def test_another_pair_by_name(drive: Drive) -> None:
         await user.type("/model smol")
         await user.press("tab", "enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "a load")
+
+
+async def test_the_prompt_is_cleared_by_a_key_and_undo_brings_its_text_back(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.command("prompt.clear")
+        await user.sees("There is nothing in the prompt")
+        user.prompt.insert("one\ntwo")
+        await user.command("prompt.clear")
+        assert user.prompt.text == ""
+        await user.press("ctrl+z")
+        assert user.prompt.text == "one\ntwo"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.links.http.chunks import Choice, Chunk, Delta, Timings
+from eaglechat.links.http.servers.chunks import Choice, Chunk, Delta, Timings
 from eaglechat.links.http.servers.llama_server import LlamaServer
+from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Origin, Round
 from eaglechat.wire.stats import RollingStats
 from tests.links.engines import chat
@@ -61,6 +63,12 @@ def test_the_first_token_takes_no_time_of_its_own() -> None:
     assert 200 < (speed.tokens_per_second or 0) < 300
 
 
+def test_a_reply_of_one_token_took_no_time() -> None:
+    reader = LlamaServer().reader(chat())
+    assert [*reader.take(chunk(1, 0.001, 0, 0))]
+    assert reader.end(0, is_cancelled=True).timings.generation_ms == 0
+
+
 def test_the_replay_of_a_checkpoint_is_the_targets_own() -> None:
     rounds = read(chunk(1, 0, 0, 0), *(chunk(n, 8, 3, 1) for n in (2, 3, 4)), *over(4, 8, 3, 1))
     assert origins(rounds) == [[P], [A, C], [P]]
@@ -94,7 +102,7 @@ def test_plain_tokens_stay_plain_though_some_have_no_chunk() -> None:
 STEPS = st.lists(st.integers(0, 3), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(accepted=STEPS, data=st.data())
 def test_whatever_the_parser_swallows_no_origin_is_wrong(
     accepted: list[int], data: st.DataObject
@@ -124,3 +132,13 @@ def test_whatever_the_parser_swallows_no_origin_is_wrong(
         assert token.origin in (origin, U)
     if len(kept) == len(chunks):
         assert [token.origin for token in tokens] == truth
+
+
+def test_a_reply_that_goes_on_is_asked_for_as_such() -> None:
+    """Without the words for it some versions repeat what was there before."""
+    said = Message(role="assistant", content="Once upon")
+    asked = msgspec.structs.replace(chat(), messages=(*chat().messages, said))
+    body = LlamaServer().body(asked, "m", 1)
+    assert body["messages"][-1] == {"role": "assistant", "content": "Once upon"}
+    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
+    assert "continue_final_message" not in LlamaServer().body(chat(), "m", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from eaglechat.cli import run
 from eaglechat.settings import Settings
 from eaglechat.wire.capabilities import EVERYTHING
-from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, RoundDone
+from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, RoundDone, Settled
 from eaglechat.wire.records import (
     FinishReason,
     Origin,
@@ -22,7 +23,7 @@ from eaglechat.wire.records import (
     Token,
 )
 from eaglechat.wire.stats import stats_of
-from tests.tui.scripted import pair_info
+from tests.tui.scripted_reports import pair_info
 
 HELLO = Hello(
     protocol=PROTOCOL_VERSION, can=EVERYTHING, eaglechat="0", llama_cpp="scripted", devices=()
@@ -71,3 +72,19 @@ def test_json_has_both_and_the_numbers_of_each_part() -> None:
     assert (report["reasoning"], report["text"]) == ("Two, two.", "4.")
     assert report["parts"]["reasoning"]["tokens"] == 2
     assert report["parts"]["answer"]["tokens_per_second"] == pytest.approx(100.0)
+
+
+def test_rounds_that_an_engine_settles_count_in_place_of_the_provisional_ones() -> None:
+    provisional = replace(ROUNDS[1], provisional=True)
+    final = replace(ROUNDS[1], timings=replace(ROUNDS[1].timings, total_ms=20.0))
+    answers = [RoundDone(id=1, round=provisional), Settled(id=1, rounds=(final,)), ANSWERS[-1]]
+    trace = io.BytesIO()
+
+    outcome = run._write(
+        answers, Settings(), pair_info("t", None, None), HELLO, trace=trace, written={}
+    )
+
+    assert outcome.reasoning == "Two"
+    assert (outcome.parts[Part.REASONING].tokens, outcome.parts[Part.REASONING].ms) == (1, 20.0)
+    written = [msgspec.json.decode(line, type=Round) for line in trace.getvalue().splitlines()]
+    assert written == [provisional, final]

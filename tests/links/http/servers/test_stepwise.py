@@ -15,16 +15,10 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Round
 from eaglechat.wire.stats import stats_of
 from tests.links.engines import Asked, Client, chat
-from tests.links.http.fault_server import FaultServer, Handler, fault_server
+from tests.links.http.fault_server import FaultServer, Handler
 
 A, C, B, P = Origin.ACCEPTED, Origin.CORRECTION, Origin.BONUS, Origin.PLAIN
 STEPS = [("The", 1), (" cat sat on", 3), (" the", 1), (" mat and slept", 4)]
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    with fault_server() as faults:
-        yield faults
 
 
 @pytest.fixture
@@ -148,3 +142,17 @@ def test_the_histogram_of_sglang_makes_sure_of_the_chunks(
     reply = asked(client)
     assert server.chats()[0].body["return_spec_tokens_details"] is True
     assert bool(reply.of(p.Settled)) is is_certain
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_reply_that_has_begun_is_sent_as_the_last_message(
+    server: FaultServer, client: Client, kind: str
+) -> None:
+    server.models = of(kind)
+    client.ready()
+    client.answer(p.Load(target=""))
+    begun = p.Message(role="assistant", content="The cat")
+    client.answer(chat(messages=(*chat().messages, begun)))
+    body = server.chats()[-1].body
+    assert body["messages"][-1] == {"role": "assistant", "content": "The cat"}
+    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)

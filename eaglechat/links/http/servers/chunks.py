@@ -69,7 +69,7 @@ class SGLExt(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    choices: list[Choice] = []
+    choices: list[Choice] | None = None
     usage: Usage | None = None
     timings: Timings | None = None
     prompt_progress: PromptProgress | None = None

@@ -1,0 +1,115 @@
+"""Which turns of a long chat are sent to a server: when they outgrow its context, the oldest stay
+away, as they leave the context of eaglechat's own engine.
+
+Where the server can count a prompt, room is made before it is asked; else when it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from eaglechat.wire.protocol import Message
+from eaglechat.wire.records import Window
+
+_ROOM = 8
+"""A reply begins with one part in so many of the context free, or with all it may write."""
+_FREED = 2
+"""When turns leave, they leave until one part in so many is free: what remains is read again."""
+_TEMPLATE_TOKENS = 512
+_MESSAGE_TOKENS = 32
+"""More than a template usually writes around a conversation and around a message."""
+
+Count = Callable[[Sequence[Message]], Awaitable[int]]
+"""How many tokens a conversation is for the server."""
+
+
+class ServerWindow:
+    """The part of one conversation that is sent. `first_turn` only moves on."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = tuple(messages)
+        self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
+        self.first_turn = 0
+        self.tokens_left: int | None = None
+
+    @property
+    def window(self) -> Window:
+        return Window(self.first_turn, self.tokens_left if self.first_turn else 0, kv_kept=False)
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        return self._without(self.first_turn)
+
+    @property
+    def left(self) -> tuple[Message, ...]:
+        """What stays away, behind the system prompt."""
+        if not self._starts:
+            return ()
+        return self._messages[self._starts[0] : self._starts[self.first_turn]]
+
+    async def fit(
+        self, count: Count, n_ctx: int, wanted: int | None, before: tuple[Message, ...]
+    ) -> None:
+        """Leave out the oldest turns until a reply of `wanted` tokens has room, or one of a fair
+        length: those that stayed away `before` first."""
+        room = min(wanted or n_ctx, n_ctx // _ROOM)
+        if self._most_tokens() + room <= n_ctx:
+            return
+        whole = tokens = await count(self.sent)
+        if tokens + room <= n_ctx:
+            return
+        if self.begin_behind(before):
+            tokens = await count(self.sent)
+        if tokens + room > n_ctx:
+            tokens = await self._move(count, n_ctx - n_ctx // _FREED)
+        self.tokens_left = whole - tokens
+
+    def begin_behind(self, left: tuple[Message, ...]) -> bool:
+        """Leave out the turns that stayed away before, where this conversation begins with them."""
+        n = sum(message.role == "user" for message in left)
+        if not 0 < n < len(self._starts):
+            return False
+        before, self.first_turn = self.first_turn, n
+        if self.left != left:
+            self.first_turn = before
+            return False
+        return True
+
+    def halve(self) -> bool:
+        """Leave out turns until half of the text is left; False where only the last one is."""
+        last = len(self._starts) - 1
+        if self.first_turn >= last:
+            return False
+        most = _length(self.sent) // 2
+        while self.first_turn < last:
+            self.first_turn += 1
+            if _length(self.sent) <= most:
+                break
+        return True
+
+    async def _move(self, count: Count, most: int) -> int:
+        low, high = self.first_turn, max(len(self._starts) - 1, 0)
+        tokens = await count(self._without(high))
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if (there := await count(self._without(middle))) <= most:
+                high, tokens = middle, there
+            else:
+                low = middle
+        self.first_turn = high
+        return tokens
+
+    def _without(self, n: int) -> tuple[Message, ...]:
+        if not n:
+            return self._messages
+        return (*self._messages[: self._starts[0]], *self._messages[self._starts[n] :])
+
+    def _most_tokens(self) -> int:
+        # No tokenizer makes more tokens than there are bytes.
+        written = len(self._messages) * _MESSAGE_TOKENS + _TEMPLATE_TOKENS
+        return _length(self._messages) + written
+
+
+def _length(messages: Sequence[Message]) -> int:
+    """In bytes."""
+    return sum(len(one.content.encode()) + len(one.reasoning.encode()) for one in messages)

@@ -1,0 +1,121 @@
+"""llama.cpp's RPC servers: processes on other machines that lend their devices.
+
+Here one is asked what it is, without llama.cpp, which would end the process where that fails. A
+server answers one client at a time, and serves whoever can reach it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+from eaglechat.wire.errors import RpcError
+
+ANSWERS_WITHIN_S = 3.0
+
+_KNOWN_PROTOCOL = 7
+"""The version of whose messages the memory of a server's devices is read here."""
+_HELLO, _DEVICE_COUNT, _DEVICE_MEMORY = 14, 15, 11
+_HELLO_BODY = bytes(24)
+_LONGEST_ANSWER = 1024
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answered, `latency_ms` after it was asked.
+
+    `memory` is what each of its devices has free and in all, in bytes; empty where the server
+    speaks another version of the protocol.
+    """
+
+    endpoint: str
+    protocol: str
+    latency_ms: float
+    memory: tuple[tuple[int, int], ...]
+
+    @property
+    def free(self) -> int:
+        """Bytes that its devices have free."""
+        return sum(free for free, _ in self.memory)
+
+
+def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> Server:
+    """What a server is. Raises RpcError."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        # llama.cpp itself knows IPv4 alone.
+        address = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)[0][4]
+        with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as server:
+            server.settimeout(patience_s)
+            server.connect(address)
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return _ask(endpoint, server)
+    except TimeoutError:
+        raise RpcError(
+            f"the RPC server {endpoint} does not answer within {patience_s:g} seconds; it serves "
+            "one client at a time, and another one may have it"
+        ) from None
+    except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise RpcError(f"the RPC server {endpoint} cannot be reached: {reason}") from error
+
+
+def ask_all(endpoints: Sequence[str]) -> list[Server | RpcError]:
+    """What each of them is, or why it cannot be used; all are asked at once."""
+
+    def asked(endpoint: str) -> Server | RpcError:
+        try:
+            return ask(endpoint)
+        except RpcError as error:
+            return error
+
+    with ThreadPoolExecutor(max(len(endpoints), 1)) as pool:
+        return list(pool.map(asked, endpoints))
+
+
+def _ask(endpoint: str, server: socket.socket) -> Server:
+    began = time.perf_counter()
+    version = _answer(server, endpoint, _HELLO, _HELLO_BODY)
+    latency_ms = (time.perf_counter() - began) * 1000.0
+    if len(version) < 3:
+        raise _stranger(endpoint)
+    memory: tuple[tuple[int, int], ...] = ()
+    if version[0] == _KNOWN_PROTOCOL:
+        (count,) = struct.unpack("<I", _answer(server, endpoint, _DEVICE_COUNT, b"", 4))
+        memory = tuple(
+            struct.unpack("<QQ", _answer(server, endpoint, _DEVICE_MEMORY, index, 16))
+            for index in (struct.pack("<I", number) for number in range(count))
+        )
+    return Server(endpoint, ".".join(map(str, version[:3])), latency_ms, memory)
+
+
+def _answer(
+    server: socket.socket, endpoint: str, command: int, body: bytes, size: int | None = None
+) -> bytes:
+    """What the server answers to a command: `size` bytes, or as many as it likes."""
+    server.sendall(struct.pack("<BQ", command, len(body)) + body)
+    (length,) = struct.unpack("<Q", _read(server, endpoint, 8))
+    if length > _LONGEST_ANSWER or size not in (None, length):
+        raise _stranger(endpoint)
+    return _read(server, endpoint, length)
+
+
+def _read(server: socket.socket, endpoint: str, size: int) -> bytes:
+    read = b""
+    while len(read) < size:
+        piece = server.recv(size - len(read))
+        if not piece:
+            raise _stranger(endpoint)
+        read += piece
+    return read
+
+
+def _stranger(endpoint: str) -> RpcError:
+    return RpcError(
+        f"what listens at {endpoint} (engine.rpc_servers) does not speak llama.cpp's RPC"
+    )

@@ -1,0 +1,82 @@
+"""Siblings in a chat: made, counted, stepped through, deleted and brought back."""
+
+from __future__ import annotations
+
+from eaglechat.chat.conversation.entries import Place
+from tests.chat.headless import Headless, reopened_after_leaving
+from tests.tui.scripted import REPLY
+
+
+def test_an_edited_question_begins_a_branch(chat: Headless) -> None:
+    chat.ask("one")
+    chat.ask("two")
+    chat.session.edit(chat.session.turns.path[0].id, "uno")
+    chat.finish()
+    assert [m.content for m in chat.last_request.messages] == ["uno"]
+    assert chat.texts == ["uno", REPLY]
+    chat.session.delete(chat.session.turns.path[0].id)
+    assert chat.texts == ["one", REPLY, "two", REPLY]
+
+
+def test_branches_come_back_with_the_one_that_was_chosen(chat: Headless) -> None:
+    chat.ask("one")
+    chat.ask("two")
+    chat.session.edit(chat.session.turns.path[2].id, "zwei")
+    chat.finish()
+    chat.session.step(chat.session.turns.path[2].id, -1)
+    again = reopened_after_leaving(chat)
+    assert again.texts == ["one", REPLY, "two", REPLY]
+    again.session.delete(again.session.turns.path[2].id)
+    assert again.texts == ["one", REPLY, "zwei", REPLY]
+    assert reopened_after_leaving(again).texts == ["one", REPLY, "zwei", REPLY]
+
+
+def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> None:
+    chat.ask("one")
+    chat.ask("two")
+    chat.session.compare()
+    chat.finish()
+    before = chat.shown
+    first, second = chat.session.turns.path[0].id, chat.session.turns.path[2].id
+    chat.session.delete(second)
+    chat.session.delete(first)
+    assert chat.texts == []
+    assert "<chat.undo_delete> restores it" in chat.said[-1]
+    assert chat.session.undo_delete() == first
+    assert chat.session.undo_delete() == second
+    assert chat.shown[-len(before) + 1 :] == before[1:]
+    assert chat.session.undo_delete() is None
+    assert reopened_after_leaving(chat).texts == ["one", REPLY, "two", REPLY]
+
+
+def test_there_is_no_sibling_beyond_the_last(chat: Headless) -> None:
+    chat.ask("one")
+    reply = chat.session.turns.path[1].id
+    assert chat.session.step(reply, 1) is None
+    assert "no other version" in chat.said[-1]
+    chat.session.answer_again(reply)
+    chat.finish()
+    again = chat.session.turns.path[1].id
+    assert chat.session.step(again, 1) is None
+    assert chat.said[-1] == "This is the newest of 2."
+    assert chat.session.step(again, -1) == reply
+
+
+def test_siblings_are_counted_beside_the_first_entry_of_a_turn(chat: Headless) -> None:
+    chat.ask("one")
+    chat.session.answer_again(chat.session.turns.path[1].id)
+    chat.finish()
+    places = {entry.key: entry.place for entry in chat.entries if entry.turn}
+    question, reply = (turn.id for turn in chat.session.turns.path)
+    assert places == {f"turn {question}": None, f"turn {reply}": Place(2, 2)}
+
+
+def test_an_edit_without_an_answer_goes_back_to_what_it_was_a_wording_of(chat: Headless) -> None:
+    chat.ask("one")
+    first = chat.session.turns.path[0].id
+    chat.engine.budget = 0
+    chat.session.edit(first, "eins")
+    chat.session.stop()
+    chat.finish()
+    assert (chat.given_back, chat.beside) == (["eins"], [first])
+    assert chat.texts == ["one", REPLY]

@@ -1,0 +1,59 @@
+"""`eaglechat run` in a test: in this process or in one of its own, and what comes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglechat.engine.process.local import LocalEngine
+from eaglechat.links.base import Link
+from eaglechat.settings import Settings
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PROMPT = "the cat sat on the mat"
+PATIENCE_S = 60
+ASCII = {"PYTHONIOENCODING": "ascii"}
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line on standard error, of a command that printed nothing."""
+        assert self.out == ""
+        assert "Traceback" not in self.err
+        (line,) = [line for line in self.err.splitlines() if line.startswith("eaglechat: ")]
+        return line.removeprefix("eaglechat: ")
+
+
+Runner = Callable[..., Ended]
+
+
+def in_this_process(_settings: Settings) -> Link:
+    engine = LocalEngine()
+    engine.start()
+    return engine
+
+
+def process(arguments: Sequence[str], home: Path, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        cwd=home,
+    )
+
+
+def command(files: tuple[Path, Path], *arguments: str) -> list[str]:
+    pair = ["--target", str(files[0]), "--draft", str(files[1]), "--threads", "1"]
+    return ["run", *pair, "--temperature", "0", *arguments, PROMPT]

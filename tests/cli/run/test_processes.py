@@ -1,0 +1,104 @@
+"""`eaglechat run` as a process: Ctrl+C, pipes, terminals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+from tests.cli.engines import engine_that
+from tests.cli.run.running import (
+    ASCII,
+    PATIENCE_S,
+    command,
+    process,
+)
+
+
+@pytest.mark.parametrize(
+    ("as_json", "number"),
+    [(False, signal.SIGINT), (True, signal.SIGINT), (True, signal.SIGTERM)],
+    ids=["text", "json", "terminated"],
+)
+def test_ctrl_c_during_generation_keeps_what_was_written(
+    tiny_files: tuple[Path, Path], tmp_path: Path, as_json: bool, number: signal.Signals
+) -> None:
+    trace = tmp_path / "trace"
+    arguments = ["--trace", str(trace), *(["--json"] if as_json else [])]
+    with process(["-m", "eaglechat", *command(tiny_files, *arguments)], tmp_path) as running:
+        while running.poll() is None and not (trace.exists() and trace.stat().st_size):
+            time.sleep(0.01)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 130
+    assert b"Traceback" not in err
+    written = [json.loads(line) for line in trace.read_text().splitlines()]
+    text = "".join(token["text"] for round_ in written for token in round_["tokens"])
+    if as_json:
+        report = json.loads(out)
+        assert (report["finish_reason"], report["text"]) == ("cancelled", text)
+    else:
+        assert out.decode().rstrip("\n") == text
+        assert b", cancelled" in err
+
+
+def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The engine sends the signal at the first progress, and loads until it is cancelled."""
+    engine = engine_that(
+        "import os, signal, time\n"
+        "from eaglechat.engine.process import job_loop\n"
+        "from eaglechat.wire.errors import LoadCancelledError\n"
+        "def load(headers, options, progress):\n"
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "    while progress('target', 0.5):\n"
+        "        time.sleep(0.01)\n"
+        "    raise LoadCancelledError('the load was cancelled')\n"
+        "job_loop.LoadedPair = load"
+    )
+    with process(["-m", "eaglechat", *command(tiny_files, *engine)], tmp_path) as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_has_enough_ends_the_reply_quietly(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with process(["-m", "eaglechat", *command(tiny_files)], tmp_path) as running:
+        assert running.stdout is not None
+        running.stdout.read(3)
+        running.stdout.close()
+        assert running.stderr is not None
+        err = running.stderr.read()
+        status = running.wait(PATIENCE_S)
+
+    assert status == 1
+    assert b"Traceback" not in err
+    assert b"Exception ignored" not in err
+
+
+def test_a_terminal_without_unicode_gets_the_reply_all_the_same(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    engine = engine_that(
+        "from eaglechat.engine.llama.sampler import Sampler\n"
+        f"ids = iter({[tiny.TOKENS.index(t) for t in ('a', 'Ã', '©', 'b')]})\n"
+        "Sampler.sample = lambda *_: next(ids)"
+    )
+    arguments = command(tiny_files, "--no-speculation", "--max-tokens", "4", *engine)
+    printed = []
+    for how in ([], ["--json"]):
+        with process(["-m", "eaglechat", *arguments, *how], tmp_path, **ASCII) as running:
+            out, err = running.communicate(timeout=PATIENCE_S)
+        assert running.returncode == 0, err
+        printed.append(out)
+
+    assert printed[0] == b"a?b\n"
+    assert json.loads(printed[1])["text"] == "aéb"

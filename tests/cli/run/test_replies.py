@@ -1,0 +1,173 @@
+"""What `eaglechat run` prints of a reply, and what the reply is asked with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eaglechat.wire.records import Round
+from eaglechat.wire.stats import stats_of
+from tests import tiny
+from tests.cli.run.running import (
+    PROMPT,
+    Runner,
+)
+
+SCHEMA = {
+    "text": str,
+    "reasoning": str,
+    "tokens": int,
+    "finish_reason": str,
+    "pair": str,
+    "engine": str,
+    "server": type(None),
+    "context": {"size": int, "used": int},
+    "speculation": {
+        "n_draft_max": int,
+        "rounds": int,
+        "drafted": int,
+        "tested": int,
+        "accepted": int,
+        "acceptance_rate": float,
+        "mean_accepted_length": float,
+        "per_position": list,
+        "trees": int,
+        "siblings": int,
+        "by_drafter": {"eagle3": {"rounds": int, "drafted": int, "tested": int, "accepted": int}},
+    },
+    "parts": {
+        "answer": {
+            "tokens": int,
+            "tokens_per_second": float,
+            "acceptance_rate": float,
+            "mean_accepted_length": float,
+        }
+    },
+    "timings": {
+        "load_ms": float,
+        "prefill_ms": float,
+        "prefill_tokens": int,
+        "generation_ms": float,
+        "tokens_per_second": float,
+        "draft_ms": float,
+        "verify_ms": float,
+    },
+}
+
+
+def shape(value: Any) -> Any:
+    return {k: shape(v) for k, v in value.items()} if isinstance(value, dict) else type(value)
+
+
+def test_a_reply_streams_to_stdout_and_the_summary_to_stderr(eaglechat: Runner) -> None:
+    ended = eaglechat(PROMPT)
+
+    assert ended.status == 0
+    assert len(ended.out.strip()) > 20
+    assert "40 tokens" in ended.err
+    assert "accepted" in ended.err
+    assert "token limit reached" in ended.err
+
+
+def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> None:
+    ended = eaglechat("--json", "--no-ngram", "--n-draft-max", "2", PROMPT)
+
+    report = json.loads(ended.out)
+    assert ended.out.count("\n") == 1
+    assert shape(report) == SCHEMA
+    assert list(report) == list(SCHEMA)
+    assert (report["tokens"], report["finish_reason"]) == (40, "length")
+    assert report["pair"] == "target + draft"
+    assert report["speculation"]["n_draft_max"] == 2
+    assert report["speculation"]["accepted"] > 0
+    assert report["text"] == eaglechat(PROMPT).out.removesuffix("\n")
+
+
+def test_the_trace_holds_the_rounds_the_report_counts(eaglechat: Runner, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+
+    report = json.loads(eaglechat("--json", "--trace", str(trace), PROMPT).out)
+
+    rounds = [msgspec.json.decode(line, type=Round) for line in trace.read_bytes().splitlines()]
+    stats, counts = stats_of(rounds), report["speculation"]
+    assert [round_.index for round_ in rounds] == list(range(counts["rounds"]))
+    assert "".join(round_.text for round_ in rounds) == report["text"]
+    assert (stats.drafted, stats.tested) == (counts["drafted"], counts["tested"])
+    assert stats.accepted == counts["accepted"]
+    assert counts["acceptance_rate"] == stats.accepted / stats.tested
+    assert counts["mean_accepted_length"] == 1 + stats.accepted / stats.verify_steps
+    assert counts["per_position"] == list(stats.per_position)
+    assert report["timings"]["verify_ms"] == pytest.approx(
+        sum(round_.timings.verify_ms for round_ in rounds)
+    )
+
+
+@pytest.mark.parametrize(
+    "plain", [["--no-speculation"], ["--n-draft-max", "0"]], ids=["off", "n_draft_max 0"]
+)
+def test_plain_decoding_writes_the_same_text_and_drafts_nothing(
+    eaglechat: Runner, plain: list[str]
+) -> None:
+    drafted = json.loads(eaglechat("--json", PROMPT).out)
+    report = json.loads(eaglechat("--json", *plain, PROMPT).out)
+
+    assert report["text"] == drafted["text"]
+    counts = report["speculation"]
+    assert (counts["n_draft_max"], counts["drafted"], counts["tested"]) == (0, 0, 0)
+    assert (counts["rounds"], counts["acceptance_rate"], counts["per_position"]) == (40, 0.0, [])
+    assert report["timings"]["draft_ms"] == 0.0
+
+
+def test_a_target_without_a_draft_speculates_from_its_own_words(
+    eaglechat: Runner, tiny_files: tuple[Path, Path]
+) -> None:
+    counts = {}
+    for flags in (("--n-draft-max", "8"), ("--n-draft-max", "8", "--no-ngram")):
+        ended = eaglechat("--json", *flags, PROMPT, pair=("--target", str(tiny_files[0])))
+        assert "speculation is off" not in ended.err
+        counts[len(flags)] = json.loads(ended.out)["speculation"]
+    assert counts[2]["accepted"] > 0
+    assert counts[3]["drafted"] == 0
+
+
+@pytest.mark.parametrize("shape", ["chain", "tree", "auto"])
+def test_a_target_that_cannot_follow_several_paths_says_so_where_a_tree_is_asked_for(
+    eaglechat: Runner, tiny_files: tuple[Path, Path], tmp_path: Path, shape: str
+) -> None:
+    target = tiny.write_hybrid_target(tmp_path / "hybrid.gguf")
+    pair = ("--target", str(target), "--draft", str(tiny_files[1]), "--n-draft-max", "3")
+    ended = eaglechat("--shape", shape, "--json", PROMPT, pair=pair)
+    counts = json.loads(ended.out)["speculation"]
+    assert (counts["trees"], counts["drafted"] > 0) == (0, True)
+    assert ("drafts stay chains: the target is a recurrent" in ended.err) is (shape == "tree")
+
+
+def test_stdin_system_prompt_and_seed_reach_the_reply(eaglechat: Runner) -> None:
+    hot = ("--temperature", "1", "--json")
+
+    def text(*arguments: str, stdin: bytes = b"") -> str:
+        return str(json.loads(eaglechat(*hot, *arguments, stdin=stdin).out)["text"])
+
+    assert text("--seed", "5", "-", stdin=PROMPT.encode()) == text("--seed", "5", PROMPT)
+    assert text("--seed", "5", PROMPT) != text("--seed", "6", PROMPT)
+    assert text("--seed", "5", PROMPT) != text("--seed", "5", "--system", "be brief", PROMPT)
+
+
+def test_the_context_s_end_is_a_finish_reason(eaglechat: Runner) -> None:
+    report = json.loads(eaglechat("--json", "--ctx", "256", "--max-tokens", "9999", PROMPT).out)
+
+    assert report["finish_reason"] == "context"
+
+
+@pytest.mark.real
+def test_the_built_in_pair_is_the_default_with_its_fixed_length(
+    eaglechat: Runner, real_files: tuple[Path, Path]
+) -> None:
+    report = json.loads(eaglechat("--json", "--max-tokens", "12", "Say hello.", pair=()).out)
+
+    assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", 3)
+    assert report["text"]

@@ -1,0 +1,75 @@
+"""`eaglechat bench --server`: replies as the server drafts them, beside plain ones where it can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat.cli import main
+from tests.links.http.fault_server import FaultServer, fault_server
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with fault_server() as faults:
+        yield faults
+
+
+@pytest.fixture
+def home(server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where config.toml names the server twice: with a model for comparisons, and without."""
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    config = tmp_path / "config" / "config.toml"
+    config.parent.mkdir()
+    entry = f'[[server]]\nurl = "{server.url}"\nname = '
+    config.write_text(f'{entry}"box"\nplain_model = "p"\n{entry}"bare"\n')
+    return tmp_path
+
+
+def measured(home: Path, *words: str) -> dict[str, Any]:
+    prompts = home / "prompts.txt"
+    prompts.write_text("=== cat\nthe cat sat\n")
+    out = home / "out.json"
+    how = ["--repeat", "2", "--prompts", str(prompts), "--json", str(out)]
+    assert main(["bench", *words, *how]) == 0
+    found: dict[str, Any] = json.loads(out.read_bytes())
+    return found
+
+
+def test_both_models_take_turns_and_the_server_is_named(
+    server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = measured(home, "--server", "box")
+
+    order = [(run["repeat"], run["setting"]) for run in found["report"]["runs"]]
+    assert order == [(0, "plain"), (0, "as started"), (1, "as started"), (1, "plain")]
+    # The first two are not counted: they warm up.
+    assert [asked.body["model"] for asked in server.chats()] == ["p", "p", "m", "m", "m", "p"]
+    assert found["engine"]["name"] == "this server"
+    assert found["pair"]["server"] == server.url
+    printed = capsys.readouterr().out
+    assert f"m, this server at {server.url}, " in printed
+    assert "plain_model" not in printed
+
+
+def test_without_a_plain_model_it_says_why_there_is_no_comparison(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = measured(home, "--server", "bare")
+
+    assert {run["setting"] for run in found["report"]["runs"]} == {"as started"}
+    printed = capsys.readouterr().out
+    assert "To compare, name the same model without a draft as plain_model" in printed
+
+
+def test_what_only_the_own_engine_can_do_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "--server", "box", "--n", "3"]) == 2
+    assert "--n does not go with --server" in capsys.readouterr().err
+    assert main(["bench", "--server", "box", "--by-turns"]) == 2
+    assert "--by-turns does not go with --server" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""Trees against chains and against plain decoding: never less accepted, and the same words."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eaglechat.engine.bench.measure import builtin_prompts
+from eaglechat.engine.drafters.base import Proposal, ProposedToken
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.reply import ReplyState
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.wire.protocol import Speculation
+from eaglechat.wire.trees import LAST_TOKEN
+from tests.engine.rig import GREEDY, Rig, open_rig, plainly
+
+_IDS = range(20, 24)
+"""Few tokens: what is drafted is often what is sampled."""
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Proposal:
+    tokens: list[ProposedToken] = []
+    for index in range(draw(st.integers(1, 16))):
+        parent = draw(st.integers(LAST_TOKEN, index - 1))
+        taken = {token.id for token in tokens if token.parent == parent}
+        free = [id for id in _IDS if id not in taken]
+        if free:
+            tokens.append(ProposedToken(draw(st.sampled_from(free)), 0.5, parent, "eagle3"))
+        else:
+            break
+    return Proposal(tokens)
+
+
+def test_a_tree_that_contains_a_chain_accepts_no_less(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Along whichever path of the tree the chain goes, and whatever the target samples."""
+    left: list[int] = []
+    monkeypatch.setattr(Sampler, "sample", lambda *_: left.pop(0))
+
+    def accepted(proposal: Proposal, sampled: list[int]) -> int:
+        left[:] = sampled
+        reply = ReplyState(rig.target, [1, 2], GREEDY, seed=1, max_tokens=None, stop=())
+        verdict = reply.verify(proposal, context_left=100)
+        reply.close()
+        return len(verdict.path)
+
+    @given(trees(), st.lists(st.sampled_from(_IDS), min_size=17, max_size=17), st.integers(0, 15))
+    def holds(tree: Proposal, sampled: list[int], end: int) -> None:
+        path = tree.path(end % len(tree))
+        chain = Proposal.chain([tree[i].id for i in path], [0.5] * len(path), "eagle3")
+        matching = takewhile(lambda pair: pair[0] == pair[1], zip(chain.ids, sampled, strict=False))
+        assert accepted(chain, sampled) == len(list(matching))
+        assert accepted(tree, sampled) >= accepted(chain, sampled)
+
+    holds()
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_trees_leave_plain_decoding_only_where_two_tokens_nearly_tie(
+    real_models: tuple[Model, Model],
+) -> None:
+    """A pass over a tree adds up in another order than one over a token, and that tips ties."""
+    with open_rig(*real_models, shape="tree", n_ctx=1024) as rig:
+        accepted = 0
+        for prompt in builtin_prompts()[:4]:
+            ids = rig.prompt(prompt.text)
+            live = Live(Speculation(n_draft_max=8, shape="tree"), 0.0)
+            tree = rig.reply(ids, live=live, max_tokens=64)
+            plain = rig.reply(ids, live=plainly(), max_tokens=64, top=5)
+            accepted += sum(round_.n_accepted for round_ in tree.rounds)
+            pairs = zip(plain.tokens, tree.tokens, strict=False)
+            same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            if same == min(len(plain.tokens), len(tree.tokens)):
+                continue
+            first, *others = plain.rounds[same].likely[0]
+            taken = next(other for other in others if other.id == tree.tokens[same])
+            gap = log(first.probability / taken.probability)
+            assert gap < _NEARLY, f"{prompt.name}: {first.text!r}, {taken.text!r} at token {same}"
+        assert accepted > 20
+
+
+_NEARLY = 0.5
+"""Between two logits; a Q4_1 target adds up with 8-bit activations."""

@@ -1,0 +1,34 @@
+"""A download that is stopped on its way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from eaglechat.hub.downloads.download import Progress
+from eaglechat.hub.downloads.stop import StoppedError, StopSignal
+
+
+def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:
+    """Stop `pull` once so many bytes have come; it must end at once, as a stopped one does."""
+    stop, arrived = StopSignal(), threading.Event()
+    outcome: list[BaseException] = []
+
+    def watch(progress: Progress) -> None:
+        if progress.bytes_done == bytes_done:
+            arrived.set()
+
+    def run() -> None:
+        try:
+            pull(stop=stop, on_progress=watch)
+        except StoppedError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert arrived.wait(10)
+    stop.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(outcome) == 1

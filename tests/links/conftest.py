@@ -1,0 +1,87 @@
+"""Every kind of engine behind its link, as a fixture."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.process.local import LocalEngine
+from eaglechat.links.http.link import HttpLink
+from eaglechat.links.process import EngineProcess
+from eaglechat.settings.servers import ServerSettings
+from tests.links import processes
+from tests.links.engines import ENGINE, OUR_OWN, ROOT, Client
+from tests.llama_server import llama_server
+from tests.tui.scripted import ScriptedEngine
+
+Starter = Callable[..., processes.Client]
+
+
+@pytest.fixture(scope="module")
+def server_url(tiny_files: tuple[Path, Path]) -> Iterator[str]:
+    pytest.importorskip("xllamacpp")
+    target, draft = tiny_files
+    with llama_server(target, draft=draft) as server:
+        yield server.url
+
+
+@pytest.fixture(params=[*OUR_OWN, "http"])
+def client(
+    request: pytest.FixtureRequest,
+    tiny_files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Client]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    if request.param == "process":
+        process = EngineProcess(ENGINE, tmp_path / "log")
+        client = Client(process, tiny_files, kill=lambda: os.kill(_pid(process), signal.SIGKILL))
+    elif request.param == "local":
+        client = Client(LocalEngine(), tiny_files)
+    elif request.param == "http":
+        server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
+        client = Client(HttpLink(server), tiny_files)
+    else:
+        script = ScriptedEngine()
+        client = Client(script, tiny_files, kill=lambda: script.die("the end", exit_status=-9))
+    yield client
+    client.link.close()
+
+
+def _pid(engine: EngineProcess) -> int:
+    assert engine._running is not None
+    return engine._running.process.pid
+
+
+@pytest.fixture
+def loaded(client: Client) -> Client:
+    client.ready()
+    client.answer(client.load())
+    return client
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Starter]]:
+    """Starts engines, anywhere but in the repository, and ends them."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    started: list[EngineProcess] = []
+
+    def start_engine(command: list[str] = ENGINE) -> processes.Client:
+        log = tmp_path / "log" / "engine.log"
+        engine = EngineProcess(command, log)
+        started.append(engine)
+        client = processes.Client(engine, log)
+        engine.watch(client.heard.append)
+        engine.start()
+        return client
+
+    yield start_engine
+    for engine in started:
+        engine.close()

@@ -1,0 +1,42 @@
+"""A server on loopback, and clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from eaglechat.links.http import jobs
+from eaglechat.wire import protocol as p
+from tests.links.engines import Client
+from tests.links.http.fault_server import FaultServer, client_of, fault_server
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "RETRY_WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr(jobs, "LOADING_WAIT_S", 0.01)
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with fault_server() as faults:
+        yield faults
+
+
+@pytest.fixture
+def connect(server: FaultServer) -> Iterator[Callable[..., Client]]:
+    """A client of the server, with its only model loaded."""
+    clients = []
+
+    def loaded(**more: Any) -> Client:
+        client = client_of(server.url, **more)
+        clients.append(client)
+        client.ready()
+        assert isinstance(client.answer(p.Load(target="")).events[-1], p.Loaded)
+        return client
+
+    yield loaded
+    for client in clients:
+        client.link.close()

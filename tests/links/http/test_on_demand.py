@@ -1,0 +1,163 @@
+"""Models that are loaded when they are chosen: shapes recorded from llama-server's router
+(b1-0c1e570), and those that llama-swap documents, which was not run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglechat.links.http.discovery import ask
+from eaglechat.links.http.link import HttpLink
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol as p
+from eaglechat.wire.records import Origin
+from tests.links.engines import Asked, Client, chat
+from tests.links.http.fault_server import FaultServer, Handler
+
+META = {"n_vocab": 49152, "n_ctx": 2048, "n_ctx_train": 8192, "n_embd": 576, "size": 1, "ftype": ""}
+PROPS = {"build_info": "b1", "chat_template": "{% if enable_thinking %}{% endif %}"}
+
+
+@dataclass
+class Router:
+    """llama-server without a model of its own. A load ends when it is looked at a second time."""
+
+    faults: FaultServer
+    ends_in: str = "loaded"
+    states: dict[str, str] = field(default_factory=lambda: {"big": "unloaded", "small": "loaded"})
+
+    def __post_init__(self) -> None:
+        self.faults.others |= {
+            "/props": {"role": "router", "build_info": "b1"},
+            "/props?model=big": PROPS,
+            "/slots?model=big": [{"id": 0, "speculative": True}],
+            "/models/load": self._load,
+            "/models/sse": self._sse,
+        }
+        self._list()
+
+    def _list(self) -> None:
+        self.faults.models = {"data": [self._listed(name) for name in self.states]}
+
+    def _listed(self, name: str) -> dict[str, Any]:
+        state = self.states[name]
+        status: dict[str, Any] = {"value": state.removesuffix("!"), "args": []}
+        if state == "unloaded!":
+            status |= {"failed": True, "exit_code": 1}
+        meta = {"meta": META} if state == "loaded" else {}
+        return {"id": name, "owned_by": "llamacpp", "status": status, **meta}
+
+    def _load(self, handler: Handler) -> None:
+        self.states["big"] = "loading"
+        self._list()
+        handler.json({"success": True})
+
+    def _sse(self, handler: Handler) -> None:
+        handler.begin()
+        progress = {"stages": ["text_model", "spec_model"], "current": "spec_model", "value": 0.5}
+        handler.event({"model": "other", "event": "model_status", "data": {"status": "loading"}})
+        handler.event("not json")
+        data = {"status": "loading", "progress": progress}
+        handler.event({"model": "big", "event": "model_status", "data": data})
+        self.states["big"] = self.ends_in
+        self._list()
+        handler.wait_for_the_client()
+
+
+def loaded(server: FaultServer, model: str, *, cancel: bool = False) -> Asked:
+    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("x"), Path("x")))
+    try:
+        client.ready()
+        asked = client.ask(p.Load(target=model))
+        if cancel:
+            client.until(lambda: len(asked.of(p.Loading)) > 1, "a load in progress")
+            client.link.send(p.Cancel(id=asked.id))
+        client.end(asked)
+        return asked
+    finally:
+        client.link.close()
+
+
+def test_the_models_of_a_router_have_a_state(server: FaultServer) -> None:
+    Router(server)
+    found = ask(ServerSettings(name="box", url=server.url))
+    assert [(one.id, one.state) for one in found.models] == [
+        ("big", "not loaded"),
+        ("small", "loaded"),
+    ]
+    assert found.on_demand
+
+
+def test_choosing_one_loads_it_with_progress(server: FaultServer) -> None:
+    Router(server)
+    asked = loaded(server, "big")
+
+    steps = [(event.stage, event.fraction) for event in asked.of(p.Loading)]
+    assert steps[:2] == [("server", 0.0), ("target", 0.0)]
+    assert ("draft", 0.75) in steps
+    pair = asked.events[-1].pair
+    assert (pair.target.path, pair.n_ctx, pair.reasoning.on_off) == ("big", 2048, True)
+    assert pair.speculation_off is None
+
+
+def test_a_model_that_cannot_be_loaded_is_said_to_be_so(server: FaultServer) -> None:
+    Router(server, ends_in="unloaded!")
+    error = loaded(server, "big").events[-1]
+    assert isinstance(error, p.Error)
+    assert error.message == (f"{server.url} could not load big: the log of that server says why")
+
+
+def test_a_load_can_be_cancelled(server: FaultServer) -> None:
+    Router(server, ends_in="loading")
+    assert loaded(server, "big", cancel=True).events[-1].code == "cancelled"
+
+
+def swap(server: FaultServer) -> None:
+    """llama-swap, with a llama-server behind one of its models."""
+    server.models = {"data": [{"id": one, "owned_by": "llama-swap"} for one in ("a/b", "c")]}
+    server.others |= {
+        "/running": {"running": [{"model": "c", "state": "ready"}]},
+        "/upstream/a/b/v1/models": {"data": [{"id": "x", "owned_by": "llamacpp", "meta": META}]},
+        "/upstream/a/b/props": PROPS,
+        "/upstream/a/b/slots": [{"id": 0, "speculative": True}],
+        "/upstream/c/v1/models": {"data": [{"id": "y", "owned_by": "vllm"}]},
+    }
+
+
+def test_llama_swap_starts_a_model_when_its_page_is_asked_for(server: FaultServer) -> None:
+    swap(server)
+    found = ask(ServerSettings(name="box", url=server.url))
+    assert [one.state for one in found.models] == ["not loaded", "loaded"]
+
+    pair = loaded(server, "a/b").events[-1].pair
+    assert (pair.target.path, pair.n_ctx) == ("a/b", 2048)
+    assert loaded(server, "c").events[-1].pair.target.path == "c"
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_reply_through_llama_swap_is_read_as_what_wrote_it(
+    server: FaultServer, counts: bool
+) -> None:
+    swap(server)
+
+    def write(handler: Handler) -> None:
+        handler.begin()
+        handler.event({"choices": [{"delta": {"role": "assistant", "content": None}}]})
+        timings = {"timings": {"predicted_n": 1, "predicted_ms": 0.001}} if counts else {}
+        handler.event({"choices": [{"delta": {"content": "one"}}], **timings})
+        handler.event({"choices": [{"delta": {}, "finish_reason": "stop"}], **timings})
+        handler.event("[DONE]")
+
+    server.chat = write
+    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("c"), Path("x")))
+    client.ready()
+    client.answer(p.Load(target="c"))
+    reply = client.answer(chat())
+    client.link.close()
+    tokens = [token for event in reply.of(p.RoundDone) for token in event.round.tokens]
+    assert [(one.text, one.origin) for one in tokens] == [
+        ("one", Origin.PLAIN if counts else Origin.UNKNOWN)
+    ]

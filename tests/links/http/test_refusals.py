@@ -1,0 +1,240 @@
+"""A server that refuses: keys, too many requests, models it does not have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eaglechat.links.http import keys
+from eaglechat.links.http.link import HttpLink
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol as p
+from eaglechat.wire.records import FinishReason
+from tests.links.engines import Client, chat
+from tests.links.http.fault_server import (
+    FaultServer,
+    Handler,
+    client_of,
+    died,
+    fault_server,
+    text_of,
+    why,
+)
+
+
+def test_a_key_that_is_missing_or_wrong_is_said_and_never_quoted(
+    connect: Callable[..., Client], server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.key = "right-key"
+    assert "asks for a key" in why(connect().answer(chat()))
+
+    monkeypatch.setenv("BOX_KEY", "wrong-key")
+    message = why(connect(key_env="BOX_KEY").answer(chat()))
+    assert f"{server.url} does not accept the key (HTTP 401)" in message
+    assert "wrong-key" not in message
+
+    monkeypatch.setenv("BOX_KEY", "right-key")
+    assert text_of(connect(key_env="BOX_KEY").answer(chat())) == "one two"
+    command = connect(key_command=("echo", "right-key"))
+    assert text_of(command.answer(chat())) == "one two"
+
+
+def test_a_key_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BOX_KEY", raising=False)
+    reason = died(client_of("http://127.0.0.1:9", key_env="BOX_KEY"))
+    assert reason == "the key of box is read from BOX_KEY, which is not set"
+    reason = died(client_of("http://127.0.0.1:9", key_command=("no-such-program",)))
+    assert (
+        reason == "the key_command of box, no-such-program, cannot be started (FileNotFoundError)"
+    )
+    reason = died(client_of("http://127.0.0.1:9", key_command=("false",)))
+    assert reason == "the key_command of box, false, failed (exit status 1)"
+    reason = died(client_of("http://127.0.0.1:9", key_command=("true",)))
+    assert reason == "the key_command of box, true, printed nothing"
+
+
+def test_a_command_for_a_key_ends_with_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "_KEY_COMMAND_S", 3600.0)
+    client = client_of("http://127.0.0.1:9", key_command=("sleep", "3600"))
+    client.link.start()
+
+    def running() -> list[psutil.Process]:
+        return [one for one in psutil.Process().children() if one.name() == "sleep"]
+
+    client.until(running, "the command")
+    client.link.close()
+    client.until(lambda: not running(), "its end")
+
+
+def test_a_key_that_cannot_be_a_key_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for odd in ("two\nlines", "schlüssel"):
+        monkeypatch.setenv("BOX_KEY", odd)
+        reason = died(client_of("http://127.0.0.1:9", key_env="BOX_KEY"))
+        assert reason == "the key of box (BOX_KEY) holds characters that no key has"
+
+
+def test_a_command_is_run_once_and_again_when_its_key_was_refused(
+    connect: Callable[..., Client], server: FaultServer, tmp_path: Path
+) -> None:
+    runs, printed = tmp_path / "runs", tmp_path / "printed"
+    script = f"echo run >> {runs}; cat {printed}"
+    printed.write_text("old-key\nlogin: me\n")
+    server.key = "old-key"
+    client = connect(key_command=("sh", "-c", script))
+    other = connect(key_command=("sh", "-c", script))
+    assert text_of(client.answer(chat())) == text_of(other.answer(chat())) == "one two"
+    assert runs.read_text() == "run\n"
+
+    server.key = "new-key"
+    printed.write_text("new-key")
+    assert "does not accept the key" in why(client.answer(chat()))
+    assert text_of(client.answer(chat())) == "one two"
+    assert runs.read_text() == "run\nrun\n"
+
+
+def test_a_key_among_the_headers_is_not_quoted_either(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    server.key = "right-key"
+    headers = {"Authorization": "Bearer wrong-key", "X-Team": "me"}
+    message = why(connect(headers=headers).answer(chat()))
+    assert "does not accept the key (HTTP 401)" in message
+    server.chat = lambda handler: handler.json({"error": "no wrong-key for me"}, 500)
+    server.key = ""
+    assert why(connect(headers=headers).answer(chat())).endswith("no … for me")
+
+
+def test_reasoning_is_not_sent_to_those_who_would_refuse_it(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    past = (
+        p.Message(role="user", content="one"),
+        p.Message(role="assistant", content="two", reasoning="thought"),
+        p.Message(role="user", content="three"),
+    )
+    connect().answer(chat(messages=past))
+    server.models = {"data": [{"id": "m", "owned_by": "vllm"}]}
+    connect().answer(chat(messages=past))
+    plain, with_it = (one.body["messages"][1] for one in server.chats())
+    assert plain == {"role": "assistant", "content": "two"}
+    assert with_it == {**plain, "reasoning_content": "thought"}
+
+
+def test_neither_key_nor_chat_follow_to_another_address(
+    connect: Callable[..., Client], server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOX_KEY", "secret")
+    with fault_server() as other:
+        address = f"{other.url}/v1/chat/completions"
+        server.chat = lambda handler: handler.json({}, 307, Location=address)
+        client = connect(key_env="BOX_KEY", headers={"X-Token": "secret"})
+        message = why(client.answer(chat()))
+
+    assert f"redirects to {address}" in message
+    assert other.asked == []
+
+
+def test_too_many_requests_waits_as_long_as_it_is_asked_to(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    answer = server.chat
+
+    def busy(handler: Handler) -> None:
+        server.chat = answer
+        handler.json({"error": {"message": "slow down"}}, 429, Retry_After="1")
+
+    server.chat = busy
+    began = time.monotonic()
+    reply = connect().answer(chat())
+    assert text_of(reply) == "one two"
+    assert time.monotonic() - began >= 1
+    assert [event.stage for event in reply.of(p.Loading)] == ["server"]
+    assert len(server.chats()) == 2
+
+
+def test_a_wait_can_be_cancelled_at_once(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    server.chat = lambda handler: handler.json({}, 429, Retry_After="19")
+    client = connect()
+    asked = client.ask(chat())
+    client.until(lambda: asked.of(p.Loading), "the wait")
+    client.link.send(p.Cancel(id=asked.id))
+    client.end(asked)
+    assert asked.events[-1].end.finish_reason is FinishReason.CANCELLED
+    assert len(server.chats()) == 1
+
+
+def test_a_wait_that_is_too_long_is_said(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    server.chat = lambda handler: handler.json({"detail": "quota"}, 429, Retry_After="600")
+    assert why(connect().answer(chat())) == (
+        f"{server.url} asks to wait 10 minutes (HTTP 429: quota)"
+    )
+    assert len(server.chats()) == 1
+
+
+@pytest.mark.parametrize(("status", "times"), [(500, 1), (503, 3), (400, 1)])
+def test_what_may_pass_is_asked_again_before_the_first_token(
+    connect: Callable[..., Client], server: FaultServer, status: int, times: int
+) -> None:
+    server.chat = lambda handler: handler.json({"error": {"message": "no"}}, status)
+    assert why(connect().answer(chat())).endswith(f"(HTTP {status}): no")
+    assert len(server.chats()) == times
+
+
+def test_a_model_that_is_still_being_loaded_is_waited_for(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    answer, left = server.chat, [6]
+
+    def loading(handler: Handler) -> None:
+        left[0] -= 1
+        if not left[0]:
+            server.chat = answer
+        handler.json({"error": {"message": "Loading model"}}, 503)
+
+    server.chat = loading
+    assert text_of(connect().answer(chat())) == "one two"
+
+
+def test_a_model_it_does_not_have(server: FaultServer, connect: Callable[..., Client]) -> None:
+    client = connect()
+    assert why(client.answer(p.Load(target="x"))) == (
+        f"{server.url} has no model named “x”; it has m"
+    )
+    server.chat = lambda handler: handler.json({"error": {"message": "gone"}}, 404)
+    assert why(client.answer(chat())) == (f"{server.url} has no model named “m” (HTTP 404: gone)")
+    server.models = {"data": [{"id": "m"}, {"id": "n"}]}
+    assert "model in its entry: m, n" in why(client.answer(p.Load(target="")))
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://u:secret@h", "http://h:99999"])
+def test_what_is_no_address(url: str) -> None:
+    from eaglechat.links.base import EngineStartError
+
+    with pytest.raises(EngineStartError) as raised:
+        HttpLink(ServerSettings(name="box", url=url)).start()
+    assert "secret" not in str(raised.value)
+
+
+def test_a_comparison_asks_the_model_without_a_draft(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    client = connect(plain_model="m-plain")
+    assert client.link.hello is not None
+    assert client.link.hello.can.plain
+    client.answer(chat())
+    client.answer(chat(speculation=p.Speculation(enabled=False, n_draft_max=0)))
+    assert [one.body["model"] for one in server.chats()] == ["m", "m-plain"]
+
+
+def test_without_such_a_model_there_is_no_comparison(connect: Callable[..., Client]) -> None:
+    hello = connect().link.hello
+    assert hello is not None
+    assert not hello.can.plain

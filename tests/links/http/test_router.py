@@ -1,0 +1,82 @@
+"""A real llama-server as a router with two presets, where one is on the PATH."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eaglechat.links.http.discovery import ask
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol as p
+from eaglechat.wire.errors import EngineError
+from tests.links.engines import chat
+from tests.links.http.fault_server import client_of, text_of, why
+
+PROGRAM = shutil.which("llama-server")
+PATIENCE_S = 30
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PROGRAM is None, reason="no llama-server is on the PATH"),
+]
+
+
+@pytest.fixture
+def url(tiny_files: tuple[Path, Path], tmp_path: Path) -> Iterator[str]:
+    """The address of a router that has the tiny pair, its target alone, and one that is not
+    there."""
+    target, draft = tiny_files
+    presets = tmp_path / "presets.ini"
+    presets.write_text(
+        f"version = 1\n[*]\nc = 512\nparallel = 1\nthreads = 1\n"
+        f"[tiny]\nmodel = {target}\nmodel-draft = {draft}\nspec-type = draft-eagle3\n"
+        f"spec-draft-n-max = 3\n[tiny-plain]\nmodel = {target}\n"
+        f"[broken]\nmodel = {tmp_path}/none.gguf\n"
+    )
+    assert PROGRAM is not None
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["--models-preset", str(presets), "--port", str(port)]
+    with subprocess.Popen(
+        [PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as router:
+        url = f"http://127.0.0.1:{port}"
+        until = time.monotonic() + PATIENCE_S
+        while not _answers(url):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield url
+        router.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return bool(ask(ServerSettings(name="box", url=url)).models)
+    except EngineError:
+        return False
+
+
+def test_choosing_a_model_loads_it_and_the_plain_one_is_loaded_for_a_comparison(url: str) -> None:
+    assert {one.state for one in ask(ServerSettings(name="box", url=url)).models} == {"not loaded"}
+    client = client_of(url, plain_model="tiny-plain")
+    client.ready()
+    try:
+        loaded = client.answer(p.Load(target="tiny"))
+        assert [event.stage for event in loaded.of(p.Loading)][:2] == ["server", "target"]
+        assert loaded.events[-1].pair.n_ctx == 512
+        reply = client.answer(chat())
+        plain = client.answer(chat(speculation=p.Speculation(enabled=False, n_draft_max=0)))
+        broken = client.answer(p.Load(target="broken"))
+    finally:
+        client.link.close()
+    assert reply.events[-1].stats.tested > 0
+    assert plain.events[-1].stats.tested == 0
+    assert text_of(plain) == text_of(reply)
+    assert "could not load broken" in why(broken)
