@@ -22,6 +22,7 @@ from eaglechat.tui.themes import (
     load_themes,
     read_theme,
 )
+from tests.tui.widgets.transcript_app import until
 
 SHIPPED, SHIPPED_PROBLEMS = load_themes(builtin_themes_dir())
 
@@ -302,6 +303,5 @@ async def test_an_app_runs_on_whatever_the_loader_let_through(tmp_path: Path) ->
     app.register_theme(loaded.theme)
     async with app.run_test() as pilot:
         app.theme = "mine"
-        await pilot.pause()
+        await until(pilot, lambda: "-theme-mine" in app.classes)
         assert app.current_theme is loaded.theme
-        assert "-theme-mine" in app.classes

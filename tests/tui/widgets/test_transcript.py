@@ -52,8 +52,7 @@ async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None
             app.write(streamed, left[:size])
             del left[:size]
             if rng.random() < 0.5:
-                await pilot.pause()
-                assert on_screen(streamed) == drawn_rows(streamed)
+                await until(pilot, lambda: on_screen(streamed) == drawn_rows(streamed))
         whole = await shown_reply(app, pilot, rounds)
         await until(pilot, lambda: streamed.size.height == whole.size.height > 1)
         assert drawn_rows(streamed) == drawn_rows(whole)

@@ -13,6 +13,7 @@ from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.records import AutoDraft, AutoReason
 from tests.chat.records import round_of
+from tests.tui.widgets.transcript_app import until
 
 
 def test_a_bar_is_filled_in_eighths() -> None:
@@ -89,9 +90,7 @@ async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
         await pilot.pause()
         for key, character in (("a", "a"), ("ctrl+j", None), ("b", "b"), ("enter", "\r")):
             app.post_message(events.Key(key, character))
-        await pilot.pause()
-        await pilot.pause()
-        assert app.sent == ["a\nb"]
+        await until(pilot, lambda: app.sent == ["a\nb"])
 
 
 async def test_a_slider_shows_a_value_between_its_steps_and_beyond_its_end() -> None:
@@ -100,7 +99,6 @@ async def test_a_slider_shows_a_value_between_its_steps_and_beyond_its_end() -> 
         slider = app.query_one(Slider)
         for value in (3.5, 20.0):
             slider.value = value
-            await pilot.pause()
             assert slider.render().plain.endswith(f" {value:.0f}")
         assert app.values == []
         slider.focus()
@@ -114,8 +112,7 @@ async def test_enter_sends_and_other_enters_begin_a_line(key: str) -> None:
     async with app.run_test(size=(40, 10)) as pilot:
         app.query_one(Prompt).focus()
         await pilot.press("a", key, "b", "enter")
-        await pilot.pause()
-        assert app.sent == ["a\nb"]
+        await until(pilot, lambda: app.sent == ["a\nb"])
         assert app.query_one(Prompt).text == ""
 
 
