@@ -30,16 +30,6 @@ ELSEWHERE = (
 )
 
 
-def size(n_bytes: int) -> str:
-    """A file size as people read it, in powers of ten as disks and the Hub count."""
-    value = float(n_bytes)
-    for unit in ("B", "kB", "MB"):
-        if value < 999.5:
-            return f"{value:.0f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
-
-
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 

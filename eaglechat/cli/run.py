@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
+from eaglechat.chat.unreported import not_followed
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
@@ -182,6 +183,8 @@ def _write(
     off = info.speculation_off is not None or not settings.speculation.enabled
     asked = settings.speculation.n_draft_max if hello.can.draft_length else None
     n_draft_max = 0 if off else asked
+    fixed = not_followed(hello)
+    shape = "chain" if info.chains_only else settings.speculation.shape
     context = {"size": info.n_ctx, "used": n_past}
     reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
     stats = done.stats if hello.can.origins else None
@@ -189,6 +192,8 @@ def _write(
         engine=hello.engine,
         server=info.server,
         n_draft_max=n_draft_max,
+        shape=None if "shape" in fixed else shape,
+        ngram=None if "ngram" in fixed else settings.speculation.ngram,
         text=answer,
         reasoning=reasoning,
         end=done.end,
@@ -238,7 +243,9 @@ class _Outcome:
     server: str
     """Its address, where it is one."""
     n_draft_max: int | Auto | None
-    """None where the engine drafts as it was started to."""
+    """None where the engine drafts as it was started to; so the two below."""
+    shape: str | None
+    ngram: bool | None
     text: str
     """The answer."""
     reasoning: str
@@ -279,6 +286,8 @@ class _Outcome:
             return None
         return {
             "n_draft_max": self.n_draft_max,
+            "shape": self.shape,
+            "ngram": self.ngram,
             "rounds": stats.rounds,
             "drafted": stats.drafted,
             "tested": stats.tested,

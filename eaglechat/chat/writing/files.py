@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.chat import wording
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.ignored import ignored_in
 from eaglechat.chat.writing.parts import of_file, tokens_about
+from eaglechat.hub.units import format_bytes
 
 AT = "@"
 MOST_BYTES = 2**20
@@ -121,7 +121,7 @@ def _bytes(path: str, base: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise AttachError(f"{path} is not a file.")
         if status.st_size > MOST_BYTES:
-            size, most = wording.size(status.st_size), wording.size(MOST_BYTES)
+            size, most = format_bytes(status.st_size), format_bytes(MOST_BYTES)
             raise AttachError(f"{path} is too large: {size}, and at most {most} can be attached.")
         return place.read_bytes()
     except (OSError, RuntimeError, ValueError) as error:

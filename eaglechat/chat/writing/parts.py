@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from eaglechat.chat import wording
 from eaglechat.chat.recording import TurnPart
+from eaglechat.hub.units import format_bytes
 
 LONGEST_PASTE = 20
 """Lines up to which a paste is text like any other."""
@@ -60,7 +60,7 @@ def tokens_about(text: str) -> int:
 def mark(part: TurnPart) -> str:
     """The line that stands for a part."""
     if part.source == "file":
-        size = wording.size(len(part.text.encode("utf-8", "replace")))
+        size = format_bytes(len(part.text.encode("utf-8", "replace")))
         name = "".join(c if c.isprintable() else "?" for c in part.name)
         return f"[{name}: {size}, ~{tokens_about(part.text):,} tokens]"
     return f"[pasted: {len(part.text.splitlines())} lines]"

@@ -16,6 +16,7 @@ from eaglechat.hub.errors import (
     NotFoundError,
     OfflineError,
 )
+from eaglechat.links import retry_after
 
 NOT_JSON = (json.JSONDecodeError, msgspec.DecodeError)
 """What is raised for an answer that no Hub gives."""
@@ -100,8 +101,7 @@ def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
 
 def _explain_status(response: httpx.Response, name: str) -> HubError:
     status = response.status_code
-    pause = response.headers.get("Retry-After", "")
-    retry_after = float(pause) if pause.isdigit() else None
+    wait = retry_after.seconds_of(response.headers.get("Retry-After", ""))
     if status == 401:
         return GatedError(f"The Hub does not accept the token it was given for {name}: {_LOGIN}.")
     if status == 403:
@@ -115,12 +115,12 @@ def _explain_status(response: httpx.Response, name: str) -> HubError:
             f"The Hub has had too many requests (for {name}): wait a while, or {_LOGIN} for a "
             "higher limit.",
             transient=True,
-            retry_after=retry_after,
+            retry_after=wait,
         )
     if status >= 500 or status in (408, 416):
         return HubError(
             f"The Hub failed (HTTP {status}) on {name}: try again later to resume.",
             transient=True,
-            retry_after=retry_after,
+            retry_after=wait,
         )
     return HubError(f"The Hub answered HTTP {status} to the request for {name}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import socket
 import ssl
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 import httpx2
 import msgspec
 
+from eaglechat.links import retry_after
 from eaglechat.settings.servers import SERVER_KEY
 from eaglechat.wire.errors import EngineError
 
@@ -132,7 +132,7 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
         check = "" if model else "; check its address (url)"
         return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
     if status == 429:
-        wait_s = _wait(response)
+        wait_s = retry_after.seconds_of(response.headers.get("Retry-After", ""))
         asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
         return ServerError(
             f"{where} {asks} (HTTP 429{because})", code="busy", is_passing=True, wait_s=wait_s
@@ -143,7 +143,7 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
             f"{where} failed (HTTP {status}){because}",
             is_passing=status in (502, 503, 504),
             is_loading=is_loading,
-            wait_s=_wait(response),
+            wait_s=retry_after.seconds_of(response.headers.get("Retry-After", "")),
         )
     is_long = status in (400, 413) and _TOO_LONG.search(response.text)
     what, code = ("a prompt longer than its context", TOO_LONG) if is_long else _REQUEST
@@ -162,17 +162,11 @@ def message_in(body: bytes) -> str:
     return _shortened(said or bytes(refusal.detail).decode("utf-8", "replace").strip('"'))
 
 
-def _wait(response: httpx2.Response) -> float | None:
-    try:
-        seconds = float(response.headers.get("Retry-After", ""))
-    except ValueError:
-        # Perhaps a date.
-        return None
-    return seconds if 0 < seconds < math.inf else None
-
-
 def _duration(seconds: float) -> str:
-    return f"{seconds:g} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    for unit, length in ("s", 1), ("minutes", 60):
+        if seconds < 120 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds / 3600:,.0f} hours"
 
 
 def _shortened(text: str) -> str:

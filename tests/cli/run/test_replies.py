@@ -28,6 +28,8 @@ SCHEMA = {
     "context": {"size": int, "used": int},
     "speculation": {
         "n_draft_max": int,
+        "shape": str,
+        "ngram": bool,
         "rounds": int,
         "drafted": int,
         "tested": int,
@@ -82,8 +84,9 @@ def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> No
     assert list(report) == list(SCHEMA)
     assert (report["tokens"], report["finish_reason"]) == (40, "length")
     assert report["pair"] == "target + draft"
-    assert report["speculation"]["n_draft_max"] == 2
-    assert report["speculation"]["accepted"] > 0
+    counts = report["speculation"]
+    assert (counts["n_draft_max"], counts["shape"], counts["ngram"]) == (2, "chain", False)
+    assert counts["accepted"] > 0
     assert report["text"] == eaglechat(PROMPT).out.removesuffix("\n")
 
 
@@ -142,7 +145,7 @@ def test_a_target_that_cannot_follow_several_paths_says_so_where_a_tree_is_asked
     pair = ("--target", str(target), "--draft", str(tiny_files[1]), "--n-draft-max", "3")
     ended = eaglechat("--shape", shape, "--json", PROMPT, pair=pair)
     counts = json.loads(ended.out)["speculation"]
-    assert (counts["trees"], counts["drafted"] > 0) == (0, True)
+    assert (counts["shape"], counts["trees"], counts["drafted"] > 0) == ("chain", 0, True)
     assert ("drafts stay chains: the target is a recurrent" in ended.err) is (shape == "tree")
 
 

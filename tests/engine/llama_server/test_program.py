@@ -250,12 +250,13 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
 
 
 def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
     assert isinstance(client.ask(load(tiny_files)), p.Loaded)
     client.heard.clear()
+    write_program(tmp_path, "deaf")
     request_id = client.begin(chat(5))
     client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
     client.link.send(p.Cancel(id=request_id))
@@ -264,6 +265,7 @@ def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
     assert isinstance(done, p.Done), done
     assert done.end.finish_reason is FinishReason.CANCELLED
     assert client.programs == []
+    write_program(tmp_path, "real")
     assert isinstance(client.ask(chat(5)), p.Done)
 
 

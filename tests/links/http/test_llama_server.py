@@ -114,6 +114,8 @@ def test_the_built_in_pair_through_run_server(
     ours = json.loads(capsys.readouterr().out)
     assert (theirs["engine"], theirs["server"]) == ("llama-server", server.url)
     assert (ours["engine"], ours["server"]) == ("eaglechat", None)
+    asked = [theirs["speculation"][name] for name in ("n_draft_max", "shape", "ngram")]
+    assert asked == [None] * 3
     # Rounding differs with the size of a batch, and may turn one token for another.
     assert theirs["text"][:60] == ours["text"][:60]
     # Within one round, which is all that is drafted otherwise.

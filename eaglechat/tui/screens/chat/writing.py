@@ -24,6 +24,7 @@ from eaglechat.chat.writing.files import (
     typed_path,
 )
 from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
+from eaglechat.hub.units import format_bytes
 from eaglechat.paths import write_atomically
 from eaglechat.settings import Problem
 from eaglechat.tui.commands import slash
@@ -240,5 +241,5 @@ def _way(directory: str, listed: Listed) -> slash.Completion:
     path = directory + listed.name
     if listed.size is None:
         return slash.Completion(f"{listed.name}/", "", as_typed(f"{path}/"))
-    size = wording.size(listed.size)
+    size = format_bytes(listed.size)
     return slash.Completion(listed.name, size, as_typed(path), path=path)

@@ -135,11 +135,11 @@ def _progress(moving: InstallSnapshot) -> str:
 
 
 def _made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
-    size = wording.size(target.size_bytes)
+    size = format_bytes(target.size_bytes)
     made_of = f"{target.architecture} {target.quantization} {size}"
     if draft is None:
         return f"{made_of}, no draft"
-    return f"{made_of} + draft {draft.quantization} {wording.size(draft.size_bytes)}"
+    return f"{made_of} + draft {draft.quantization} {format_bytes(draft.size_bytes)}"
 
 
 def _download(known: Known) -> str:
@@ -234,7 +234,7 @@ def _header_lines(role: str, header: GGUFHeader, width: int) -> list[Part]:
     rows = [
         ("architecture", header.architecture),
         ("quantisation", header.quantization),
-        ("size", wording.size(header.size_bytes)),
+        ("size", format_bytes(header.size_bytes)),
         ("layers", f"{header.n_layers}"),
         ("hidden size", f"{header.n_embd:,}"),
         ("vocabulary", f"{header.n_vocab:,}"),

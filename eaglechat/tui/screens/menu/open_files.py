@@ -15,6 +15,7 @@ from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
+from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.key_names import TAB
@@ -157,4 +158,4 @@ def _is_directory(path: Path) -> bool:
 
 
 def _brief(header: GGUFHeader) -> str:
-    return f"{header.architecture} {header.quantization} {wording.size(header.size_bytes)}"
+    return f"{header.architecture} {header.quantization} {format_bytes(header.size_bytes)}"
