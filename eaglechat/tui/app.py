@@ -31,6 +31,7 @@ from eaglechat.tui.services.servers import ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.services.typeahead import Typeahead
+from eaglechat.tui.stylesheet import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto
 
@@ -79,6 +80,7 @@ class EagleApp(Router):
         # of theme must be known by then, and stays.
         no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
         super().__init__(ansi_color=no_color_kind)
+        self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
         keymap, key_problems = read_keymap(settings.keys, config_file)
         use(keymap)
         self.set_keymap(textual_keymap(keymap))

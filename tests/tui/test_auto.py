@@ -86,8 +86,7 @@ async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
 ) -> None:
     async with drive() as user:
         await user.open_chat()
-        await user.press("f9")
-        await user.sees("Randomness of sampling")
+        await user.open_settings()
         fields = user.app.screen.query(Input)
         field = next(field for field in fields if field.name == "speculation.n_draft_max")
         field.focus()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -14,6 +16,8 @@ from eaglechat.tui.commands.active import active_commands
 from eaglechat.tui.commands.registry import name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
+_TERM = 16
+"""Cells of the first column."""
 _WORDS = [
     ("target", "the model you chat with; every token of the reply is its choice"),
     ("draft", "a small model that guesses the target's next tokens"),
@@ -43,9 +47,9 @@ class HelpScreen(EagleModal[None]):
             dialog.border_title = "Help"
             dialog.border_subtitle = with_keys("{dialog.back} closes")
             yield Static("Keys", classes="heading")
-            yield from (_row(keys, meaning) for keys, meaning in self._keys())
+            yield Terms([*self._keys()])
             yield Static("Words", classes="heading above")
-            yield from (_row(word, meaning) for word, meaning in _WORDS)
+            yield Terms(_WORDS)
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -57,9 +61,20 @@ class HelpScreen(EagleModal[None]):
             yield ", ".join(name_of(key) for key in active.keys[:2]), active.command.help
 
 
-def _row(term: str, meaning: str) -> Horizontal:
-    return Horizontal(
-        Static(term, classes="help-term", markup=False),
-        Static(meaning, classes="help-meaning", markup=False),
-        classes="help-row",
-    )
+class Terms(Static):
+    """Terms and their meanings in two columns: one widget, as a pair of them for each row takes
+    half a second to lay out."""
+
+    COMPONENT_CLASSES = {"terms--term"}
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def render(self) -> Table:
+        grid = Table.grid(padding=0)
+        grid.add_column(width=_TERM, style=self.get_component_rich_style("terms--term"))
+        grid.add_column(ratio=1)
+        for term, meaning in self.rows:
+            grid.add_row(Text(term), Text(meaning))
+        return grid

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from textual import on
@@ -24,6 +25,9 @@ _NOTES = {
     "engine": " (from the next load; the command from the next start)",
 }
 
+_AT_ONCE = 12
+"""Rows that a screen shows; the rest is made after the first frame."""
+
 
 class SettingsScreen(EagleModal[None]):
     """Every setting of `settings.describe()`."""
@@ -33,6 +37,7 @@ class SettingsScreen(EagleModal[None]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._settings, self._loaded = services.settings, services.engine.loaded
+        self._fields = self._all_fields()
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="settings") as dialog:
@@ -41,17 +46,24 @@ class SettingsScreen(EagleModal[None]):
                 f"{TAB} moves, {ENTER} applies, {{dialog.back}} closes"
             )
             with VerticalScroll(id="fields", can_focus=False):
-                table = ""
-                for doc in describe():
-                    if doc.table != table:
-                        table = doc.table
-                        heading = table.capitalize() + _NOTES.get(table, "")
-                        yield Static(heading, classes="heading", markup=False)
-                    yield SettingField(doc, self._value(doc), self._settings.change, self._of(doc))
+                yield from islice(self._fields, _AT_ONCE)
             yield Static(
                 f"Saved in {self._settings.file}", classes="muted", id="where", markup=False
             )
         yield TooSmall()
+
+    def on_mount(self) -> None:
+        # Styling all of them before the first frame would take most of a second.
+        self.call_after_refresh(self.query_one("#fields").mount_all, self._fields)
+
+    def _all_fields(self) -> Iterator[Widget]:
+        table = ""
+        for doc in describe():
+            if doc.table != table:
+                table = doc.table
+                heading = table.capitalize() + _NOTES.get(table, "")
+                yield Static(heading, classes="heading", markup=False)
+            yield SettingField(doc, self._value(doc), self._settings.change, self._of(doc))
 
     def _value(self, doc: SettingDoc) -> Any:
         """None where it is left to the model."""

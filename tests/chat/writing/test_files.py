@@ -94,7 +94,7 @@ def test_a_text_file_is_a_part(tmp_path: Path) -> None:
         ("image.png", b"\x89PNG\0\0", "image.png is not a text file."),
         ("latin.txt", b"caf\xe9", "latin.txt is not text in UTF-8."),
         ("long.txt", b"word " * 20_000, "long.txt has about 25,000 tokens, and the context holds"),
-        ("huge.txt", b"x" * (MOST_BYTES + 1), "huge.txt is too large: 1 MB"),
+        ("huge.txt", b"x" * (MOST_BYTES + 1), "huge.txt is too large: 1.0 MB"),
         ("gone.txt", None, "gone.txt cannot be read: No such file"),
         ("\0", None, "cannot be read"),
         ("~nobody-of-this-name/x", None, "cannot be read"),

@@ -85,7 +85,7 @@ def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> No
     assert (report["tokens"], report["finish_reason"]) == (40, "length")
     assert report["pair"] == "target + draft"
     counts = report["speculation"]
-    assert (counts["n_draft_max"], counts["shape"], counts["ngram"]) == (2, "chain", False)
+    assert (counts["n_draft_max"], counts["shape"], counts["ngram"]) == (2, "auto", False)
     assert counts["accepted"] > 0
     assert report["text"] == eaglechat(PROMPT).out.removesuffix("\n")
 

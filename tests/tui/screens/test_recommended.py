@@ -62,7 +62,7 @@ async def test_a_model_that_recommends_nothing_says_so(
 async def test_a_setting_wins_until_its_field_is_empty_again(drive: Drive, tmp_path: Path) -> None:
     async with drive() as user:
         await user.open_chat()
-        await user.press("f9")
+        await user.open_settings()
         await user.on(SettingsScreen)
         await user.sees("0.6 (model's)")
         await user.sees("20 (model's)")

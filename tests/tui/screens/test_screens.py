@@ -27,8 +27,7 @@ async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path
     config.write_text("# mine\n[generation]\ntop_k = 20  # few\n")
     async with drive() as user:
         await user.open_chat()
-        await user.press("f9")
-        await user.sees("Randomness of sampling")
+        await user.open_settings()
         await user.press("0", ".", "2", "enter")
         await user.press("escape")
         await user.on(ChatScreen)
@@ -43,8 +42,7 @@ async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
     drive: Drive, tmp_path: Path
 ) -> None:
     async with drive() as user:
-        await user.press("f9")
-        await user.sees("Randomness of sampling")
+        await user.open_settings()
         await user.press("9", "enter")
         await user.sees("must be between 0 and 5")
         await user.press("a", "enter")
@@ -57,8 +55,7 @@ async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
 
 async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Path) -> None:
     async with drive() as user:
-        await user.press("f9")
-        await user.sees("Randomness of sampling")
+        await user.open_settings()
         fields = {
             str(field.query_one(".setting-name", Static).content): field
             for field in user.app.screen.query(SettingField)
@@ -81,8 +78,7 @@ async def test_settings_show_their_switches_whole_under_headings(
     drive: Drive, size: tuple[int, int]
 ) -> None:
     async with drive(size=size) as user:
-        await user.press("f9")
-        await user.sees("Randomness of sampling")
+        await user.open_settings()
         for tick in user.app.screen.query(Tick):
             tick.scroll_visible(animate=False, immediate=True)
             await user.until(lambda tick=tick: tick.region in user.app.screen.region, "a switch")

@@ -14,7 +14,6 @@ from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.settings import SettingsScreen
 from tests.tui.driving import Driver
 from tests.tui.screens.test_hub_screens import a_plan
 from tests.tui.scripted_desk import MB, ScriptedDesk, entry, facts
@@ -30,9 +29,7 @@ def shown(user: Driver) -> str:
 async def test_settings(drive: Drive, snapshot: Any) -> None:
     async with drive(size=SIZE, config_file=Path("config.toml")) as user:
         await user.sees("Q4_K_M")
-        await user.press("f9")
-        await user.on(SettingsScreen)
-        await user.sees("Randomness of sampling")
+        await user.open_settings()
         assert shown(user) == snapshot
 
 

@@ -51,20 +51,6 @@ WRITING = (
 
 PROMPT = (
     Command(
-        id="prompt.open_part",
-        title="Expand a paste or a file",
-        help="Expand the paste or file at the cursor, or the last one",
-        scopes=("prompt",),
-        keys=("leader apostrophe",),
-    ),
-    Command(
-        id="prompt.clear",
-        title="Clear the prompt",
-        help="Clear the prompt; undo brings its text back",
-        scopes=("prompt",),
-        keys=("leader delete",),
-    ),
-    Command(
         id="prompt.send",
         title="Send",
         help="Send the prompt",
@@ -79,5 +65,19 @@ PROMPT = (
         keys=("ctrl+j",),
         # Shift+Enter comes under two names: Kitty's protocol, and xterm's modifyOtherKeys.
         aliases=("shift+enter", "ctrl+enter", "alt+enter", "shift+\\r"),
+    ),
+    Command(
+        id="prompt.open_part",
+        title="Expand a paste or a file",
+        help="Expand the paste or file at the cursor, or the last one",
+        scopes=("prompt",),
+        keys=("leader apostrophe",),
+    ),
+    Command(
+        id="prompt.clear",
+        title="Clear the prompt",
+        help="Clear the prompt; undo brings its text back",
+        scopes=("prompt",),
+        keys=("leader delete",),
     ),
 )
