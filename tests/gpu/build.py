@@ -61,7 +61,7 @@ def _source(folder: Path) -> Path:
         if not archive.is_file():
             wanted = f"llama-cpp-python=={version('llama-cpp-python')}"
             _run(
-                sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation",
+                sys.executable, "-m", "pip", "download", "--no-deps",
                 "--no-binary", "llama-cpp-python", "--dest", str(folder), wanted,
             )  # fmt: skip
         with tarfile.open(archive) as packed:
