@@ -128,6 +128,8 @@ async def test_stopped_before_anything_was_measured_there_is_nothing_to_keep(dri
         await user.press("escape")
         await user.sees("Stopped.")
         assert "Use for" not in user.text
+        again = user.app.screen.query_one("#again")
+        await user.until(lambda: again.has_focus, "the focus on Again")
         await user.press("enter")
         await user.sees("12 replies of")
 
