@@ -73,7 +73,7 @@ def newer_release(installed: str, usable: str) -> str | None:
         )
         answer.raise_for_status()
         versions = [Version(version) for version in answer.json()["versions"]]
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+    except (httpx2.HTTPError, ImportError, OSError, ValueError, KeyError, TypeError):
         return None
     newest = max(requirement.specifier.filter(versions), default=None)
     return str(newest) if newest is not None and newest > Version(installed) else None

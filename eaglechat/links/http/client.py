@@ -16,7 +16,14 @@ import httpx2
 import msgspec
 
 from eaglechat.links.http.address import parse_address
-from eaglechat.links.http.faults import CUT, ServerError, not_understood, of_status, of_transport
+from eaglechat.links.http.faults import (
+    CUT,
+    ServerError,
+    not_understood,
+    of_environment,
+    of_status,
+    of_transport,
+)
 from eaglechat.links.http.keys import find_key, forget_key
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
@@ -43,16 +50,20 @@ class ServerClient:
         self._http: httpx2.AsyncClient | None = None
 
     async def __aenter__(self) -> ServerClient:
-        """Raises ServerError where the certificates cannot be read."""
+        """Raises ServerError where the certificates or the proxies cannot be used."""
         server = self.server
-        self._http = httpx2.AsyncClient(
-            headers={"User-Agent": "eaglechat", **server.headers},
-            verify=_certificates(server.ca_file),
-            timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
-            # Not followed: neither the chat nor a key goes where nobody said it should.
-            follow_redirects=False,
-            trust_env=not self.address.is_here,
-        )
+        certificates = _certificates(server.ca_file)
+        try:
+            self._http = httpx2.AsyncClient(
+                headers={"User-Agent": "eaglechat", **server.headers},
+                verify=certificates,
+                timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
+                # Not followed: neither the chat nor a key goes where nobody said it should.
+                follow_redirects=False,
+                trust_env=not self.address.is_here,
+            )
+        except (ImportError, OSError, ValueError) as error:
+            raise of_environment(error) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:

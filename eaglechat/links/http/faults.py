@@ -62,6 +62,21 @@ class _Refusal(msgspec.Struct):
     detail: msgspec.Raw = msgspec.Raw(b"")
 
 
+def of_environment(error: Exception) -> ServerError:
+    """What the environment names cannot be used: certificates, or a proxy."""
+    if isinstance(error, OSError):
+        why = error.strerror or error
+        message = f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {why}"
+    elif isinstance(error, ImportError):
+        message = (
+            "the environment names a SOCKS proxy (ALL_PROXY, HTTP_PROXY or HTTPS_PROXY), which "
+            "needs a package: install socksio beside eaglechat, or unset it"
+        )
+    else:
+        message = f"the proxy that the environment names cannot be used: {error}"
+    return ServerError(message, code="settings")
+
+
 def of_transport(error: Exception, where: str, connect_s: float, silence_s: float) -> ServerError:
     """What the connection to a server ended with."""
     if isinstance(error, httpx2.ConnectTimeout):

@@ -89,3 +89,12 @@ def test_nobody_is_asked_for_a_newer_release_offline(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(faster.httpx2, "get", lambda *_, **__: pytest.fail("asked"))
     monkeypatch.setattr(faster.constants, "HF_HUB_OFFLINE", True)
     assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") is None
+
+
+def test_a_proxy_that_cannot_be_used_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faster.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
+    assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") is None
+    monkeypatch.delenv("ALL_PROXY")
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") is None

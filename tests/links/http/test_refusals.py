@@ -10,6 +10,8 @@ import psutil
 import pytest
 
 from eaglechat.links.http import keys
+from eaglechat.links.http.discovery import ask
+from eaglechat.links.http.faults import ServerError, of_environment
 from eaglechat.links.http.link import HttpLink
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
@@ -238,3 +240,22 @@ def test_without_such_a_model_there_is_no_comparison(connect: Callable[..., Clie
     hello = connect().link.hello
     assert hello is not None
     assert not hello.can.plain
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("ALL_PROXY", "gopher://127.0.0.1:9", "the proxy that the environment names"),
+        ("SSL_CERT_FILE", "/no/such/file", "the certificates of SSL_CERT_FILE or SSL_CERT_DIR"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_said(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ServerError, match=reason):
+        ask(ServerSettings(name="box", url="http://far.invalid"))
+
+
+def test_a_socks_proxy_says_what_it_needs() -> None:
+    assert "install socksio" in str(of_environment(ImportError("socksio")))
