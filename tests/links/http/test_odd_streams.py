@@ -62,6 +62,9 @@ def raw(
         pytest.param(raw(WHOLE, kind="text/event-stream; charset=iso-8859-1"), id="charset"),
         pytest.param(raw(gzip.compress(WHOLE), also="Content-Encoding: gzip\r\n"), id="gzip"),
         pytest.param(raw(data({"choices": None, "usage": None}), WHOLE), id="no choices"),
+        pytest.param(
+            raw(said(content=[{"type": "text", "text": "größe ✓"}]) + ended() + DONE), id="parts"
+        ),
         pytest.param(raw(said(content=None, tool_calls=[{"index": 0}]), WHOLE), id="tools"),
     ],
 )

@@ -99,7 +99,10 @@ def written_in(chunk: Chunk) -> list[Written]:
     if delta is None:
         return []
     thought = delta.reasoning_content or delta.reasoning
-    texts = [(thought, Part.REASONING), (delta.content, Part.ANSWER)]
+    content = delta.content
+    if isinstance(content, list):
+        content = "".join(part.text or "" for part in content)
+    texts = [(thought, Part.REASONING), (content, Part.ANSWER)]
     return [(text, part) for text, part in texts if text]
 
 

@@ -8,8 +8,12 @@ from typing import Any
 import msgspec
 
 
+class TextPart(msgspec.Struct):
+    text: str | None = None
+
+
 class Delta(msgspec.Struct):
-    content: str | None = None
+    content: str | list[TextPart] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
