@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.queue import FileSnapshot, QueueSnapshot, State
@@ -102,6 +103,11 @@ def test_removing_a_pair_keeps_what_another_one_needs(commands: Commands) -> Non
     assert "another installed pair uses it" in again.stderr
     assert "not on this machine" not in again.stderr
     assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
+
+
+def test_the_end_of_input_is_no_agreement_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert not remove._agreed("Delete?")
 
 
 def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands) -> None:

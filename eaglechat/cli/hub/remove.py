@@ -87,7 +87,12 @@ def _delete(models: Sequence[Model], unasked: bool) -> int:
 
 
 def _agreed(question: str) -> bool:
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        # Ctrl+D leaves the cursor behind the question.
+        print()
+        return False
 
 
 def _of_pair(
