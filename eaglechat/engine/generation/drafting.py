@@ -48,7 +48,7 @@ class Drafting:
     def new_reply(self, speculation: Speculation) -> None:
         """A reply begins: what failed in the last one may try again, from nothing."""
         if self._failed is not None:
-            self._drafter, self._failed = self._failed, None
+            self._drafter, self._failed, self._failure = self._failed, None, None
             self._forget_all()
         self.follow(speculation)
 

@@ -139,7 +139,10 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
             code="redirect",
         )
     if status in (401, 403):
-        wanted = f"asks for a key: put it in {SERVER_KEY}, or name its variable in key_env"
+        wanted = (
+            f"asks for a key: put it in {SERVER_KEY}; if the server has an entry in config.toml, "
+            "in the variable that its key_env names"
+        )
         why = "does not accept the key" if has_key else wanted
         return ServerError(f"{where} {why} (HTTP {status})", code="key")
     if status == 404:

@@ -32,7 +32,7 @@ def test_a_key_that_is_missing_or_wrong_is_said_and_never_quoted(
     connect: Callable[..., Client], server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.key = "right-key"
-    assert "asks for a key" in why(connect().answer(chat()))
+    assert "asks for a key: put it in EAGLECHAT_SERVER_KEY" in why(connect().answer(chat()))
 
     monkeypatch.setenv("BOX_KEY", "wrong-key")
     message = why(connect(key_env="BOX_KEY").answer(chat()))
