@@ -72,7 +72,7 @@ class Terms(Static):
         self.rows = rows
 
     def render(self) -> Table:
-        grid = Table.grid(padding=0)
+        grid = Table.grid(padding=(0, 1, 0, 0))
         grid.add_column(width=_TERM, style=self.get_component_rich_style("terms--term"))
         grid.add_column(ratio=1)
         for term, meaning in self.rows:

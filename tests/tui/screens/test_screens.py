@@ -14,6 +14,7 @@ from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.help import Terms
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingField
 from eaglechat.tui.widgets.panel.tick import Tick
@@ -199,3 +200,14 @@ async def test_a_path_that_can_be_none_is_said_to_be_missing(drive: Drive, path:
         await user.sees("Open GGUF files")
         user.app.screen.query_one("#target", Input).value = path
         await user.sees("The target")
+
+
+async def test_long_keys_in_help_keep_clear_of_what_they_do(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.press("f1")
+        await user.sees("Keys")
+        await user.until(lambda: user.app.screen.query(Terms), "the keys")
+        keys = user.app.screen.query(Terms).first()
+        shown = "\n".join(line.text for line in keys.render_lines(keys.region.reset_offset))
+        assert "Ctrl+G Backspace Restore" in shown
