@@ -76,8 +76,12 @@ class SettingsScreen(EagleModal[None]):
         return getattr(self._loaded.sampling, doc.key, None) if self._loaded else None
 
     def action_back(self) -> None:
-        for field in self.query(SettingField):
+        fields = [*self.query(SettingField)]
+        for field in fields:
             field.apply()
+        if refused := [field.refused for field in fields if field.refused]:
+            said = "\n".join(refused)
+            self.notify(said, title="Not saved", severity="warning", markup=False)
         self.dismiss(None)
 
 
@@ -97,6 +101,8 @@ class SettingField(Vertical):
         self._doc, self._value = doc, value
         self._take_over = take
         self._recommended = recommended
+        self.refused = ""
+        """The setting and why what is typed is not taken, or nothing."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="setting"):
@@ -174,3 +180,4 @@ class SettingField(Vertical):
     def _complain(self, reason: str) -> None:
         self.query_one(".setting-problem", Static).update(reason)
         self.set_class(bool(reason), "-wrong")
+        self.refused = f"{self._doc.key}: {reason}" if reason else ""

@@ -48,8 +48,10 @@ async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
         await user.sees("must be between 0 and 5")
         await user.press("a", "enter")
         await user.sees("must be a number between 0 and 5")
-        await user.press("escape")
+        await user.press("backspace", "escape")
         await user.on(MenuScreen)
+        await user.sees("Not saved")
+        await user.sees("temperature: ")
     assert not (tmp_path / "config.toml").exists()
     assert user.app.services.settings.current == Settings()
 
