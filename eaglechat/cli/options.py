@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eaglechat import paths, settings
+from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import complain
 from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.description import Range
@@ -80,6 +81,7 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair the flags name, or None where they name none. Raises EngineError."""
+    from eaglechat.hub.catalogue import entries
     from eaglechat.hub.local.pairs import NotInstalledError, pair_of_files
 
     if args.target is not None:
@@ -91,10 +93,11 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     except NotInstalledError as error:
         raise EngineError(str(error)) from error
     if pair is None:
-        known = ", ".join(pair.name for pair in library.pairs())
+        known = [pair.name for pair in library.pairs()]
+        near = did_you_mean(args.pair, [*known, *(entry.name for entry in entries.load()[0])])
         raise EngineError(
-            f"there is no pair named {args.pair!r}; known: {known}, and those that "
-            "`eaglechat models` lists"
+            f"there is no pair named {args.pair!r}; known: {', '.join(known)}, and those that "
+            f"`eaglechat models` lists{near}"
         )
     return pair
 

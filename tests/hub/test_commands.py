@@ -124,6 +124,8 @@ def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands)
         (("pull", "org/none"), 1, "org/none is not on the Hub"),
         (("pull", "org/tiny-GGUF:Q2_K"), 2, "has no Q2_K; it has"),
         (("pull", "tinny"), 2, "names no model"),
+        (("pull", "qwen3-4"), 2, "; did you mean qwen3-4b?"),
+        (("pull", "smollm2-135m"), 2, "is built in: there is nothing to download"),
         (("pull", "./m.gguf"), 2, "nothing to download"),
         (("pull", "org/tiny-GGUF", "--type", "q4_0"), 2, "--type is for the pairs"),
         (("remove", "nothing"), 1, "is not on this machine"),

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain, reason
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from eaglechat.hub.downloads.client import Hub
     from eaglechat.hub.downloads.queue import Queue
     from eaglechat.hub.errors import HubError
+    from eaglechat.hub.local.pairs import BUILTIN_NAME
 
     entries, problems = catalogue.load()
     for problem in problems:
@@ -57,13 +59,16 @@ def run(args: argparse.Namespace) -> int:
     try:
         if entry is not None:
             return _pull_pair(args, queue, entry, printer)
+        if args.reference == BUILTIN_NAME:
+            raise InvalidReferenceError(f"{BUILTIN_NAME} is built in: there is nothing to download")
         reference = parse(args.reference)
         if isinstance(reference, LocalReference):
             complain(f"{reference.path} is a path on this machine: there is nothing to download")
             return WRONG_USAGE
         return _pull_model(args, queue, reference, printer)
     except InvalidReferenceError as error:
-        complain(str(error))
+        near = did_you_mean(args.reference, [entry.name for entry in entries])
+        complain(f"{str(error).rstrip('.')}{near}")
         return WRONG_USAGE
     except (HubError, GGUFError, OSError) as error:
         complain(reason(error) if isinstance(error, OSError) else str(error))

@@ -77,6 +77,7 @@ def test_files_that_cannot_run_are_status_1_with_the_reason(
         (("--target", draft, "--draft", target), "swapped?"),
         (("--target", target, "--draft", other), "hidden size 64, target.gguf has 32"),
         (("--pair", "nobody"), "there is no pair named 'nobody'; known: smollm2-135m"),
+        (("--pair", "qwen3-4"), "lists; did you mean qwen3-4b?"),
     ):
         ended = eaglechat(PROMPT, pair=pair)
         assert ended.status == 1
