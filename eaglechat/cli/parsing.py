@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
 from eaglechat.cli.status import WRONG_USAGE, complain
@@ -31,6 +32,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **how: Any) -> None:
         super().__init__(formatter_class=CommandHelp, **how)
+        self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:
         complain(f"{message} ({self.prog} --help)")
@@ -46,6 +48,13 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"{first!r} is one argument too many; quote what has spaces in it")
         flags = _FLAG.findall(self.format_help())
         self.error(f"there is no {first}{did_you_mean(first.split('=')[0], flags)}")
+
+
+def _path(text: str) -> Path:
+    """What an unset variable leaves is no path, not the folder one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; name a file")
+    return Path(text)
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
