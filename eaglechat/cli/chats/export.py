@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         complain(str(error.args[0]))
         return FAILED
     except (OSError, ValueError) as error:
-        complain(f"{args.chat} cannot be read: {error}")
+        complain(f"{args.chat} cannot be read: {getattr(error, 'strerror', None) or error}")
         return FAILED
     if args.output is None:
         sys.stdout.flush()
