@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import DecodeError, PromptError
@@ -313,3 +315,11 @@ def test_a_stopped_reply_goes_on_as_if_it_never_was_stopped(rig: Rig) -> None:
 def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
     with pytest.raises(PromptError, match="not this model's"):
         rig.prompter.prompt([Message(role="user", content=TEXT)], begun=(10**9,))
+
+
+def test_a_failure_that_a_reply_never_told_of_is_not_told_of_the_next() -> None:
+    drafting = Drafting(NgramDrafter())
+    drafting.give_up(RuntimeError("broken"))
+    assert not drafting.on
+    drafting.new_reply(Speculation())
+    assert (drafting.on, drafting.failure()) == (True, None)

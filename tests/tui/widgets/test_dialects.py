@@ -59,6 +59,7 @@ async def test_a_dialect_streams_is_stopped_and_is_reopened(
         before = user.messages
 
         await user.command("chat.new", "chats.open")
+        await user.sees("1 chat ")
         await user.press("enter")
         await user.sees("That makes 4 in all.")
         assert user.messages == before

@@ -132,6 +132,7 @@ async def test_a_reply_stopped_in_mid_thought_is_kept_and_reopened_as_it_was(dri
 
         await user.command("chat.new")
         await user.command("chats.open")
+        await user.sees("1 chat ")
         await user.press("enter")
 
         await user.until(lambda: user.chat.query(Thought), "the reasoning")
