@@ -60,6 +60,11 @@ def literal(text: str) -> str | None:
     return None if text.startswith(SLASH) else text
 
 
+def begins_command(text: str) -> bool:
+    """Whether a text is a command, or may become one: then it is nothing to keep."""
+    return literal(text) is None and any(_named(text[1:].partition(" ")[0]))
+
+
 def escaped(text: str) -> str:
     """A text as it is typed to be sent."""
     return SLASH + text if text.startswith(SLASH) else text

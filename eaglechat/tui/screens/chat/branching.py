@@ -10,7 +10,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.writing.parts import Draft
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.commands.slash import escaped
+from eaglechat.tui.commands.slash import begins_command, escaped
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.transcript.entry import Entry
 
@@ -154,7 +154,9 @@ class Branching(ChatBase):
         before."""
         if self.editing is not None and self.prompt.text == self.editing.original:
             return self.editing.before
-        return self.prompt.text
+        # Else the time it takes to type a command would leave a chat of that name.
+        is_command = self.editing is None and begins_command(self.prompt.text)
+        return "" if is_command else self.prompt.text
 
     @property
     def draft(self) -> Draft:

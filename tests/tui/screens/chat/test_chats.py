@@ -159,6 +159,8 @@ async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
     async with drive() as user:
         await user.open_chat()
         await user.type("/find monoid")
+        # As once a second, whoever takes longer to type.
+        user.chat.save()
         await user.press("enter")
         await user.on(ChatsScreen)
         await user.sees("0 chats, 1 passage")
