@@ -70,7 +70,7 @@ def of_environment(error: Exception) -> ServerError:
     elif isinstance(error, ImportError):
         message = (
             "the environment names a SOCKS proxy (ALL_PROXY, HTTP_PROXY or HTTPS_PROXY), which "
-            "needs a package: install socksio beside eaglechat, or unset it"
+            "needs a package: install socksio beside eaglechat, or unset the variable"
         )
     else:
         message = f"the proxy that the environment names cannot be used: {error}"
