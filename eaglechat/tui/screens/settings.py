@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
@@ -85,6 +85,15 @@ class SettingsScreen(EagleModal[None]):
         self.dismiss(None)
 
 
+class Choice(Select[str]):
+    """One of a few values."""
+
+    async def on_event(self, event: events.Event) -> None:
+        # Closed while it is made, it has no label to show its value in.
+        if self.query("#label") or not isinstance(event, events.Mount):
+            await super().on_event(event)
+
+
 class SettingField(Vertical):
     """A setting: name, control, what it means, and why a value was not taken."""
 
@@ -118,12 +127,12 @@ class SettingField(Vertical):
         if doc.name == "interface.theme":
             names = sorted(self.app.available_themes)
             chosen = self._value if self._value in names else self.app.theme
-            return Select(
+            return Choice(
                 [(name, name) for name in names], value=chosen, allow_blank=False, compact=True
             )
         if doc.choices:
             choices = [(choice, choice) for choice in doc.choices]
-            return Select(choices, value=self._value, allow_blank=False, compact=True)
+            return Choice(choices, value=self._value, allow_blank=False, compact=True)
         value = "" if self._value is None else written(self._value)
         return Input(value, self._unset(), compact=True, name=doc.name)
 

@@ -16,7 +16,7 @@ from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import Terms
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.settings import SettingField
+from eaglechat.tui.screens.settings import Choice, SettingField
 from eaglechat.tui.widgets.panel.tick import Tick
 from tests.tui.driving import WIDE, Driver
 
@@ -74,6 +74,12 @@ async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Pa
     loaded, problems = load(tmp_path / "config.toml")
     assert problems == []
     assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
+
+
+async def test_the_app_can_be_left_while_a_choice_of_the_settings_is_made(drive: Drive) -> None:
+    async with drive() as user:
+        user.app.screen.mount(Choice([("auto", "auto")], value="auto", allow_blank=False))
+        user.app.exit()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), WIDE])
