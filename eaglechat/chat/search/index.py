@@ -108,7 +108,8 @@ class Index:
         # Another thread closes or interrupts it.
         self._base = sqlite3.connect(self._file, timeout=_BUSY_S, check_same_thread=False)
         try:
-            self._base.execute("PRAGMA journal_mode = WAL")
+            with suppress(sqlite3.OperationalError):  # refused at once while another sets it
+                self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = NORMAL")
             if self._one("PRAGMA user_version") != _VERSION:
                 self._make()

@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
-from contextlib import nullcontext
+import threading
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,17 @@ def test_another_instance_that_is_killed_while_it_builds_leaves_no_harm(chats: C
     assert process.exitcode == 1
     assert updated(chats) == 1
     assert found(chats, "fine") == ["fine"]
+
+
+def test_an_index_that_another_one_makes_just_now_is_waited_for(chats: ChatShelf) -> None:
+    write_first_version(chats.directory / "a.jsonl", *asked("Why is the sky blue?"))
+    with closing(sqlite3.connect(chats.index_file, check_same_thread=False)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(0.3, another.rollback)
+        done.start()
+        assert updated(chats) == 1
+        done.join()
+    assert found(chats, "sky") == ["Why is the sky blue?"]
 
 
 def test_one_instance_builds_while_another_searches(chats: ChatShelf) -> None:
