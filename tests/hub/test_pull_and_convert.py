@@ -61,6 +61,14 @@ def test_another_type_can_be_asked_for(commands: Commands) -> None:
     assert "q9 is not a type" in wrong.stderr
 
 
+def test_the_type_that_was_asked_for_last_is_loaded(commands: Commands) -> None:
+    for asked, written in (("q8_0", "Q8_0"), ("bf16", "BF16"), ("q8_0", "Q8_0")):
+        assert commands.run("pull", "small", "--type", asked).returncode == 0
+        pairs = json.loads(commands.run("models", "--json").stdout)["pairs"]
+        (draft,) = [pair["draft_path"] for pair in pairs if pair["name"] == "small"]
+        assert draft.endswith(f"eagle3-small-{written}.gguf")
+
+
 def test_a_checkpoint_that_cannot_be_converted_says_why(commands: Commands, fake: FakeHub) -> None:
     files = fake.repos["lab/small_eagle3"].files
     config = json.loads(files["config.json"])

@@ -168,7 +168,9 @@ def finish(
     draft = here.draft
     if plan.converts and here.target and here.checkpoint:
         draft = converted_path(entry.name, draft_type)
-        if not draft.exists():
+        if draft.exists():
+            draft.touch()  # of several types, the newest is loaded
+        else:
             from eaglechat.hub.convert import convert  # noqa: PLC0415 - slow, seldom needed
 
             draft.parent.mkdir(parents=True, exist_ok=True)

@@ -121,10 +121,8 @@ def converted_path(name: str, draft_type: str) -> Path:
 
 
 def _converted(entry: Entry) -> Path | None:
-    preferred = converted_path(entry.name, DEFAULT_DRAFT_TYPE)
-    if preferred.exists():
-        return preferred
-    stem = preferred.name.removesuffix(f"{DEFAULT_DRAFT_TYPE.upper()}.gguf")
+    """The one that was asked for last."""
+    stem = converted_path(entry.name, "").stem
     # A pair's name may begin with another's: what follows is a type, which has no hyphen.
-    others = (p for p in preferred.parent.glob(f"{stem}*.gguf") if "-" not in p.stem[len(stem) :])
-    return next(others, None)
+    found = (p for p in paths.drafts_dir().glob(f"{stem}*.gguf") if "-" not in p.stem[len(stem) :])
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
