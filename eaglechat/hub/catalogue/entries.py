@@ -151,8 +151,9 @@ def remember(entry: Entry, user_file: Path | None = None) -> None:
     """
     path = user_file or paths.user_catalogue()
     values = msgspec.to_builtins(entry)
-    written = path.read_text(encoding="utf-8") if path.exists() else ""
-    paths.write_atomically(path, f"{written}\n[[pair]]\n{_lines(values)}".encode())
+    # Whatever is in it, its user wrote: what cannot be read there is reported at each start.
+    written = path.read_bytes() if path.exists() else b""
+    paths.write_atomically(path, written + f"\n[[pair]]\n{_lines(values)}".encode())
 
 
 def _lines(values: dict[str, Any]) -> str:

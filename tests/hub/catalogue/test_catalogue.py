@@ -107,3 +107,19 @@ def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> Non
     assert path.read_text().startswith("# mine\n")
     remember(found, tmp_path / "new" / "catalogue.toml")
     assert load(tmp_path / "new" / "catalogue.toml")[0][-1] == found
+
+
+def test_what_is_no_text_in_the_users_catalogue_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.toml"
+    path.write_bytes("# für mich\n".encode("latin-1"))
+    source = GGUFSource(repo="a/b", file="y.gguf")
+    remember(
+        Entry(
+            name="found", title="Found", target=source, draft=DraftSource(repo="c/d", file="d.gguf")
+        ),
+        path,
+    )
+    assert path.read_bytes().startswith("# für mich\n".encode("latin-1"))
+    assert b'name = "found"' in path.read_bytes()
+    (problem,) = load(path)[1]
+    assert "cannot be read" in str(problem)
