@@ -41,7 +41,7 @@ class Program:
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
-        self._files = [word for word in command if word.endswith(".gguf")]
+        self._files = [word for word in command if word.lower().endswith(".gguf")]
         self.named: set[str] = set()
         """Of the files among its options, those that its log has named: it has opened them."""
         address = ("--host", "127.0.0.1", "--port", str(port))

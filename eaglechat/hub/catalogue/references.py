@@ -23,7 +23,7 @@ _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIDECAR = re.compile(r"(^|[-_.])(eagle-?3|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE)
 _EAGLE3 = re.compile(r"eagle-?3", re.IGNORECASE)
-_FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf, a Hub address or a path"
+_FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
 
 
 class InvalidReferenceError(ValueError):

@@ -35,7 +35,9 @@ class GGUFTree(DirectoryTree):
 
     def filter_paths(self, paths: Iterable[Path]) -> Iterable[Path]:
         return [
-            p for p in paths if not p.name.startswith(".") and (p.suffix == ".gguf" or p.is_dir())
+            path
+            for path in paths
+            if not path.name.startswith(".") and (path.suffix.lower() == ".gguf" or path.is_dir())
         ]
 
 
