@@ -48,6 +48,8 @@ _COMMANDS: dict[str, Command] = {
     "engine": engine,
 }
 
+_BEHIND = "options of {0} go after it: eaglechat {0} ..."
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
@@ -98,7 +100,11 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     """The arguments. Ends the program where they are wrong, or where help is all it was for."""
     parser, commands = _parsers()
     first = given[0] if given else "--version"
-    if first.startswith("--") and not parser.has(first.split("=")[0]):
+    flag = first.split("=")[0]
+    if flag.startswith("--") and not parser.has(flag):
+        command = next((word for word in given if word in commands), "")
+        if command and commands[command].has(flag):
+            parser.error(_BEHIND.format(command))
         parser.refuse([first])
     if not first.startswith("-") and first not in commands:
         near = did_you_mean(first, commands)
@@ -106,7 +112,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     args, unknown = parser.parse_known_args(given)
     if args.command and first.startswith("-"):
         # argparse would drop them without a word.
-        parser.error(f"options of {args.command} go after it: eaglechat {args.command} ...")
+        parser.error(_BEHIND.format(args.command))
     if unknown:
         commands.get(args.command, parser).refuse(unknown)
     return args

@@ -30,6 +30,7 @@ COMMANDS = [
         ("rnu hi", "there is no command 'rnu'; did you mean run? (eaglechat --help)"),
         ("model.gguf", "there is no command 'model.gguf'; --pair and --target name a model"),
         ("--pear x", "there is no --pear; did you mean --pair? (eaglechat --help)"),
+        ("--json run hi", "options of run go after it: eaglechat run ... (eaglechat --help)"),
         ("run --temprature=1 x", "there is no --temprature=1; did you mean --temperature?"),
         ("run --zzz hi", "there is no --zzz (eaglechat run --help)"),
         ("run hello there", "'there' is one argument too many; quote what has spaces in it"),
