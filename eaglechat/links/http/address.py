@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from eaglechat.wire.errors import EngineError
 
@@ -37,6 +38,15 @@ class Address:
             return False
         return ip.is_loopback or ip.is_unspecified
 
+    @property
+    def proxy(self) -> str:
+        """The proxy that the environment puts before it, without a password; or nothing."""
+        if self.is_here or proxy_bypass(self.host):
+            return ""
+        proxies = getproxies()
+        proxy = proxies.get(urlsplit(self.root).scheme) or proxies.get("all", "")
+        return proxy.rpartition("@")[2].rpartition("://")[2].rstrip("/")
+
 
 def same_server(one: str, other: str) -> bool:
     """Whether two addresses, however they are written, are one."""
@@ -58,7 +68,8 @@ def parse_address(text: str) -> Address:
         port = parts.port
     except ValueError as error:
         raise AddressError(f"“{given}” is not the address of a server: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    schemes = ("http", "https")
+    if parts.scheme not in schemes or not parts.hostname or parts.hostname in schemes:
         raise AddressError(f"“{given}” is not the address of a server: write http://host:port")
     if "@" in parts.netloc:
         raise AddressError(

@@ -142,7 +142,8 @@ class ServerClient:
             yield
         except _FAULTS as error:
             times = self.server.connect_timeout, silence_s
-            raise self.without_key(of_transport(error, self.where, *times)) from None
+            proxy = self.address.proxy
+            raise self.without_key(of_transport(error, self.where, proxy, *times)) from None
 
     def _check(self, response: httpx2.Response, body: Mapping[str, Any] | None) -> None:
         if response.status_code == 200:

@@ -17,13 +17,13 @@ from eaglechat.wire.errors import EngineError
 _MOST_SAID = 300
 _LOADING = "Loading model"
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
+_NO_ROOM = re.compile(r"max_(completion_)?tokens\W.{0,40}too large")
 TOO_LONG = "context"
 """Code of the error that a conversation is longer than the context."""
 MISSING = "missing"
 """Code of the error that a server has no such page or model."""
 CUT = "cut"
 """Code of the error that a connection ended before the reply did."""
-_REQUEST = ("this request", "refused")
 
 
 class ServerError(EngineError):
@@ -77,12 +77,19 @@ def of_environment(error: Exception) -> ServerError:
     return ServerError(message, code="settings")
 
 
-def of_transport(error: Exception, where: str, connect_s: float, silence_s: float) -> ServerError:
-    """What the connection to a server ended with."""
-    if isinstance(error, httpx2.ConnectTimeout):
-        return _unreachable(f"{where} did not answer within {connect_s:g} s")
-    if isinstance(error, httpx2.ConnectError):
-        return _no_connection(error, where)
+def of_transport(
+    error: Exception, where: str, proxy: str, connect_s: float, silence_s: float
+) -> ServerError:
+    """What the connection to a server ended with, or to the proxy before it."""
+    if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
+        is_of_tls = any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+        if proxy and not is_of_tls:
+            return _unreachable(
+                f"{where} cannot be reached: the proxy that the environment names, {proxy}, does "
+                "not answer; check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or put the server's "
+                "host in NO_PROXY"
+            )
+        return _no_connection(error, where, connect_s)
     if isinstance(error, httpx2.TimeoutException):
         return ServerError(f"{where} has sent nothing for {silence_s:g} s", code="silent")
     if isinstance(error, httpx2.ProxyError):
@@ -92,7 +99,11 @@ def of_transport(error: Exception, where: str, connect_s: float, silence_s: floa
     return not_understood(where, str(error))
 
 
-def _no_connection(error: httpx2.ConnectError, where: str) -> ServerError:
+def _no_connection(
+    error: httpx2.ConnectTimeout | httpx2.ConnectError, where: str, connect_s: float
+) -> ServerError:
+    if isinstance(error, httpx2.ConnectTimeout):
+        return _unreachable(f"{where} did not answer within {connect_s:g} s")
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return _unreachable(
@@ -163,9 +174,18 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
             is_loading=is_loading,
             wait_s=retry_after.seconds_of(response.headers.get("Retry-After", "")),
         )
-    is_long = status in (400, 413) and _TOO_LONG.search(response.text)
-    what, code = ("a prompt longer than its context", TOO_LONG) if is_long else _REQUEST
-    advice = "; shorten it, or start the server with more context" if is_long else ""
+    return _of_request(response, where, because)
+
+
+def _of_request(response: httpx2.Response, where: str, because: str) -> ServerError:
+    status, text = response.status_code, response.text
+    what, code, advice = "this request", "refused", ""
+    if status == 400 and _NO_ROOM.search(text):
+        what, code = "to write as much as max_tokens", TOO_LONG
+        advice = "; lower that, or start the server with more context"
+    elif status in (400, 413) and _TOO_LONG.search(text):
+        what, code = "a prompt longer than its context", TOO_LONG
+        advice = "; shorten it, or start the server with more context"
     return ServerError(f"{where} refuses {what} (HTTP {status}){because}{advice}", code=code)
 
 

@@ -216,7 +216,9 @@ def test_a_model_it_does_not_have(server: FaultServer, connect: Callable[..., Cl
     assert "model in its entry: m, n" in why(client.answer(p.Load(target="")))
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://u:secret@h", "http://h:99999"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x", "http://", "http:/h:80", "http://u:secret@h", "http://h:99999"]
+)
 def test_what_is_no_address(url: str) -> None:
     from eaglechat.links.base import EngineStartError
 
@@ -255,6 +257,17 @@ def test_an_environment_that_cannot_be_used_is_said(
     monkeypatch.setenv(variable, value)
     with pytest.raises(ServerError, match=reason):
         ask(ServerSettings(name="box", url="http://far.invalid"))
+
+
+def test_a_proxy_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9/")
+    far = ServerSettings(name="box", url="http://far.invalid")
+    with pytest.raises(ServerError, match=r"names, 127[.]0[.]0[.]1:9, does not") as raised:
+        ask(far)
+    assert "secret" not in str(raised.value)
+    monkeypatch.setenv("no_proxy", "far.invalid")
+    with pytest.raises(ServerError, match=r"the host of http://far[.]invalid is not known"):
+        ask(far)
 
 
 def test_a_socks_proxy_says_what_it_needs() -> None:

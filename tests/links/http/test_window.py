@@ -15,7 +15,7 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import Message
 from tests.links.engines import Client, chat
-from tests.links.http.fault_server import FaultServer, Handler
+from tests.links.http.fault_server import FaultServer, Handler, why
 
 N_CTX = 2048
 
@@ -94,3 +94,17 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
     lone = client.answer(chat(messages=tuple(talk([9]))))
     client.link.close()
     assert "shorten it, or start the server with more context" in lone.events[-1].message
+
+
+def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(server: FaultServer) -> None:
+    said = (
+        "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
+    )
+    error = {"message": f"{said}length is 4096 tokens (5000 > 4096 - 20).", "code": 400}
+    server.chat = lambda handler: handler.json({"error": error}, 400)
+    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
+    client.ready()
+    client.answer(p.Load(target="m"))
+    refused = client.answer(chat(messages=tuple(talk([9])), max_tokens=5000))
+    client.link.close()
+    assert "refuses to write as much as max_tokens (HTTP 400)" in why(refused)
