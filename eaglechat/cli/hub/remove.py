@@ -65,7 +65,10 @@ def _delete(models: Sequence[Model], unasked: bool) -> int:
     from eaglechat.hub.local import removal
     from eaglechat.hub.units import format_bytes
 
-    planned = removal.plan(models)
+    try:
+        planned = removal.plan(models)
+    except OSError as error:
+        return _undeletable(error)
     for model in models:
         print(f"{model.name}  {format_bytes(model.size_bytes)}  {model.path}")
     freed = format_bytes(planned.freed_bytes)
@@ -80,10 +83,14 @@ def _delete(models: Sequence[Model], unasked: bool) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        complain(f"{error.filename} cannot be deleted: {error.strerror}")
-        return FAILED
+        return _undeletable(error)
     print(f"Deleted; {freed} freed.")
     return OK
+
+
+def _undeletable(error: OSError) -> int:
+    complain(f"{error.filename} cannot be deleted: {error.strerror}")
+    return FAILED
 
 
 def _agreed(question: str) -> bool:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
+from filelock import Timeout
 from huggingface_hub import constants
+from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.catalogue.names import is_revision, is_safe_path
 from eaglechat.hub.errors import NotFoundError
@@ -25,6 +27,7 @@ from eaglechat.paths import write_atomically
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 RECORD = ".part.json"
+_LOCK_TRY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,19 @@ class RepoCache:
     def lock(self, etag: str) -> Path:
         """The lock huggingface_hub takes for the same blob."""
         return self.cache_dir / ".locks" / self.folder.name / f"{etag}.lock"
+
+    def is_arriving(self, part: Path) -> bool:
+        """Whether a program is downloading this file now."""
+        lock = self.lock(part.name.removesuffix(PART))
+        if not lock.exists():
+            return False
+        try:
+            with WeakFileLock(lock, timeout=_LOCK_TRY_S):
+                return False
+        except Timeout:
+            return True
+        except OSError:
+            return False
 
     def pointer(self, commit: str, path: str) -> Path:
         """Where a file of a commit is. Raises NotFoundError for a name no folder can keep."""

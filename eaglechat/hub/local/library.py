@@ -107,7 +107,7 @@ def _hugging_face(cache: Path) -> Iterator[Model]:
             if checkpoint:
                 yield checkpoint
         for unfinished in RepoCache(cache, repo).unfinished():
-            yield _unfinished(unfinished)
+            yield _unfinished(unfinished, RepoCache(cache, repo).is_arriving(unfinished.part))
 
 
 def _folder(folder: Path, source: Source) -> Iterator[Model]:
@@ -218,7 +218,7 @@ def _checkpoint(snapshot: Path, repo: str) -> Model | None:
     return Model(repo, Kind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
 
 
-def _unfinished(left: Unfinished) -> Model:
+def _unfinished(left: Unfinished, is_arriving: bool) -> Model:
     beside = (map_of(left.part), left.part.with_name(left.part.name + ".json"))
     files = (left.part, *(file for file in beside if file.exists()))
     percent = 100 * left.bytes_done // max(left.bytes_total, 1)
@@ -230,7 +230,9 @@ def _unfinished(left: Unfinished) -> Model:
         files=files,
         size_bytes=left.bytes_done,
         repo=left.repo,
-        problem=f"Its download stopped at {percent}%; pulling it resumes.",
+        problem=f"It is being downloaded: {percent}% is here."
+        if is_arriving
+        else f"Its download stopped at {percent}%; pulling it resumes.",
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import scan_cache_dir
 
+from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, Model, Source
 
 
@@ -24,14 +26,21 @@ def plan(models: Iterable[Model]) -> Removal:
     """What removing these models takes away, and the bytes it frees.
 
     In the Hugging Face cache a blob goes with every link to it, whatever the commit.
+    Raises OSError, also for a download that goes on: it would go on without a file.
     """
     models = tuple(models)
+    for model in models:
+        if model.kind is Kind.UNFINISHED and _cache(model).is_arriving(model.path):
+            raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
     files: dict[Path, int] = {}
     for model in models:
         for file in model.files:
             in_cache = model.source is Source.HUGGING_FACE and model.kind is not Kind.UNFINISHED
             for path in _with_blob(file) if in_cache else [file]:
                 files[path] = 0 if path.is_symlink() else path.stat().st_size
+            if model.kind is Kind.UNFINISHED:
+                # The gaps in it take no room.
+                files[model.path] = model.size_bytes
     return Removal(models, tuple(files), sum(files.values()))
 
 
@@ -52,6 +61,10 @@ def execute(removal: Removal) -> None:
     for model in removal.models:
         if model.source is Source.HUGGING_FACE:
             _tidy(_repo_folder(model))
+
+
+def _cache(model: Model) -> RepoCache:
+    return RepoCache(_repo_folder(model).parent, model.repo or "")
 
 
 def _repo_folder(model: Model) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import scan_cache_dir
+from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, RetryPolicy, download
@@ -13,6 +14,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import removal
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, Model, Source, find, scan
+from eaglechat.hub.local.parts import BLOCK, Part
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub
 
@@ -117,6 +119,31 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
     freed = removal.plan([left])
     removal.execute(freed)
     assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))
+
+
+def begun(cache: RepoCache) -> None:
+    """A download of two blocks of which the second came first."""
+    put(cache.part("e"), b"")
+    cache.write_record("e", "big.gguf", "main", 2 * BLOCK)
+    with Part(cache.part("e"), 2 * BLOCK) as part:
+        part.write(BLOCK, b"x" * 1000)
+
+
+def test_a_download_that_goes_on_is_not_deleted(hub: Hub) -> None:
+    cache = RepoCache(hub.cache_dir, "user/big")
+    begun(cache)
+    cache.lock("e").parent.mkdir(parents=True)
+    with WeakFileLock(cache.lock("e")):
+        (model,) = scan([], hub.cache_dir)
+        assert model.problem == "It is being downloaded: 0% is here."
+        with pytest.raises(OSError, match="it is being downloaded"):
+            removal.plan([model])
+    assert removal.plan([model]).files == model.files
+
+
+def test_what_has_not_come_yet_is_not_said_to_be_freed(hub: Hub) -> None:
+    begun(RepoCache(hub.cache_dir, "user/big"))
+    assert removal.plan(scan([], hub.cache_dir)).freed_bytes < 1500
 
 
 @pytest.mark.parametrize(

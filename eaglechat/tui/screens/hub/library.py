@@ -117,7 +117,7 @@ class LibraryScreen(EagleModal[Pair | None]):
         try:
             yield self.Weighed(model, self._services.desk.plan_removal(model))
         except OSError as error:
-            yield self.Deleted(f"{model.name} cannot be read: {error.strerror}.", bad=True)
+            yield self.Deleted(f"{model.name} cannot be deleted: {error.strerror}.", bad=True)
 
     def _delete(self, model: Model, planned: Removal) -> Iterator[Message]:
         try:
