@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import signal
@@ -48,6 +49,7 @@ _COMMANDS: dict[str, Command] = {
     "engine": engine,
 }
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BEHIND = "options of {0} go after it: eaglechat {0} ..."
 
 
@@ -71,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of the pipe has enough.
         _drop_output()
     except OSError as error:
-        complain(reason(error))
+        # A file that a command writes has a name.
+        is_output = error.filename is None and error.errno in _FULL
+        complain(("the output cannot be written: " if is_output else "") + reason(error))
         _drop_output()
     return FAILED
 

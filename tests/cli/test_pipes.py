@@ -52,7 +52,8 @@ def test_closed_streams_are_empty_ones(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
     done = eaglechat(tmp_path, "chats --json > /dev/full")
-    assert (done.returncode, done.stderr) == (1, "eaglechat: No space left on device\n")
+    said = "eaglechat: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_what_the_output_cannot_show_is_a_question_mark(tmp_path: Path) -> None:
