@@ -47,7 +47,7 @@ def bench(
     monkeypatch.setattr(loading, "start_engine", in_this_process)
 
     def run(*more: str) -> dict[str, Any]:
-        results = tmp_path / "results.json"
+        results = tmp_path / "measured" / "results.json"  # in a folder it has to make
         assert main([*arguments, *more, "--json", str(results)]) == 0
         return json.loads(results.read_bytes())
 

@@ -40,7 +40,7 @@ def test_a_checkpoint_is_converted_after_its_download(commands: Commands, fake: 
     _, header = check_pair(target, draft)
     assert header is not None
     assert header.quantization == "Q8_0"
-    assert "converting" in result.stderr
+    assert "\nconverting: 100%\n" in result.stderr
 
     fake.seen.clear()
     again = commands.run("pull", "small")

@@ -219,6 +219,7 @@ def _give_out(
             "prefill": prefills,
             "profile": profiles,
         }
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
 
 

@@ -159,7 +159,7 @@ def _finish_pair(
             plan,
             cache,
             draft_type,
-            lambda stage, done, total: printer.stage(f"converting: {stage}", done, total),
+            printer.stage,
         )
     except ValueError as error:
         # The converter's refusals: each one sentence about the checkpoint.
