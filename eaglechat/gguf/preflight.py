@@ -110,7 +110,10 @@ def _read(path: Path, role: str) -> GGUFHeader:
         header = read_header(path)
     except FileNotFoundError:
         raise PreflightError(f"the {role} {path} does not exist") from None
-    except (OSError, GGUFError) as error:
+    except OSError as error:
+        why = error.strerror or error
+        raise PreflightError(f"the {role} {path} cannot be read: {why}") from error
+    except GGUFError as error:
         raise PreflightError(f"the {role} cannot be read: {error}") from error
     if not header.architecture:
         raise PreflightError(f"the {role} {path} does not name its architecture")

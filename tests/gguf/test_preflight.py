@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +59,15 @@ def test_missing_files_are_named_by_their_role(tiny_files: tuple[Path, Path]) ->
 
     assert refusal(missing, draft) == "the target missing.gguf does not exist"
     assert refusal(target, missing) == "the draft missing.gguf does not exist"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
+def test_why_the_system_does_not_give_a_file_is_said_in_words(tmp_path: Path) -> None:
+    circle = tmp_path / "circle.gguf"
+    circle.symlink_to(circle)
+
+    why = os.strerror(errno.ELOOP)
+    assert refusal(circle, None) == f"the target circle.gguf cannot be read: {why}"
 
 
 def test_files_that_are_no_models_are_named_by_their_role(

@@ -199,7 +199,7 @@ def _kind(header: GGUFHeader) -> tuple[Kind, str | None]:
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error)
+    text = str((isinstance(error, OSError) and error.strerror) or error)
     return f"{text[:1].upper()}{text[1:]}."
 
 

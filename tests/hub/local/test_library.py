@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from huggingface_hub.utils import WeakFileLock
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, RetryPolicy, download
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local import removal
+from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, Model, Source, find, scan
 from eaglechat.hub.local.parts import BLOCK, Part
@@ -119,6 +120,18 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
     freed = removal.plan([left])
     removal.execute(freed)
     assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))
+
+
+def test_why_the_system_does_not_give_a_file_is_said_in_words(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    put(tmp_path / "own" / "m.gguf")
+    monkeypatch.setattr(library, "read_header", refuse)
+    (model,) = scan([tmp_path / "own"], hub.cache_dir)
+    assert model.problem == "Permission denied."
 
 
 def begun(cache: RepoCache) -> None:
