@@ -17,7 +17,7 @@ ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 DRAFT_WINDOW_DEFAULT = 2048
 """docs/long-chats.md has the measurements."""
 DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
-GpuLayers = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+GpuLayers = Annotated[int, Meta(ge=-1, le=99_999)]
 SplitMode = Literal["none", "layer", "row"]
 TENSOR_SPLIT_REFUSED = (
     "llama.cpp's tensor split stops at an assertion when a draft reads the target's layers; "

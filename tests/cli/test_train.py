@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from eaglechat import cli
 from eaglechat.cli.train import command as train
+from eaglechat.train.settings import SELF_WRITTEN_TOKENS, RunSettings
 
 
 def test_without_torch_it_says_how_to_install_it(
@@ -38,6 +40,22 @@ def test_nonsense_is_named(
 
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_the_defaults_are_those_of_a_run() -> None:
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    args = parser.parse_args(["--target", "t.gguf", "-o", "d.gguf"])
+
+    settings = train._settings(args)
+
+    assert settings == RunSettings(
+        target=args.target,
+        out=args.output,
+        work=settings.work,
+        self_written_tokens=SELF_WRITTEN_TOKENS,
+        n_threads=settings.n_threads,
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ APP = (
         title="Help",
         help="All keys of this screen, and what the words mean",
         scopes=("app",),
-        keys=("leader h", "leader question_mark"),
-        aliases=("f1",),
+        keys=("leader h",),
+        aliases=("f1", "leader question_mark"),
         priority=True,
     ),
     Command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import eaglechat
 from eaglechat.tui.commands.command import LEADER, PLACES, Argument, Command, Scope
 from eaglechat.tui.commands.keymap import clashes, read_keymap
 from eaglechat.tui.commands.registry import COMMANDS, key_of, name_of, use, with_keys
+from eaglechat.tui.screens.help import _TERM
 
 SOURCE = Path(eaglechat.__file__).parent
 KEY_NAME = re.compile(
@@ -30,6 +32,13 @@ def test_ids_and_titles_are_unique() -> None:
         [(command.title, command.scopes) for command in COMMANDS],
     ):
         assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+def test_the_help_breaks_its_lines_between_keys(command: Command) -> None:
+    names = [name_of(key) for key in command.all_keys[:2]]
+    lines = textwrap.wrap(", ".join(names), _TERM)
+    assert len(lines) < 2 or lines == [f"{names[0]},", *names[1:]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
