@@ -56,7 +56,7 @@ class EngineProcess(RoutedLink):
     def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
         log = _open_log(self._log)
         try:
-            with _ctrl_c_ignored():
+            with _signals_ignored():
                 process = subprocess.Popen(
                     self._command,
                     stdin=subprocess.PIPE,
@@ -89,16 +89,19 @@ class EngineProcess(RoutedLink):
 
 
 @contextlib.contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """What is started here ignores SIGINT from the terminal they share: the client decides."""
+def _signals_ignored() -> Iterator[None]:
+    """What is started here ignores what the terminal or `timeout` sends to both of them: the client
+    decides."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _open_log(path: Path | None) -> BinaryIO:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import BinaryIO, Protocol
 
@@ -34,6 +35,7 @@ class Jobs(Protocol):
         """Tell the client."""
 
 
+_CLIENT_HAS_S = 5.0
 MakeJobs = Callable[[Callable[[AnyEvent], None]], Jobs]
 
 
@@ -41,11 +43,19 @@ def serve(jobs: MakeJobs) -> int:
     """Serve on this process' own pipes until they close."""
     # Ctrl+C in the client's terminal reaches this process too; the client decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_later)
     events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Whatever native code prints must not stand between the events.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     Server(sys.stdin.buffer, events, jobs).serve()
     return 0
+
+
+def _end_later(*_: object) -> None:
+    """`timeout` and batch systems send SIGTERM to the client too: it first takes what is here."""
+    end = threading.Timer(_CLIENT_HAS_S, os._exit, (128 + signal.SIGTERM,))
+    end.daemon = True
+    end.start()
 
 
 class Server:

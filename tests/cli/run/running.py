@@ -51,6 +51,7 @@ def process(arguments: Sequence[str], home: Path, **environment: str) -> subproc
         stderr=subprocess.PIPE,
         env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
         cwd=home,
+        start_new_session=True,
     )
 
 
