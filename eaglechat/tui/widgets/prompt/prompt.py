@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
-from textual.widgets.text_area import Edit, EditResult, Location
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.parts import Marks, pasted, text_of
@@ -105,6 +105,12 @@ class Prompt(TextArea):
             top = (top[0], first[0]) if first else top
             bottom = (bottom[0], last[1]) if last else bottom
         return replace(edit, from_location=top, to_location=bottom)
+
+    def _refresh_size(self) -> None:
+        # Undo measures the text while the cursor may still be below it, where a scroll bar that
+        # goes looks for it; setting the selection clamps it.
+        self.selection = Selection(*self.selection)
+        super()._refresh_size()
 
     def _mark_at(self, location: Location) -> tuple[int, int] | None:
         """The columns of the mark that the location lies inside of."""

@@ -17,6 +17,7 @@ from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 LONG = "\n".join(f"line {n}" for n in range(132))
+TALL = "\n".join(f"line {n}" for n in range(20))
 MARK = "[pasted: 132 lines]"
 
 
@@ -74,6 +75,23 @@ async def test_a_short_paste_is_text(drive: Drive) -> None:
         await user.open_chat()
         await paste(user, "one\ntwo")
         await user.until(lambda: user.prompt.text == "one\ntwo", "the text")
+
+
+@pytest.mark.parametrize("before", ["", "first\n"])
+async def test_a_paste_higher_than_the_prompt_is_undone_and_redone(
+    drive: Drive, before: str
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await paste(user, before)
+        await paste(user, TALL)
+        await user.until(lambda: user.prompt.show_vertical_scrollbar, "a prompt that scrolls")
+        await user.press("ctrl+z")
+        await user.until(lambda: user.prompt.text == before, "undone")
+        assert user.prompt.cursor_location == user.prompt.document.end
+        await user.press("ctrl+y")
+        await user.until(lambda: user.prompt.text == before + TALL, "redone")
+        assert user.prompt.cursor_location == user.prompt.document.end
 
 
 @pytest.mark.usefixtures("folder")
