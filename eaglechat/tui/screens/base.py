@@ -14,6 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.compositor import WholeCompositor
 from eaglechat.tui.widgets.prompt.prompt import COPIED, Prompt
 from eaglechat.tui.widgets.readouts import Line
 
@@ -51,6 +52,12 @@ class EagleScreen(Screen[Result]):
 
     _closing_with: tuple[Result | None] | None = None
     _has_begun = False
+
+    def __init__(
+        self, name: str | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(name, id, classes)
+        self._compositor = WholeCompositor()
 
     async def on_event(self, event: events.Event) -> None:
         # Closed while it is made, it has not all its widgets: nothing of it begins, or ends.

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from textual._compositor import ChopsUpdate, Compositor
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.messages import Layout
 from textual.pilot import Pilot
+from textual.widgets import Static
 
+from eaglechat.tui.screens.base import EagleScreen
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     make_round,
@@ -12,6 +18,50 @@ from tests.tui.widgets.transcript_app import (
     shown_reply,
     until,
 )
+
+
+class Looking(EagleScreen[None]):
+    """A line between what scrolls and what shrinks; looked at before each layout."""
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll() as rows:
+            rows.styles.height = "1fr"
+            yield Static("row\n" * 100)
+            yield Static("out of sight", id="unseen")
+        yield Static("a line", id="line")
+        yield Static("below\n\n", id="below")
+
+    async def _on_layout(self, message: Layout) -> None:
+        assert not self.query_one("#unseen").region.overlaps(self.region)
+        await super()._on_layout(message)
+
+
+async def test_what_moved_is_drawn_there_whoever_looked_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(40, 12)) as pilot:
+        await app.push_screen(Looking())
+        line = app.screen.query_one("#line")
+        await until(pilot, lambda: line.region.y == 8)
+        app.screen.query_one(VerticalScroll).scroll_to(y=5, animate=False)
+        await frames(app, pilot, 2)
+        assert app.screen._compositor._full_map_invalidated
+
+        rows: set[int] = set()
+        render = Compositor.render_partial_update
+
+        def rendered(compositor: Compositor) -> ChopsUpdate:
+            update = render(compositor)
+            rows.update(row for row, _, _ in update.spans)
+            return update
+
+        monkeypatch.setattr(Compositor, "render_partial_update", rendered)
+        app.screen.query_one("#below").styles.height = 1
+        await until(pilot, lambda: line.region.y == 10)
+        await frames(app, pilot, 2)
+        assert 10 in rows
+
 
 LINE = make_round([" some", " words"], "\n")
 
@@ -31,7 +81,7 @@ async def test_a_frame_draws_only_the_row_that_changed(monkeypatch: pytest.Monke
         assert drawn == [200]
 
 
-async def frames(app: TranscriptApp, pilot: Pilot[None], count: int) -> None:
+async def frames(app: App[None], pilot: Pilot[None], count: int) -> None:
     """Let the screen draw so often: what a layout asked for in turn is done by then."""
     for _ in range(count):
         drawn: list[bool] = []
