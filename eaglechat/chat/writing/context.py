@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.conversation.turns import Question, Reply, Turn
+from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.parts import shown, text_of, tokens_about
 
@@ -69,24 +70,27 @@ class ContextUse:
         )
 
 
-def context_use(session: ChatSession, draft: Sequence[TurnPart]) -> ContextUse:
-    """The context of a chat with this in its prompt."""
-    turns = _turns(session)
+def context_use(
+    session: ChatSession, draft: Sequence[TurnPart], edited: TurnId | None = None
+) -> ContextUse:
+    """The context of a chat with this in its prompt, or in place of a question and what follows."""
+    path = list(takewhile(lambda turn: turn.id != edited, session.turns.path))
+    turns = _turns(session, path)
     limit = session.settings.generation.max_tokens or session.n_ctx
     estimated = sum(turn.tokens for turn in turns if turn.is_in)
     return ContextUse(
         n_ctx=session.n_ctx,
-        used=session.n_past or estimated,
+        # Not the cache's length: it may hold another version, or what was deleted.
+        used=(_n_past(path[-1]) if path else 0) or estimated,
         draft=tokens_about(text_of(draft)),
         wanted=min(limit, session.n_ctx // _ROOM),
         turns=turns,
     )
 
 
-def _turns(session: ChatSession) -> tuple[TurnLength, ...]:
+def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]:
     found: list[TurnLength] = []
     is_in, before = session.first_question is None, 0
-    path: Sequence[Turn] = session.turns.path
     for place, turn in enumerate(path):
         if not isinstance(turn, Question):
             continue

@@ -35,6 +35,20 @@ def test_turns_are_measured_by_what_the_engine_reported(tmp_path: Path) -> None:
     assert "two?" in in_words(found)
 
 
+def test_only_what_the_next_question_follows_is_counted(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("one?")
+    chat.ask("two?")
+    first, second = (context_use(chat.session, ()).turns[place].tokens for place in (0, 1))
+    question = chat.session.turns.path[2].id
+    chat.session.delete(question)
+    assert context_use(chat.session, ()).used == first
+    chat.session.undo_delete()
+    assert context_use(chat.session, ()).used == first + second
+    edited = context_use(chat.session, (), question)
+    assert (edited.used, [turn.title for turn in edited.turns]) == (first, ["one?"])
+
+
 def test_turns_that_left_are_marked(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.engine.turns_in_context = 1

@@ -11,7 +11,7 @@ from textual.app import SuspendNotSupported
 
 from eaglechat.chat import wording
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.context import context_use, in_words
+from eaglechat.chat.writing.context import ContextUse, context_use, in_words
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import (
     AttachError,
@@ -70,7 +70,7 @@ class Writing(Branching):
 
     def _is_too_much(self, text: str) -> bool:
         """Whether to ask first: the context would be full. The same once more is sent."""
-        warning = context_use(self.session, self.prompt.marks.draft(text)).warning
+        warning = self._context_use(text).warning
         if not warning or self._warned == text or self.session.running is not None:
             return False
         self._warned = text
@@ -80,8 +80,11 @@ class Writing(Branching):
 
     def action_context(self) -> None:
         """Show what the context holds, and what leaves it next."""
-        use = context_use(self.session, self.prompt.marks.draft(self.prompt.text))
-        self.go(Say("Context", in_words(use)))
+        self.go(Say("Context", in_words(self._context_use(self.prompt.text))))
+
+    def _context_use(self, text: str) -> ContextUse:
+        edited = self.editing.question if self.editing is not None else None
+        return context_use(self.session, self.prompt.marks.draft(text), edited)
 
     def _run_typed(self, text: str) -> None:
         """Do what a command with a slash says."""
