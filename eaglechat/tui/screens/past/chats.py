@@ -233,7 +233,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             return f"No chats yet. They are saved in {self._shelf.directory}."
         said = wording.plural(titled, "chat")
         if self._typed.strip():
-            said += f", {wording.plural(len(self._found), 'passage')}"
+            said += f" by title, {wording.plural(len(self._found), 'passage')}"
             said += ", reasoning included" if self._with_thoughts else ""
         if self._shelf.problem:
             return f"{said}. Their text cannot be searched: {self._shelf.problem}."

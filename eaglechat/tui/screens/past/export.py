@@ -12,7 +12,7 @@ from textual.color import Color, ColorParseError
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Checkbox, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.export.formats import Format, free_file, render, write
 from eaglechat.chat.export.looks import Look
@@ -23,6 +23,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.themes import TOKEN_KINDS
+from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
 
@@ -40,7 +41,7 @@ class _Choice(NamedTuple):
 _CHOICES = (
     _Choice("markdown", "Markdown", "the questions and answers, to read"),
     _Choice("json", "JSON", "every branch with its rounds, for programs"),
-    _Choice("html", "HTML", "token colours, light or dark like the reader's system"),
+    _Choice("html", "HTML", "token colours, light or dark like the system"),
     _Choice("html", "HTML in this theme", "token colours as they are here", True),
     _Choice("markdown", "To the clipboard", "Markdown; no file is written", is_copied=True),
 )
@@ -75,7 +76,7 @@ class ExportScreen(EagleModal[None]):
                 for choice in _CHOICES
             ]
             yield OptionList(*rows, id="formats", compact=True)
-            yield Checkbox("with the reasoning", id="reasoning", compact=True)
+            yield Tick("with the reasoning", False, id="reasoning")
             yield Static("Folder", classes="muted")
             yield Input(_here(), id="folder", compact=True)
         yield TooSmall()
@@ -92,7 +93,7 @@ class ExportScreen(EagleModal[None]):
     @on(Input.Submitted)
     def _write(self) -> None:
         choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
-        with_reasoning = self.query_one(Checkbox).value
+        with_reasoning = self.query_one(Tick).value
         folder = self.query_one(Input).value
         looks = [self._look()] if choice.in_theme else []
         in_background(self, lambda: self._written(choice, looks, with_reasoning, folder))

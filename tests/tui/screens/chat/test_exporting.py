@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.app import EagleApp
@@ -112,3 +112,15 @@ async def test_a_folder_that_cannot_be_written_is_said(
         await user.sees("The chat was not exported")
         assert isinstance(user.app.focused, Input)
         assert isinstance(user.app.screen, ExportScreen)
+
+
+async def test_what_is_chosen_reads_without_colour_and_on_a_line_each(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("Why?")
+        await user.command("chat.export")
+        await user.on(ExportScreen)
+        await user.sees("▐ ▌ with the reasoning")
+        assert user.app.screen.query_one(OptionList).size.height == 5
+        await user.press("tab", "space")
+        await user.sees("▐X▌ with the reasoning")
