@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -123,6 +125,7 @@ class EagleApp(Router):
         return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
     def on_mount(self) -> None:
+        self._follow_termination()
         self.services.away.open()
         self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self.services.installs.look)
@@ -164,9 +167,15 @@ class EagleApp(Router):
     async def action_quit(self) -> None:
         self.unless_lost(self._quit)
 
-    def _quit(self) -> None:
+    def _quit(self, return_code: int = 0) -> None:
         self.leave_all()
-        self.exit()
+        self.exit(return_code=return_code)
+
+    def _follow_termination(self) -> None:
+        """Give the terminal back and save the chat when the program is terminated, too."""
+        if sys.platform != "win32":
+            code = 128 + signal.SIGTERM
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._quit, code)
 
     # What the services say
 

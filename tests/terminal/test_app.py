@@ -104,6 +104,18 @@ def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None
         terminal.wait_for(r"exit status 0", 20)
 
 
+def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(tmp_path: Path) -> None:
+    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+        terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.type("a last word")
+        terminal.wait_for("a last word")
+        terminal.terminate()
+        screen = terminal.wait_for(r"exit status 143", 20)
+        assert "a last word" not in screen
+    chats = [file.read_text() for file in tmp_path.rglob("*.jsonl")]
+    assert any("a last word" in chat for chat in chats)
+
+
 def test_what_is_typed_from_the_first_moment_is_asked(tmp_path: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "20")
     with open_terminal(tmp_path, *arguments, width=80, height=24) as terminal:

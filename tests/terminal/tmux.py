@@ -59,6 +59,11 @@ class Terminal:
         for process in self.shell().children():
             process.kill()
 
+    def terminate(self) -> None:
+        """SIGTERM the command, as a system does that goes down; its shell stays."""
+        for process in self.shell().children():
+            process.terminate()
+
     def shell(self) -> psutil.Process:
         """The shell that runs the command."""
         return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}")))
