@@ -19,7 +19,7 @@ _ROOM_FOR_GAUGE, _ROOM_FOR_WHY = 87, 98
 
 class StatusLine(Widget):
     """Acceptance, mean accepted length, speed, n_draft_max, context; what does not fit is left
-    out from the end, never cut."""
+    out, never cut: the gauge or why nothing is drafted, if all else fits then, or from the end."""
 
     COMPONENT_CLASSES = {"status--gauge", "status--value"}
 
@@ -36,10 +36,15 @@ class StatusLine(Widget):
         numbers = self._numbers
         if numbers is None:
             return Content("")
+        width = self.content_size.width
+        for is_short in (False, True):
+            whole = Content(_SEPARATOR).join(self._parts(numbers, is_short=is_short))
+            if whole.cell_length <= width:
+                return whole
         line = Content("")
         for part in self._parts(numbers):
             longer = Content.assemble(line, _SEPARATOR, part) if line else part
-            if longer.cell_length > self.content_size.width:
+            if longer.cell_length > width:
                 break
             line = longer
         return line
@@ -59,17 +64,17 @@ class StatusLine(Widget):
         style = self.get_visual_style("status--gauge")
         return Content.assemble(" ", (bar(rate or 0.0, _GAUGE_WIDTH), style))
 
-    def _parts(self, numbers: Numbers) -> list[Content]:
+    def _parts(self, numbers: Numbers, *, is_short: bool = False) -> list[Content]:
         value = self.get_visual_style("status--value")
         rate = numbers.rolling.acceptance_rate
         if numbers.unreported:
             first = Content.assemble("speculation ", (numbers.unreported, value))
         elif numbers.off:
             first = Content.assemble(("speculation off", value), f": {numbers.off}")
-            if first.cell_length > self.content_size.width:
+            if is_short or first.cell_length > self.content_size.width:
                 first = Content.styled("speculation off", value)
         else:
-            gauge = self._gauge(numbers, rate)
+            gauge = Content("") if is_short else self._gauge(numbers, rate)
             first = Content.assemble("accepted", gauge, (f" {wording.percent(rate)}", value))
         length = wording.two_decimals(numbers.rolling.mean_accepted_length)
         used = f"{numbers.n_past:,}/{numbers.n_ctx:,}" if numbers.n_ctx else numbers.room

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList
 
+from eaglechat.chat.numbers import numbers_of
 from eaglechat.hub.errors import NotFoundError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
@@ -95,6 +97,21 @@ async def test_the_status_line_leaves_out_what_does_not_fit(drive: Drive, width:
         line = user.chat.query_one(StatusLine).render().plain
         assert len(line) <= width - 2
         assert line.split("  ")[-1] in {"137.0 tok/s", "length 2.86", "context 80/8,192"}
+
+
+async def test_the_context_stays_in_the_status_line_when_it_fills_or_nothing_is_drafted(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        status = user.chat.query_one(StatusLine)
+        status.show(replace(numbers_of(user.chat.session), n_past=7777))
+        assert status.render().plain.startswith("accepted 75%  ")
+        assert status.render().plain.endswith("context 7,777/8,192")
+        await user.press("f3")
+        await user.until(lambda: "off  137" in status.render().plain, "speculation off")
+        assert status.render().plain.endswith("context 80/8,192")
 
 
 async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:
