@@ -13,10 +13,14 @@ from itertools import takewhile
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.wording import fitting
 from eaglechat.chat.writing.parts import shown, text_of, tokens_about
 
 _ROOM = 8
 """The engine lets turns leave before a reply that has not one part in so many of the context."""
+
+_LONGEST_TITLE = 40
+"""So that each turn has a line in a terminal of 80 columns, with its number and lengths."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
         text = turn.text + (reply.text if reply is not None else "")
         is_measured = after > before > 0 or (after > 0 and not found)
         length = after - before if is_measured else tokens_about(text)
-        title = " ".join(shown(turn.parts).split())[:60]
+        title = fitting(" ".join(shown(turn.parts).split()), _LONGEST_TITLE)
         found.append(TurnLength(title, length, is_measured, is_in))
         before = after
     return tuple(found)

@@ -49,6 +49,16 @@ def test_only_what_the_next_question_follows_is_counted(tmp_path: Path) -> None:
     assert (edited.used, [turn.title for turn in edited.turns]) == (first, ["one?"])
 
 
+def test_each_turn_has_a_line_in_80_columns(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.turns_in_context = 1
+    chat.ask("why is the sky so blue, and blue alone, and " * 3)
+    chat.ask("two?")
+    gone = in_words(context_use(chat.session, ())).splitlines()[-2]
+    assert gone.endswith("why is the sky so blue, and blue alone,…  (has left)")
+    assert len(gone) <= 66
+
+
 def test_turns_that_left_are_marked(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.engine.turns_in_context = 1
