@@ -9,7 +9,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from eaglechat.wire.records import Round
-from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
 _EIGHTHS_WIDE = " ▏▎▍▌▋▊▉█"
 _EIGHTHS_HIGH = " ▁▂▃▄▅▆▇█"
@@ -78,7 +78,11 @@ class PositionChart(Widget):
     def render(self) -> Content:
         rates = self._stats.per_position
         if not rates:
-            return Content.styled("nothing drafted yet", self.get_visual_style("chart--label"))
+            is_new = self._stats.rounds < ROLLING_ROUNDS
+            said = (
+                "nothing drafted yet" if is_new else f"no draft in the last {ROLLING_ROUNDS} rounds"
+            )
+            return Content.styled(said, self.get_visual_style("chart--label"))
         # Up to 9 positions each value has room for "100%"; beyond, the columns stand alone.
         cells = 4 if len(rates) * 4 <= self.content_size.width else 2
         lines = [

@@ -8,10 +8,11 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 
-from eaglechat.tui.widgets.meters import bar, change_marks, round_glyph
+from eaglechat.tui.widgets.meters import PositionChart, bar, change_marks, round_glyph
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.records import AutoDraft, AutoReason
+from eaglechat.wire.stats import SpeculationStats
 from tests.chat.records import round_of
 from tests.tui.widgets.transcript_app import until
 
@@ -128,3 +129,13 @@ async def test_up_and_down_walk_through_what_was_sent_and_back_to_what_was_not()
         assert prompt.text == "a"
         await pilot.press("down", "down")
         assert prompt.text == "d"
+
+
+async def test_the_chart_says_of_plain_rounds_after_drafts_that_they_are_plain() -> None:
+    app: App[None] = App()
+    async with app.run_test():
+        chart = PositionChart()
+        await app.mount(chart)
+        assert chart.render().plain == "nothing drafted yet"
+        chart.show(SpeculationStats(rounds=64, tokens=64))
+        assert chart.render().plain == "no draft in the last 64 rounds"
