@@ -115,6 +115,9 @@ class Prompt(TextArea):
     def _mark_at(self, location: Location) -> tuple[int, int] | None:
         """The columns of the mark that the location lies inside of."""
         row, column = location
+        if row >= self.document.line_count:
+            # Deleting the last line deletes up to the next one.
+            return None
         spans = self.marks.spans(self.document.get_line(row))
         return next(((a, b) for a, b in spans if a < column < b), None)
 

@@ -70,6 +70,20 @@ async def test_a_paste_is_opened_deleted_and_brought_back_whole(drive: Drive) ->
         await user.sees("There is no paste")
 
 
+@pytest.mark.parametrize("key", ["ctrl+x", "ctrl+shift+k"])
+async def test_the_last_line_is_deleted_by_its_keys(drive: Drive, key: str) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.press("ctrl+k")
+        await user.type("first")
+        await user.press("ctrl+j")
+        await user.type("last")
+        await user.press(key)
+        await user.until(lambda: "last" not in user.prompt.text, "no last line")
+        await user.press("ctrl+z")
+        await user.until(lambda: user.prompt.text == "first\nlast", "all of it")
+
+
 async def test_a_short_paste_is_text(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
