@@ -57,6 +57,8 @@ class Numbers:
     @property
     def room(self) -> str:
         """Tokens in the context, and its size where that is known."""
+        if self.rounds and not self.n_past:
+            return "not known"
         if self.n_ctx:
             return f"{self.n_past:,} of {self.n_ctx:,}"
         return f"{self.n_past:,}" if self.n_past else "not known"

@@ -190,6 +190,13 @@ class Recording:
         return self._speed.tokens_per_second if self.rounds else None
 
     @property
+    def n_past(self) -> int:
+        """Tokens in the context behind it; 0 where that is not known."""
+        in_rounds = self.rounds[-1].n_past if self.rounds else 0
+        # Most servers count the prompt when the reply has ended.
+        return in_rounds or (self.end.n_past if self.end else 0)
+
+    @property
     def speculated(self) -> bool:
         """A draft was verified at least once."""
         return self.stats.verify_steps > 0

@@ -185,7 +185,7 @@ def _write(
     n_draft_max = 0 if off else asked
     fixed = not_followed(hello)
     shape = "chain" if info.chains_only else settings.speculation.shape
-    context = {"size": info.n_ctx, "used": n_past}
+    context = {"size": info.n_ctx, "used": n_past or done.end.n_past}
     reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
     stats = done.stats if hello.can.origins else None
     return _Outcome(
@@ -304,7 +304,9 @@ class _Outcome:
         """The reply in one line for people."""
         end, stats = self.end, self.stats
         count = "1 token" if end.tokens == 1 else f"{end.tokens} tokens"
-        parts = [count, f"{end.tokens_per_second:.1f} tokens/s"]
+        parts = [count]
+        if end.tokens_per_second:
+            parts.append(f"{end.tokens_per_second:.1f} tokens/s")
         if stats is None:
             parts.append(f"speculation not reported by {self.engine}")
         elif stats.acceptance_rate is not None:

@@ -320,6 +320,12 @@ class ReplyEnd:
     """The part that `tail` belongs to."""
 
     @property
+    def n_past(self) -> int:
+        """Tokens of prompt and reply; 0 where the prompt's were not counted."""
+        prompt = self.timings.prefill_tokens + self.timings.reused_tokens
+        return prompt + self.tokens if prompt else 0
+
+    @property
     def tokens_per_second(self) -> float:
         """Generated tokens over generation time; 0 where nothing was generated."""
         if self.timings.generation_ms <= 0:

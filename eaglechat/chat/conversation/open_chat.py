@@ -168,7 +168,8 @@ class OpenChat:
         """Over the latest rounds of replies; comparisons are not among them."""
         for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
             self.rolling.add(round_)
-            self.n_past = round_.n_past
+        if reply := self.turns.last_reply:
+            self.n_past = reply.recording.n_past
 
     def _open_role(self, name: str) -> None:
         found = find_role(self._roles_dir, name) if name else None

@@ -269,6 +269,7 @@ class ChatSession(OpenChat):
                     turn.recording.finish(event.end, event.stats)
                 else:
                     turn.recording.finish(together(running.so_far, event.end), None)
+                self.n_past = self.n_past or turn.recording.n_past
                 self._end()
             case protocol.Error():
                 self._end()

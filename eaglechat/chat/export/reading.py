@@ -50,7 +50,8 @@ def numbers(recording: Recording) -> str:
     parts = []
     if (end := recording.end) is not None:
         parts.append(wording.plural(end.tokens, "token"))
-        parts.append(f"{end.tokens_per_second:.1f} tokens/s")
+        if end.tokens_per_second:
+            parts.append(f"{end.tokens_per_second:.1f} tokens/s")
     stats = recording.stats
     if stats.acceptance_rate is not None:
         accepted = f"accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens"

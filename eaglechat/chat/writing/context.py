@@ -112,8 +112,7 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
 
 def _n_past(reply: Turn | None) -> int:
     """Tokens in the cache behind a reply; 0 where that is not known."""
-    rounds = reply.recording.rounds if isinstance(reply, Reply) else ()
-    return rounds[-1].n_past if rounds and rounds[-1].n_past else 0
+    return reply.recording.n_past if isinstance(reply, Reply) else 0
 
 
 def in_words(use: ContextUse) -> str:

@@ -19,6 +19,7 @@ from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.faults import (
     CUT,
     ServerError,
+    message_in,
     not_understood,
     of_environment,
     of_status,
@@ -117,6 +118,7 @@ class ServerClient:
                 if response.status_code != 200:
                     await response.aread()
                 self._check(response, body)
+                await self._check_error(response)
                 # Events are UTF-8, whatever a proxy says of them.
                 response.encoding = "utf-8"
                 yield self._events(response)
@@ -154,6 +156,12 @@ class ServerClient:
         if error.code == "key":
             forget_key(self.server)
         raise self.without_key(error)
+
+    async def _check_error(self, response: httpx2.Response) -> None:
+        """Some servers send an error with status 200."""
+        is_json = "json" in response.headers.get("Content-Type", "")
+        if is_json and (said := message_in(await response.aread())):
+            raise self.without_key(ServerError(f"{self.where} failed: {said}"))
 
     def without_key(self, error: ServerError) -> ServerError:
         """The error; what it was asked with is not in its text, though servers quote it."""

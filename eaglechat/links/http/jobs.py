@@ -57,6 +57,7 @@ Job = Load | Chat | Bench | Render | Unload
 RETRY_WAITS_S = (0.5, 2.0)
 LONGEST_WAIT_S = 20.0
 LOADING_WAIT_S = 1.0
+_FILTERED = "content_filter"
 _NEARLY = 64
 """So many tokens from its end a context counts as full: a server keeps some for its drafts."""
 
@@ -277,7 +278,11 @@ class Jobs:
             try:
                 async with self._client.stream(url, body) as events:
                     async for event in events:
-                        reply.take(self._chunk(event))
+                        chunk = self._chunk(event)
+                        reply.take(chunk)
+                        if chunk.choice and chunk.choice.finish_reason == _FILTERED:
+                            where = self._client.where
+                            raise ServerError(f"the content filter of {where} ended the reply")
                 return
             except ServerError as error:
                 if error.code == CUT and reply.is_whole:
@@ -300,7 +305,7 @@ class Jobs:
             chunk = chunk_decoder.decode(event)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise not_understood(self._client.where, str(error)) from None
-        if chunk.error is not None:
+        if chunk.error is not None or chunk.object == "error":
             said = message_in(event.encode()) or "no reason given"
             failure = ServerError(f"{self._client.where} failed during the reply: {said}")
             raise self._client.without_key(failure)
@@ -314,9 +319,7 @@ class Jobs:
 
 def _is_full(model: ServedModel, end: ReplyEnd) -> bool:
     """Whether a reply ended with the context, not at a limit of the server's own."""
-    times = end.timings
-    used = times.prefill_tokens + times.reused_tokens + end.tokens
-    return 0 < model.n_ctx <= used + _NEARLY
+    return 0 < model.n_ctx <= end.n_past + _NEARLY
 
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:
@@ -324,7 +327,9 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
     names = [model.id for model in found.models]
     if name in names:
         return found.models[names.index(name)]
-    has = ", ".join(names) or "none at all"
+    if not names:
+        raise ServerError(f"{where} has no model: load one there first", code=MISSING)
+    has = ", ".join(names)
     if name:
         raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=MISSING)
     if len(names) != 1:

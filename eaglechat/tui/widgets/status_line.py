@@ -77,7 +77,7 @@ class StatusLine(Widget):
             gauge = Content("") if is_short else self._gauge(numbers, rate)
             first = Content.assemble("accepted", gauge, (f" {wording.percent(rate)}", value))
         length = wording.two_decimals(numbers.rolling.mean_accepted_length)
-        used = f"{numbers.n_past:,}/{numbers.n_ctx:,}" if numbers.n_ctx else numbers.room
+        used = numbers.room.replace(" of ", "/")
         parts = [
             first,
             Content.assemble((wording.one_decimal(numbers.tokens_per_second), value), " tok/s"),

@@ -16,6 +16,7 @@ from tests.cli.run.running import (
     PROMPT,
     Runner,
 )
+from tests.links.http.fault_server import fault_server
 
 SCHEMA = {
     "text": str,
@@ -174,3 +175,14 @@ def test_the_built_in_pair_is_the_default_with_its_fixed_length(
 
     assert (report["pair"], report["speculation"]["n_draft_max"]) == ("smollm2-135m", 3)
     assert report["text"]
+
+
+def test_a_server_s_prompt_is_counted_and_a_speed_that_nobody_knows_is_not_said(
+    eaglechat: Runner,
+) -> None:
+    with fault_server() as server:
+        server.chat = lambda handler: handler.reply("all at once")
+        ran = eaglechat("hi", "--server", server.url, pair=(), own_engine=False)
+        assert ran.err.startswith("eaglechat: 1 token, speculation not reported")
+        ran = eaglechat("hi", "--json", "--server", server.url, pair=(), own_engine=False)
+        assert json.loads(ran.out)["context"] == {"size": 2048, "used": 5 + 1}

@@ -88,6 +88,7 @@ class Handler(BaseHTTPRequestHandler):
     def json(self, value: Any, status: int = 200, **headers: str) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
         for name, text in headers.items():
             self.send_header(name.replace("_", "-"), text)
         self.send_header("Content-Length", str(len(body)))

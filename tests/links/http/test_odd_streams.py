@@ -109,6 +109,36 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
     assert reply.events[-1].end.finish_reason is reason
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (raw(said(content="one") + ended("content_filter") + DONE), "the content filter of {url} "),
+        (
+            raw(said(content="one") + data({"object": "error", "message": "dead"}) + DONE),
+            "{url} failed during the reply: dead;",
+        ),
+        (lambda handler: handler.json({"error": {"message": "busy"}}), "{url} failed: busy"),
+    ],
+    ids=["content filter", "an older vLLM's error", "an error with status 200"],
+)
+def test_a_failure_that_is_no_such_status_is_one(
+    connect: Callable[..., Client],
+    server: FaultServer,
+    answer: Callable[[Handler], None],
+    says: str,
+) -> None:
+    server.chat = answer
+    assert why(connect().answer(chat())).startswith(says.format(url=server.url))
+
+
+def test_the_context_is_known_once_the_prompt_is_counted(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    reply = connect().answer(chat())
+    assert [event.round.n_past for event in reply.of(p.RoundDone)] == [0, 0]
+    assert reply.events[-1].end.n_past == 5 + 2
+
+
 @pytest.mark.parametrize("wait", ["²", "soon", "-1", "inf", "Wed, 21 Oct 2015 07:28:00 GMT"])
 def test_a_wait_that_is_none_is_passed_over(
     connect: Callable[..., Client], server: FaultServer, wait: str

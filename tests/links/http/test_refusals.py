@@ -214,6 +214,8 @@ def test_a_model_it_does_not_have(server: FaultServer, connect: Callable[..., Cl
     assert why(client.answer(chat())) == (f"{server.url} has no model named “m” (HTTP 404: gone)")
     server.models = {"data": [{"id": "m"}, {"id": "n"}]}
     assert "model in its entry: m, n" in why(client.answer(p.Load(target="")))
+    server.models = {"data": []}
+    assert why(client.answer(p.Load(target=""))).startswith(f"{server.url} has no model: load")
 
 
 @pytest.mark.parametrize(

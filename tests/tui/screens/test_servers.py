@@ -86,6 +86,7 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
         await user.sees("one two")
         await user.sees("origins not reported by this server")
         await user.sees("Not reported by this server.")
+        await user.sees("7 of 2,048")
 
         def cut(handler: Handler) -> None:
             handler.begin()
@@ -94,6 +95,7 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
         server.chat = cut
         await user.ask("and then?")
         await user.sees(f"{server.url} broke off during the reply")
+        await user.sees("  not known")
         server.chat = lambda handler: handler.reply("back again")
         await user.ask("and now?")
         await user.sees("back again")

@@ -157,6 +157,11 @@ class Ending:
         is_limit = self._limit is not None and tokens >= self._limit
         return FinishReason.LENGTH if is_limit else FinishReason.CONTEXT
 
+    def n_past(self, tokens: int) -> int:
+        """Of the prompt and so many tokens; 0 while the prompt's are not counted."""
+        prompt = self.usage.prompt_tokens
+        return prompt + tokens if prompt else 0
+
     @property
     def cached(self) -> int:
         details = self.usage.prompt_tokens_details

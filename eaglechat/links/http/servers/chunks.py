@@ -80,6 +80,8 @@ class Chunk(msgspec.Struct):
     metrics: Metrics | None = None
     sglext: SGLExt | None = None
     error: Any = None
+    object: Any = None
+    """An older vLLM's errors are told by it."""
 
     @property
     def choice(self) -> Choice | None:

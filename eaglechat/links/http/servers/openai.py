@@ -45,8 +45,9 @@ class TextReader:
         if texts := written_in(chunk):
             ms = self._clock.lap()
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)
-            yield Round(self._count, 0, (), 0, 0, tokens, self._n_past(), without_times(ms))
             self._count += 1
+            n_past = self._ending.n_past(self._count)
+            yield Round(self._count - 1, 0, (), 0, 0, tokens, n_past, without_times(ms))
 
     def rest(self) -> Iterator[Round]:
         return iter(())
@@ -56,6 +57,3 @@ class TextReader:
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         return clocked_end(self._ending, self._clock, self._count, seed, is_cancelled=is_cancelled)
-
-    def _n_past(self) -> int:
-        return (self._ending.usage.prompt_tokens or 0) + self._count + 1

@@ -169,7 +169,7 @@ class StepReader:
                 Token(None, text, origin, part=part)
                 for (text, part), origin in zip(written, origins, strict=True)
             ),
-            n_past=(self._ending.usage.prompt_tokens or 0) + self._told,
+            n_past=self._ending.n_past(self._told),
             timings=without_times(step.ms),
             provisional=is_provisional,
         )
