@@ -161,6 +161,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._fail(wrong, "protocol")
 
     def action_back(self) -> None:
+        # What was meant for these models is not sent to others.
+        self._send_later(False)
         self.leave()
         self.dismiss(None)
 

@@ -132,6 +132,21 @@ async def test_another_pair_instead_ends_the_load_that_runs(drive: Drive, models
         assert loaded.target.path == str(other)
 
 
+async def test_what_was_sent_to_a_load_that_is_cancelled_is_not_sent_to_the_next(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.type("only for you")
+        await user.press("enter", "escape")
+        await user.on(MenuScreen)
+        user.engine.hold_load = False
+        await user.press("enter")
+        await user.on(ChatScreen)
+        assert user.prompt.text == "only for you"
+        assert not user.engine.requests(protocol.Chat)
+
+
 async def test_what_lies_above_stays_open_when_the_load_is_done(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
