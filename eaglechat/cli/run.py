@@ -315,7 +315,8 @@ class _Outcome:
             parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
         parts.append(_ENDINGS[end.finish_reason])
         if end.finish_reason is FinishReason.CONTEXT:
-            parts.append(f"it holds {self.context['size']:,} tokens (--ctx)")
+            flag = "" if self.server else " (--ctx)"
+            parts.append(f"it holds {self.context['size']:,} tokens{flag}")
         return ", ".join(parts)
 
 

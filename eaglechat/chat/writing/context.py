@@ -63,7 +63,7 @@ class ContextUse:
             return ""
         if self.draft + self.wanted > self.n_ctx:
             return (
-                f"About {self.draft:,} tokens in a context of {self.n_ctx:,} (engine.n_ctx): "
+                f"About {self.draft:,} tokens in a context of {self.n_ctx:,}: "
                 "this question leaves little or no room for its reply."
             )
         if self.leaves is None or not all(turn.is_in for turn in self.turns):

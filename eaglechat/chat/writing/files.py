@@ -103,9 +103,7 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
     content = _text(path, _bytes(path, base))
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
-        raise AttachError(
-            f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,} (engine.n_ctx)."
-        )
+        raise AttachError(f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,}.")
     return of_file(path, content)
 
 

@@ -16,7 +16,7 @@ from tests.cli.run.running import (
     PROMPT,
     Runner,
 )
-from tests.links.http.fault_server import fault_server
+from tests.links.http.fault_server import Handler, fault_server
 
 SCHEMA = {
     "text": str,
@@ -186,3 +186,17 @@ def test_a_server_s_prompt_is_counted_and_a_speed_that_nobody_knows_is_not_said(
         assert ran.err.startswith("eaglechat: 1 token, speculation not reported")
         ran = eaglechat("hi", "--json", "--server", server.url, pair=(), own_engine=False)
         assert json.loads(ran.out)["context"] == {"size": 2048, "used": 5 + 1}
+
+
+def test_a_server_s_full_context_names_no_flag_of_ours(eaglechat: Runner) -> None:
+    def fill(handler: Handler) -> None:
+        handler.begin()
+        handler.text("one")
+        usage = {"prompt_tokens": 2047, "completion_tokens": 1}
+        handler.event({"choices": [{"delta": {}, "finish_reason": "length"}], "usage": usage})
+        handler.event("[DONE]")
+
+    with fault_server() as server:
+        server.chat = fill
+        ran = eaglechat("hi", "--server", server.url, pair=(), own_engine=False)
+    assert ran.err.endswith("context full, it holds 2,048 tokens\n")
