@@ -57,7 +57,7 @@ class Numbers:
     @property
     def room(self) -> str:
         """Tokens in the context, and its size where that is known."""
-        if self.rounds and not self.n_past:
+        if self.rounds and not (self.n_past or self.rounds[-1].n_past):
             return "not known"
         if self.n_ctx:
             return f"{self.n_past:,} of {self.n_ctx:,}"
