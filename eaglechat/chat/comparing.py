@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +11,7 @@ import msgspec
 from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import FinishReason, Token
+from eaglechat.wire.records import FinishReason, Origin, Token
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def cannot_compare(reply: Recording | None, off: str | None = None) -> str | Non
         return "The last reply was stopped and continued, so no single run repeats it."
     if not reply.end.tokens:
         return "The last reply is empty: there is nothing to compare."
-    if not reply.speculated:
-        why = off or reply.speculation_stopped or _undrafted(reply.terms.speculation)
+    if not reply.speculated and all(token.origin is not Origin.UNKNOWN for token in _tokens(reply)):
+        why = off or reply.speculation_stopped or _undrafted(reply.terms)
         return f"The last reply was already decoded plainly: {why}."
     return None
 
@@ -110,35 +111,61 @@ def first_fork(reply: Recording, plain: Recording) -> Fork | None:
     come next, so its end is no fork.
     """
     ours, theirs = _tokens(reply), _tokens(plain)
+    if any(token.id is None for token in (*ours, *theirs)):
+        return _fork_of_texts(reply, plain)
     for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if not _is_same(one, other):
+        if one.id != other.id:
             return Fork(index, _shown(one), _shown(other))
     if len(ours) == len(theirs):
         return None
     shared = min(len(ours), len(theirs))
     shorter, rest = (reply, theirs[shared:]) if len(ours) == shared else (plain, ours[shared:])
-    if shorter.end is None or shorter.end.finish_reason is not FinishReason.STOP:
+    if not _ended_by_itself(shorter):
         return None
     more = _shown(rest[0])
     return Fork(shared, *((None, more) if shorter is reply else (more, None)))
+
+
+def _fork_of_texts(reply: Recording, plain: Recording) -> Fork | None:
+    """The same where an engine reports no ids: it may send the text of several tokens at once."""
+    ours, theirs = _tokens(reply), _tokens(plain)
+    one, other = ("".join(token.text for token in tokens) for tokens in (ours, theirs))
+    if one == other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    shared = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    for text, recording in (one, reply), (other, plain):
+        if shared == len(text) and not _ended_by_itself(recording):
+            return None
+    index, begin, end = _token_at(ours, shared)
+    _, _, end_of_other = _token_at(theirs, shared)
+    return Fork(index, one[begin:end] or None, other[begin:end_of_other] or None)
+
+
+def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
+    """Which token writes the character in this place, where its text begins and where it ends."""
+    begin = 0
+    for index, token in enumerate(tokens):
+        if place < begin + len(token.text):
+            return index, begin, begin + len(token.text)
+        begin += len(token.text)
+    return len(tokens), begin, begin
+
+
+def _ended_by_itself(recording: Recording) -> bool:
+    return recording.end is not None and recording.end.finish_reason is FinishReason.STOP
 
 
 def _tokens(recording: Recording) -> list[Token]:
     return [token for round_ in recording.rounds for token in round_.tokens]
 
 
-def _undrafted(speculation: Speculation) -> str:
+def _undrafted(terms: Terms) -> str:
     """Why a reply was decoded plainly that a draft could go with, now at least."""
-    if speculation.enabled and speculation.n_draft_max == AUTO:
+    speculation = terms.speculation
+    if not terms.engine and speculation.enabled and speculation.n_draft_max == AUTO:
         return "drafting was not expected to be faster; set n_draft_max by hand to draft anyway"
     return "ask again to have it drafted"
-
-
-def _is_same(one: Token, other: Token) -> bool:
-    """By what is written, where an engine does not report ids."""
-    if one.id is None or other.id is None:
-        return one.text == other.text
-    return one.id == other.id
 
 
 def _shown(token: Token) -> str:

@@ -17,6 +17,11 @@ def foreign(hello: Hello | None) -> str:
     return hello.engine if hello is not None and hello.engine != "eaglechat" else ""
 
 
+def _subject(hello: Hello) -> str:
+    """The name of an engine, to begin a sentence with."""
+    return "This server" if hello.engine == "this server" else hello.engine
+
+
 def not_reported(hello: Hello | None, what: str) -> str | None:
     """That an engine does not report one of its capabilities, to stand in place of a number."""
     if hello is None or getattr(hello.can, what):
@@ -29,21 +34,23 @@ def no_comparison(hello: Hello | None) -> str | None:
     if hello is None or hello.can.plain:
         return None
     return (
-        f"{hello.engine} drafts the way it was started. To compare, name the same model without "
+        f"{_subject(hello)} drafts the way it was started. To compare, name the same model without "
         "a draft as plain_model in its entry in config.toml."
     )
 
 
 def no_prompt(hello: Hello | None) -> str | None:
     """Why nobody can see what the model would read."""
-    return None if hello is None or hello.can.prompt else f"{hello.engine} does not show prompts."
+    return (
+        None if hello is None or hello.can.prompt else f"{_subject(hello)} does not show prompts."
+    )
 
 
 def no_bench(hello: Hello | None) -> str | None:
     """Why an engine is not measured from the app."""
     if hello is None or hello.can.bench:
         return None
-    return f"{hello.engine} cannot run the bench; `eaglechat bench` measures it."
+    return f"{_subject(hello)} cannot run the bench; `eaglechat bench` measures it."
 
 
 def not_followed(hello: Hello | None) -> frozenset[str]:
@@ -60,8 +67,8 @@ def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
     if hello is None or not not_followed(hello) & change.keys():
         return None
     if hello.can.draft_length:
-        return f"{hello.engine} drafts only chains, without n-grams."
-    return f"{hello.engine} drafts the way it was started; eaglechat cannot change that."
+        return f"{_subject(hello)} drafts only chains, without n-grams."
+    return f"{_subject(hello)} drafts the way it was started; eaglechat cannot change that."
 
 
 def no_auto(hello: Hello | None, controls: Controls) -> str | None:
@@ -70,18 +77,18 @@ def no_auto(hello: Hello | None, controls: Controls) -> str | None:
         return None
     if controls.n_draft_max != AUTO or hello.can.auto:
         return None
-    return f"{hello.engine} cannot choose the draft length itself: set one by hand."
+    return f"{_subject(hello)} cannot choose the draft length itself: set one by hand."
 
 
 def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
     """That a change of these controls starts the engine's program again."""
     if hello is None or not hello.can.restarts or not _STARTED_WITH & change.keys():
         return None
-    return f"{hello.engine} restarts with this before the next reply."
+    return f"{_subject(hello)} restarts with this before the next reply."
 
 
 def not_yet(hello: Hello | None) -> str | None:
     """That a change does not reach the reply that is being written."""
     if hello is None or hello.can.live_draft_length:
         return None
-    return f"{hello.engine} applies this from the next reply on."
+    return f"{_subject(hello)} applies this from the next reply on."

@@ -85,7 +85,7 @@ def thought(stats: PartStats | None) -> str:
     """What folded reasoning says: how long it took, and how much of it was drafted right."""
     if stats is None:
         return "thought"
-    parts = [f"thought for {stats.ms / 1000:.0f} s", f"{stats.tokens:,} tokens"]
+    parts = [f"thought for {stats.ms / 1000:.0f} s", plural(stats.tokens, "token")]
     if stats.stats.acceptance_rate is not None:
         parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
         parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -9,7 +11,7 @@ from eaglechat.chat import wording
 from eaglechat.chat.comparing import Fork, cannot_compare, compare, first_fork, plain_terms
 from eaglechat.chat.recording import Recording
 from eaglechat.wire.protocol import Speculation
-from eaglechat.wire.records import FinishReason
+from eaglechat.wire.records import FinishReason, Origin, Token
 from tests.chat.records import SEED, TERMS, plainly, recorded, round_of
 
 
@@ -91,3 +93,37 @@ def test_the_first_fork(
     plain_ids: tuple[int, ...], plain_end: FinishReason, fork: Fork | None
 ) -> None:
     assert first_fork(reply(), plainly(*plain_ids, ms=10.0, reason=plain_end)) == fork
+
+
+def sent(*chunks: str, reason: FinishReason = FinishReason.STOP) -> Recording:
+    """A reply of a server that names no tokens, by what it sent at once."""
+    tokens = (Token(None, text, Origin.UNKNOWN) for text in chunks)
+    rounds = (replace(round_of(1, drafted=0), tokens=(token,)) for token in tokens)
+    return recorded(*rounds, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("speculative", "plain", "fork"),
+    [
+        (sent("A", " cat sat", "."), sent("A", " cat", " sat", "."), None),
+        (sent("A", " cat sat"), sent("A", " cat", " ran"), Fork(1, " cat sat", " cat ran")),
+        (sent("A", " cat"), sent("A", " cat", " ran"), Fork(2, None, " ran")),
+        (sent("A"), sent("A", " cat", reason=FinishReason.LENGTH), Fork(1, None, " cat")),
+        (sent("A", reason=FinishReason.LENGTH), sent("A", " cat"), None),
+    ],
+)
+def test_what_a_server_sends_at_once_is_no_difference(
+    speculative: Recording, plain: Recording, fork: Fork | None
+) -> None:
+    assert first_fork(speculative, plain) == fork
+
+
+def test_a_reply_of_which_nobody_knows_who_drafted_it_can_be_compared() -> None:
+    assert cannot_compare(sent("A", " cat")) is None
+
+
+def test_a_server_s_draft_length_is_not_to_be_set() -> None:
+    speculation = Speculation(n_draft_max="auto")
+    terms = msgspec.structs.replace(TERMS, speculation=speculation, engine="vLLM")
+    reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms)) or ""
+    assert "already decoded plainly: ask again" in reason

@@ -153,3 +153,11 @@ def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
     assert chat.session.controls == replace(before, temperature=0.2)
     assert numbers_of(chat.session).not_followed >= {"ngram", "shape"}
     assert numbers_of(chat.session).engine == "llama-server"
+
+
+def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
+    hello = chat.session.hello
+    assert hello is not None
+    nameless = msgspec.structs.replace(hello, engine="this server", can=Capabilities())
+    assert (no_bench(nameless) or "").startswith("This server cannot run the bench")
+    assert not_reported(nameless, "origins") == "not reported by this server"

@@ -7,8 +7,8 @@ import pytest
 
 from eaglechat.chat import wording
 from eaglechat.chat.recording import Recording, TextOnly
-from eaglechat.wire.records import FinishReason
-from tests.chat.records import TERMS, recorded, round_of
+from eaglechat.wire.records import FinishReason, Part
+from tests.chat.records import TERMS, recorded, round_of, thinking
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,10 @@ def test_a_reply_that_was_cut_off_says_so_where_that_is_known() -> None:
     cut_off.add(round_of(1))
     assert wording.end_note(cut_off, 4096) == "cut off here"
     assert wording.end_note(Recording(TERMS, TextOnly("of version 1")), 4096) == ""
+
+
+def test_one_token_of_reasoning_is_one_token() -> None:
+    recording = recorded(thinking("hm"))
+    assert wording.thought(recording.by_part[Part.REASONING]).startswith(
+        "thought for 0 s, 1 token,"
+    )
