@@ -64,6 +64,21 @@ def test_without_a_plain_model_it_says_why_there_is_no_comparison(
     assert {run["setting"] for run in found["report"]["runs"]} == {"as started"}
     printed = capsys.readouterr().out
     assert "To compare, name the same model without a draft as plain_model" in printed
+    assert "speed-up" not in printed
+
+
+def test_a_reply_that_comes_at_once_has_no_speed(
+    server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.chat = lambda handler: handler.reply("all at once")
+    prompts = home / "prompts.txt"
+    prompts.write_text("=== cat\nthe cat sat\n")
+    assert main(["bench", "--server", "bare", "--prompts", str(prompts)]) == 1
+    said = capsys.readouterr()
+    assert said.err.endswith(
+        "eaglechat: the reply to “cat” came all at once, so its speed is not known\n"
+    )
+    assert "Nothing was measured." in said.out
 
 
 def test_what_only_the_own_engine_can_do_is_refused(

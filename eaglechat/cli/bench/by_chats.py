@@ -62,4 +62,9 @@ def runs_by_chats(
                     tally.add(event)
                 if cancelled():
                     return
-                yield tally.run()
+                run = tally.run()
+                if not run.tokens_per_second:
+                    raise EngineError(
+                        f"the reply to “{prompt.name}” came all at once, so its speed is not known"
+                    )
+                yield run

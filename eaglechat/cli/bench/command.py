@@ -186,7 +186,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         trouble = "stopped"
     if trouble is None:
         return OK
-    complain(f"{trouble}; the tables show what was measured before that")
+    complain(f"{trouble}; the tables show what was measured before that" if runs else trouble)
     return INTERRUPTED if interrupt.happened else FAILED
 
 

@@ -85,9 +85,11 @@ def _prompt_rows(prompts: Sequence[PromptResult], names: Sequence[str]) -> Itera
 def _setting_rows(settings: Sequence[SettingResult], drafters: tuple[str, str]) -> Iterator[Row]:
     compared = any(result.of_reference is not None for result in settings)
     both = any(result.ngram for result in settings)
+    is_alone = len(settings) == 1
     yield [
-        *("setting", "draft length", "shape", "drafter"),
-        *("tokens/s", "speed-up", "worst prompt", "length", "accepted"),
+        *("setting", "draft length", "shape", "drafter", "tokens/s"),
+        *([] if is_alone else ["speed-up", "worst prompt"]),
+        *("length", "accepted"),
         *(["of the draft", "of n-grams"] if both else []),
         *(["of the reference"] if compared else []),
     ]
@@ -96,8 +98,7 @@ def _setting_rows(settings: Sequence[SettingResult], drafters: tuple[str, str]) 
             result.setting,
             *_what(result, drafters),
             f"{result.tokens_per_second:.1f}",
-            f"{result.speed_up:.2f}x",
-            f"{result.worst_speed_up:.2f}x",
+            *([] if is_alone else [f"{result.speed_up:.2f}x", f"{result.worst_speed_up:.2f}x"]),
             _number(result.mean_accepted_length),
             _share(result.acceptance_rate),
             *(_by_drafter(result) if both else []),
