@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from eaglechat.engine.loading.machine import memory
 from eaglechat.hub.catalogue.fit import Machine, machine_of
@@ -20,6 +21,7 @@ from eaglechat.links.base import (
 from eaglechat.links.rpc import Server, ask_all
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import drawing_pace
+from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import (
     Answer,
     Cancel,
@@ -109,7 +111,12 @@ class EngineService:
         hello = self._own.hello
         if hello is not None and hello.memory is not None:
             return machine_of(hello.memory, self.lent)
-        return machine_of(memory(), self.lent) if self._is_here() else Machine(None)
+        return machine_of(self._ram, self.lent) if self._is_here() else Machine(None)
+
+    @cached_property
+    def _ram(self) -> Memory:
+        """Read once: the menu asks for each of its rows."""
+        return memory()
 
     def ask_lent(self, rpc_servers: Sequence[str]) -> Callable[[], int] | None:
         """What asks these servers for the memory they lend, for a thread; None where that cannot
