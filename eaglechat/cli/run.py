@@ -185,7 +185,7 @@ def _write(
     n_draft_max = 0 if off else asked
     fixed = not_followed(hello)
     shape = "chain" if info.chains_only else settings.speculation.shape
-    context = {"size": info.n_ctx, "used": n_past or done.end.n_past}
+    context = {"size": info.n_ctx or None, "used": n_past or done.end.n_past or None}
     reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
     stats = done.stats if hello.can.origins else None
     return _Outcome(
@@ -253,7 +253,7 @@ class _Outcome:
     stats: SpeculationStats | None
     """None where the engine does not report them."""
     parts: Mapping[Part, PartStats]
-    context: dict[str, int]
+    context: dict[str, int | None]
 
     def report(self, pair: str, load_ms: float) -> dict[str, Any]:
         """The reply as the JSON object of docs/headless.md."""

@@ -45,5 +45,7 @@ class Running:
             if loading.stage == "server":
                 return "waiting for the server"
             return f"loading the {loading.stage} {loading.fraction:.0%}"
-        share = prefill.done / prefill.total if prefill and prefill.total else 0.0
-        return f"reading the prompt {share:.0%}"
+        if prefill is None or not prefill.total:
+            # Most servers never say how far they are.
+            return "reading the prompt"
+        return f"reading the prompt {prefill.done / prefill.total:.0%}"

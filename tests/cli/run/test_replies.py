@@ -200,3 +200,15 @@ def test_a_server_s_full_context_names_no_flag_of_ours(eaglechat: Runner) -> Non
         server.chat = fill
         ran = eaglechat("hi", "--server", server.url, pair=(), own_engine=False)
     assert ran.err.endswith("context full, it holds 2,048 tokens\n")
+
+
+def test_what_a_server_does_not_say_of_its_context_is_null(eaglechat: Runner) -> None:
+    def write(handler: Handler) -> None:
+        handler.begin()
+        handler.text("one")
+        handler.event("[DONE]")
+
+    with fault_server() as server:
+        server.chat, server.models = write, {"data": [{"id": "m"}]}
+        ran = eaglechat("hi", "--json", "--server", server.url, pair=(), own_engine=False)
+    assert json.loads(ran.out)["context"] == {"size": None, "used": None}
