@@ -167,15 +167,18 @@ class EagleApp(Router):
     async def action_quit(self) -> None:
         self.unless_lost(self._quit)
 
-    def _quit(self, return_code: int = 0) -> None:
+    def _quit(self) -> None:
         self.leave_all()
-        self.exit(return_code=return_code)
+        self.exit()
 
     def _follow_termination(self) -> None:
         """Give the terminal back and save the chat when the program is terminated, too."""
         if sys.platform != "win32":
-            code = 128 + signal.SIGTERM
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._quit, code)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
+
+    def _terminate(self) -> None:
+        self.leave_all()
+        self.exit(return_code=128 + signal.SIGTERM)
 
     # What the services say
 
