@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eaglechat.links.http.servers.base import (
@@ -14,9 +14,10 @@ from eaglechat.links.http.servers.base import (
     written_in,
 )
 from eaglechat.links.http.servers.chunks import Chunk
+from eaglechat.links.http.servers.thoughts import ThoughtSplitter
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
-from eaglechat.wire.records import Origin, Prefill, ReplyEnd, Round, Token
+from eaglechat.wire.records import Origin, Part, Prefill, ReplyEnd, Round, Token
 
 
 class OpenAIServer:
@@ -38,22 +39,28 @@ class TextReader:
 
     def __init__(self, chat: Chat) -> None:
         self._clock, self._ending = Clock(), Ending(chat)
+        self._thoughts = ThoughtSplitter()
         self._count = 0
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
         self._ending.take(chunk)
-        if texts := written_in(chunk):
-            ms = self._clock.lap()
-            tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)
+        if written := written_in(chunk):
             self._count += 1
-            n_past = self._ending.n_past(self._count)
-            yield Round(self._count - 1, 0, (), 0, 0, tokens, n_past, without_times(ms))
+            texts: list[tuple[str, Part | None]] = [*self._thoughts.split(written)]
+            texts = texts or [("", None)]
+            yield self._round(self._count - 1, texts, self._clock.lap())
 
     def rest(self) -> Iterator[Round]:
-        return iter(())
+        if left := self._thoughts.rest():
+            yield self._round(self._count, left, 0.0)
 
     def settled(self) -> None:
         return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         return clocked_end(self._ending, self._clock, self._count, seed, is_cancelled=is_cancelled)
+
+    def _round(self, index: int, texts: Sequence[tuple[str, Part | None]], ms: float) -> Round:
+        tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)
+        n_past = self._ending.n_past(self._count)
+        return Round(index, 0, (), 0, 0, tokens, n_past, without_times(ms))

@@ -18,6 +18,7 @@ from eaglechat.links.http.servers.base import (
     written_in,
 )
 from eaglechat.links.http.servers.chunks import Chunk, SpeculativeDecoding
+from eaglechat.links.http.servers.thoughts import ThoughtSplitter
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -77,6 +78,7 @@ class StepReader:
     def __init__(self, kind: StepwiseServer, chat: Chat) -> None:
         self._kind = kind
         self._clock, self._ending = Clock(), Ending(chat)
+        self._thoughts = ThoughtSplitter()
         self._steps: list[_Step] = []
         self._rounds: list[Round] = []
         self._counted = self._told = 0
@@ -89,20 +91,28 @@ class StepReader:
             self._detail = chunk.metrics.speculative_decoding or self._detail
         if chunk.sglext is not None and chunk.sglext.spec_tokens_details is not None:
             self._histogram = chunk.sglext.spec_tokens_details.spec_correct_drafts_histogram
-        texts = written_in(chunk)
-        if not texts:
+        written = written_in(chunk)
+        if not written:
             return
+        texts = tuple(self._thoughts.split(written))
         counted = chunk.usage.completion_tokens if chunk.usage else None
         count = max((counted or 0) - self._counted, 1)
         self._counted += count
-        step = _Step(count, tuple(texts), self._clock.lap())
+        step = _Step(count, texts, self._clock.lap())
         self._steps.append(step)
         is_plain = self._kind.drafts is False or not self._told
         n_drafted = 0 if is_plain and count == 1 else max(self._kind.n_draft_max, count - 1)
         yield self._add(step, count - 1, n_drafted, is_provisional=self._kind.drafts is not False)
 
     def rest(self) -> Iterator[Round]:
-        return iter(())
+        if left := self._thoughts.rest():
+            last = self._steps[-1]
+            self._steps[-1] = replace(last, texts=(*last.texts, *left))
+            tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
+            last_round = self._rounds[-1]
+            self._rounds[-1] = replace(last_round, tokens=(*last_round.tokens, *tokens))
+            index, n_past = len(self._rounds), last_round.n_past
+            yield Round(index, 0, (), 0, 0, tokens, n_past, without_times(0.0))
 
     def settled(self) -> Sequence[Round] | None:
         """All rounds as they were, where the server says so in the end."""
