@@ -374,7 +374,7 @@ _WHAT_TO_DO = {
     "start": "Check engine.command in the settings.",
     "protocol": "Install the same version of eaglechat on both machines.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
-    "server": "Check the server, and its entry in config.toml, and try again.",
+    "server": "Check the server, and its entry in config.toml if it has one, and try again.",
     "missing": "Choose another model of the server: --model, or model in its entry.",
     "which_model": "Then start again.",
     "session_init": "Choose the draft that was made for this target, or load without one.",

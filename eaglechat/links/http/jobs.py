@@ -57,6 +57,7 @@ Job = Load | Chat | Bench | Render | Unload
 RETRY_WAITS_S = (0.5, 2.0)
 LONGEST_WAIT_S = 20.0
 LOADING_WAIT_S = 1.0
+_MOST_NAMED = 20
 _FILTERED = "content_filter"
 _NEARLY = 64
 """So many tokens from its end a context counts as full: a server keeps some for its drafts."""
@@ -329,7 +330,8 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
         return found.models[names.index(name)]
     if not names:
         raise ServerError(f"{where} has no model: load one there first", code=MISSING)
-    has = ", ".join(names)
+    has = ", ".join(names[:_MOST_NAMED])
+    has += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     if name:
         raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=MISSING)
     if len(names) != 1:

@@ -229,6 +229,15 @@ def test_what_is_no_address(url: str) -> None:
     assert "secret" not in str(raised.value)
 
 
+def test_a_server_with_very_many_models_names_a_few(server: FaultServer) -> None:
+    server.models = {"data": [{"id": f"m{n}"} for n in range(420)]}
+    client = client_of(server.url)
+    client.ready()
+    said = why(client.answer(p.Load(target="x")))
+    client.link.close()
+    assert said.endswith("it has " + ", ".join(f"m{n}" for n in range(20)) + " and 400 more")
+
+
 def test_a_comparison_asks_the_model_without_a_draft(
     connect: Callable[..., Client], server: FaultServer
 ) -> None:
