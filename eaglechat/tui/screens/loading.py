@@ -244,4 +244,5 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
         self.query_one("#cancel", Button).label = "Back"
-        self.query_one("#again", Button).focus()
+        # Behind the prompt, which takes the focus too once it is quiet.
+        self.when_quiet(self.query_one("#again", Button).focus)
