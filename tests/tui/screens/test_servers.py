@@ -105,6 +105,14 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
     assert not [path for path in kept if b"hidden-key" in path.read_bytes()]
 
 
+async def test_a_server_is_typed_by_its_name(drive: Drive, server: FaultServer) -> None:
+    async with drive(settings=settings_of(server.url), size=(120, 40)) as user:
+        await user.open_chat()
+        await user.type("/model box")
+        await user.press("tab", "enter")
+        await user.sees(f"Connected to {server.url}.")
+
+
 async def test_the_menu_counts_the_memory_that_rpc_servers_lend(drive: Drive) -> None:
     gone = nobody()
     with serving([(6 * GIB, 8 * GIB)]) as one, serving([(2 * GIB, 2 * GIB)]) as two:

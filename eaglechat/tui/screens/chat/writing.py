@@ -24,6 +24,7 @@ from eaglechat.chat.writing.files import (
     typed_path,
 )
 from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
+from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.units import format_bytes
 from eaglechat.paths import write_atomically
 from eaglechat.settings import Problem
@@ -110,7 +111,7 @@ class Writing(Branching):
         if command.id in {"chat.role", "chat.write_role"}:
             return [(role.name, role.description) for role in load_roles(self.roles_dir)[0]]
         if command.id == "chat.model":
-            return [(pair.name, pair.source) for pair in self.services.pairs.pairs()]
+            return [(pair.name, pair.source) for pair in self._models()]
         return ()
 
     # Files
@@ -232,12 +233,17 @@ class Writing(Branching):
         if name is None:
             self.go(OpenLibrary())
             return
-        pairs = [pair for pair in self.services.pairs.pairs() if pair.name == name]
-        if not pairs:
-            known = ", ".join(pair.name for pair in self.services.pairs.pairs())
-            self.notify(f"There is no pair “{name}”. There are: {known}.", markup=False)
+        models = self._models()
+        if chosen := next((pair for pair in models if pair.name == name), None):
+            self.go(LoadInstead(chosen))
         else:
-            self.go(LoadInstead(pairs[0]))
+            known = ", ".join(pair.name for pair in models)
+            self.notify(f"There is no pair “{name}”. There are: {known}.", markup=False)
+
+    def _models(self) -> list[Pair]:
+        """Those that a name is enough for."""
+        servers = self.services.settings.current.server
+        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
 
 
 def _way(directory: str, listed: Listed) -> slash.Completion:
