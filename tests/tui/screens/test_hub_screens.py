@@ -22,6 +22,7 @@ from eaglechat.tui.screens.confirm import ConfirmDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Memory
 from tests.tui.driving import Driver
@@ -109,6 +110,20 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
         await user.press("enter")
         await user.on(DownloadsScreen)
         assert desk.started == ["small"]
+
+
+async def test_a_plan_follows_the_engine_that_says_what_the_machine_has(
+    drive: Drive, desk: ScriptedDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EngineService, "warm", lambda _service: None)
+    desk.offer(entry("small"), known=facts(3000))
+    desk.plans["small"] = a_plan("small")
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download 3.0 GB")
+        await user.press("down", "enter")
+        await user.sees(" RAM, for both models")
+        user.app.services.engine.start()
+        await user.sees("of 8.0 GB GPU memory")
 
 
 async def test_a_plan_that_fails_says_what_to_do_and_can_be_tried_again(

@@ -96,6 +96,6 @@ async def test_plan(drive: Drive, snapshot: Any) -> None:
         await user.sees("download + convert 3.0 GB")
         await user.press("down", "enter")
         await user.on(PlanScreen)
-        await user.sees("Memory:")
+        await user.sees("GPU memory")
         await user.sees("Resume")
         assert shown(user) == snapshot

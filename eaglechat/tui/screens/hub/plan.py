@@ -12,10 +12,12 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Static
 
+from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
+from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.key_names import ENTER
 from eaglechat.tui.commands.registry import with_keys
@@ -65,6 +67,7 @@ class PlanScreen(EagleModal[bool]):
         self._services = services
         self._entry = entry
         self._plan: Plan | None = None
+        self._memory: MemoryNeed | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="plan") as dialog:
@@ -81,7 +84,16 @@ class PlanScreen(EagleModal[bool]):
 
     def on_mount(self) -> None:
         self.query_one("#back").focus()
+        self._unwatch = self._services.engine.watch(self._follow_engine)
         self._ask()
+
+    def on_unmount(self) -> None:
+        self._unwatch()
+
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if isinstance(news, Ready):
+            # It said how much memory there is.
+            self._weigh()
 
     def action_other(self) -> None:
         self.focus_next(Button)
@@ -141,9 +153,13 @@ class PlanScreen(EagleModal[bool]):
         go.focus()
 
     def on_plan_screen_weighed(self, message: Weighed) -> None:
-        if message.facts.memory is None:
+        self._memory = message.facts.memory
+        self._weigh()
+
+    def _weigh(self) -> None:
+        if self._memory is None:
             return
-        judged = fit.judge(message.facts.memory, self._services.engine.machine)
+        judged = fit.judge(self._memory, self._services.engine.machine)
         memory = self.query_one("#memory", Static)
         memory.update(f"Memory: {judged.text}, for both models and both KV caches.")
         memory.set_class(judged.fits is False, "problem")
