@@ -155,12 +155,7 @@ def _finish_pair(
 
     draft_type = (args.draft_type or installed.DEFAULT_DRAFT_TYPE).lower()
     try:
-        pair = install.finish(
-            plan,
-            cache,
-            draft_type,
-            printer.stage,
-        )
+        pair = install.finish(plan, cache, draft_type, printer.stage)
     except ValueError as error:
         # The converter's refusals: each one sentence about the checkpoint.
         printer.close()

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.link import HttpLink
 from eaglechat.links.http.servers.thoughts import ThoughtSplitter
-from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
-from tests.links.engines import Client
+from tests.links.engines import Client, chat
 from tests.links.http.fault_server import FaultServer
-from tests.links.http.servers.test_stepwise import asked, detail, of, streaming
+from tests.links.http.servers.test_stepwise import detail, of, streaming
 
 
-def parts_of(chunks: list[str], part: Part = Part.ANSWER) -> tuple[str, str]:
+def parts_of(chunks: list[str]) -> tuple[str, str]:
     """Reasoning and answer."""
     splitter = ThoughtSplitter()
-    pieces = [piece for chunk in chunks for piece in splitter.split([(chunk, part)])]
+    pieces = [piece for chunk in chunks for piece in splitter.split([(chunk, Part.ANSWER)])]
     pieces += splitter.rest()
-    return tuple(
-        "".join(text for text, of in pieces if of is one) for one in (Part.REASONING, Part.ANSWER)
-    )  # type: ignore[return-value]
+    said = {part: "".join(text for text, of in pieces if of is part) for part in Part}
+    return said[Part.REASONING], said[Part.ANSWER]
 
 
 REPLIES = {
@@ -66,12 +63,12 @@ THINKING = [("<think>", 1), ("\n2 and", 2), (" 2.", 2), ("</think>\n\n", 2), ("F
 
 
 @pytest.mark.parametrize("kind", ["vllm", "library"])
-def test_every_server_s_thoughts_are_reasoning(server: FaultServer, kind: str) -> None:
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("m"), Path("m")))
+def test_every_server_s_thoughts_are_reasoning(
+    connect: Callable[..., Client], server: FaultServer, kind: str
+) -> None:
     server.models = of(kind)
     server.chat = streaming(detail([1, 1, 1, 0, 0], [1] * 5), steps=THINKING)
-    reply = asked(client)
-    client.link.close()
+    reply = connect().answer(chat())
     live = [event.round for event in reply.of(p.RoundDone)]
     settled = [round_ for event in reply.of(p.Settled) for round_ in event.rounds]
     assert bool(settled) == (kind == "vllm")
@@ -82,11 +79,11 @@ def test_every_server_s_thoughts_are_reasoning(server: FaultServer, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["vllm", "library"])
-def test_a_stream_that_ends_in_a_tag_loses_nothing(server: FaultServer, kind: str) -> None:
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("m"), Path("m")))
+def test_a_stream_that_ends_in_a_tag_loses_nothing(
+    connect: Callable[..., Client], server: FaultServer, kind: str
+) -> None:
     server.models = of(kind)
     server.chat = streaming(steps=[("<thi", 1)])
-    reply = asked(client)
-    client.link.close()
+    reply = connect().answer(chat())
     texts = [t.text for event in reply.of(p.RoundDone) for t in event.round.tokens]
     assert "".join(texts) == "<thi"
