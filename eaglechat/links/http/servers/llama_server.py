@@ -18,6 +18,7 @@ from eaglechat.links.http.servers.base import (
 )
 from eaglechat.links.http.servers.chunks import Chunk, Timings
 from eaglechat.links.http.servers.openai import TextReader
+from eaglechat.links.http.servers.thoughts import ThoughtSplitter
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -132,7 +133,7 @@ class LlamaServerReader:
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
         self._kind = kind
-        self._ending = Ending(chat)
+        self._ending, self._thoughts = Ending(chat), ThoughtSplitter()
         self._told = 0
         """Tokens in the rounds that were told."""
         self._rounds = 0
@@ -148,7 +149,7 @@ class LlamaServerReader:
         self._ending.take(chunk)
         if progress := chunk.prompt_progress:
             yield Prefill(progress.processed, progress.total, progress.cache)
-        self._pieces += written_in(chunk)
+        self._pieces += self._thoughts.split(written_in(chunk))
         timings = chunk.timings
         if timings is None or timings.predicted_n == 0:
             return
@@ -172,6 +173,7 @@ class LlamaServerReader:
             yield from self._close(min(self._step.last, self._now.predicted_n))
             if self._now.predicted_n > self._told:
                 self._begin(self._now)
+        self._pieces += self._thoughts.rest()
         if left := [*(p for n in sorted(self._texts) for p in self._texts[n]), *self._pieces]:
             self._texts, self._pieces = {}, []
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)

@@ -1,5 +1,5 @@
 """Reasoning that a server leaves in the text: `<think>` ... `</think>` at the beginning of a reply,
-as vLLM, Ollama and others write it where nobody told them to take it apart."""
+as vLLM, Ollama and others write it unless they are told to send it apart."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eaglechat.links.http.servers.chunks import Choice, Chunk, Delta, Timings
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire.protocol import Message
-from eaglechat.wire.records import Origin, Round
+from eaglechat.wire.records import Origin, Part, Round
 from eaglechat.wire.stats import RollingStats
 from tests.links.engines import chat
 
@@ -142,3 +142,17 @@ def test_a_reply_that_goes_on_is_asked_for_as_such() -> None:
     assert body["messages"][-1] == {"role": "assistant", "content": "Once upon"}
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
     assert "continue_final_message" not in LlamaServer().body(chat(), "m", 1)
+
+
+def test_thoughts_that_the_server_leaves_in_the_text_are_reasoning() -> None:
+    texts = ("<think>", "\n2 and 2", ".", "</think>", "\n\nFour")
+    plain = [chunk(n, 8.0 * n, 0, 0, text) for n, text in enumerate(texts, 1)]
+    tokens = [token for round_ in read(*plain, *over(5, 40, 0, 0)) for token in round_.tokens]
+    said = [(token.text, token.part) for token in tokens if token.text]
+    assert said == [("2 and 2", Part.REASONING), (".", Part.REASONING), ("Four", Part.ANSWER)]
+    assert [token.origin for token in tokens] == [P] * 5
+
+
+def test_a_reply_that_ends_in_a_tag_loses_nothing() -> None:
+    rounds = read(chunk(1, 8, 0, 0, "<thi"), *over(1, 8, 0, 0))
+    assert "".join(token.text for round_ in rounds for token in round_.tokens) == "<thi"
