@@ -28,6 +28,7 @@ from eaglechat.links.base import (
 from eaglechat.links.process import EngineProcess
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import left_out
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.protocol import (
     Answer,
@@ -39,6 +40,7 @@ from eaglechat.wire.protocol import (
     Loading,
     PairInfo,
     PrefillProgress,
+    Restarting,
     WindowMoved,
 )
 
@@ -220,6 +222,11 @@ class Waiting:
         if isinstance(event, Loading):
             what = "asking the server" if event.stage == "server" else f"loading the {event.stage}"
             self._draw(what, event.fraction, 1.0, "")
+        elif isinstance(event, Restarting):
+            if self._bars is not None:
+                self._bars.close()
+                self._bars = None
+            complain(left_out.starts_again(event.crash, event.leave_out))
         elif isinstance(event, PrefillProgress):
             done, total = event.prefill.done, event.prefill.total
             self._draw("reading the prompt", done, total, f"{done:,} of {total:,} tokens")

@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
+from eaglechat.wire import left_out
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.lines import ProtocolError
+from eaglechat.wire.load_options import LeaveOut
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     Answer,
@@ -33,6 +35,7 @@ from eaglechat.wire.protocol import (
     Loaded,
     Render,
     Rendered,
+    Restarting,
     Set,
     Unload,
     Unloaded,
@@ -62,6 +65,8 @@ class Died:
     log_tail: tuple[str, ...]
     why: str = ""
     """What is known of it beside; of an engine that is no process, all there is."""
+    hint: str = ""
+    """The likely cause of a crash, and what to do about it."""
 
     @property
     def reason(self) -> str:
@@ -72,7 +77,9 @@ class Died:
         if status is None:
             return "the engine stopped by itself"
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return f"the engine stopped by itself ({how})"
+        if crash := left_out.crash(status):
+            how += f", {crash}"
+        return f"the engine stopped by itself ({how}){self.hint}"
 
 
 Lifecycle = Starting | Ready | Died
@@ -141,6 +148,8 @@ class RoutedLink:
         self._last_words: tuple[str, ...] = ()
         self._ids = itertools.count(1)
         self._pending: dict[int, tuple[AnsweredRequest, Listener]] = {}
+        self._cancelled: set[int] = set()
+        """Those of them that somebody has cancelled."""
         self._watchers: list[Watcher] = []
         self._inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
 
@@ -199,6 +208,8 @@ class RoutedLink:
         self._inbox.put(Error(id=request_id, code=code, message=message))
 
     def send(self, message: Set | Cancel) -> None:
+        if isinstance(message, Cancel) and message.id in self._pending:
+            self._cancelled.add(message.id)
         if self._is_open:
             self.hand_over(message)
 
@@ -238,12 +249,78 @@ class RoutedLink:
         elif isinstance(event, Starting):
             self._tell(event)
         elif isinstance(event, Died):
-            self._is_open, self.hello = False, None
             self._last_words = event.log_tail
+            if self._has_started_again(event):
+                return
+            event = self._explained(event)
+            self._is_open, self.hello = False, None
             self._tell(event)
             self._fail_pending(ENGINE_DIED, event.reason)
         else:
             self._route(event)
+
+    # An engine that crashes in a load
+
+    def _crashed_load(self, died: Died) -> tuple[str, int, Load] | None:
+        """How the engine crashed and in which load; None where it died in another way."""
+        crash = left_out.crash(died.exit_status)
+        if crash is None or died.why:
+            return None
+        for request_id, (message, _) in reversed(self._pending.items()):
+            if isinstance(message, Load) and request_id not in self._cancelled:
+                return crash, request_id, message
+        return None
+
+    def _tried(self, load: Load) -> tuple[LeaveOut, ...]:
+        """What the engine left out in a load."""
+        if load.leave_out is not None:
+            return load.leave_out
+        return self.hello.left_out if self.hello is not None else ()
+
+    def _has_started_again(self, died: Died) -> bool:
+        """Start the engine again for the load in which it crashed, leaving out one thing more."""
+        crashed = self._crashed_load(died)
+        if crashed is None or self.hello is None:
+            return False
+        crash, load_id, load = crashed
+        tried = self._tried(load)
+        step = left_out.next_step(tried, self.hello.can_leave_out, load.options)
+        if step is None:
+            return False
+        inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        inbox.put(Starting())
+        try:
+            self.open_engine(inbox.put)
+        except EngineStartError:
+            return False
+        self._inbox, self.hello = inbox, None
+        listener = self._pending[load_id][1]
+        self._pending[load_id] = msgspec.structs.replace(load, leave_out=step), listener
+        # The engine answers in order: nothing behind the load has begun.
+        for message, _ in self._pending.values():
+            self.hand_over(message)
+        self._answer(load_id, Restarting(id=load_id, crash=crash, leave_out=step))
+        return True
+
+    def _explained(self, died: Died) -> Died:
+        """A death with what is known of a crash, and of the settings that may cause it."""
+        crash = left_out.crash(died.exit_status)
+        if crash is None or died.why:
+            return died
+        illegal = f": {left_out.BUILT_FOR_ANOTHER_PROCESSOR}"
+        if self.hello is None:
+            return replace(died, hint=illegal if crash in left_out.ILLEGAL_INSTRUCTION else "")
+        crashed = self._crashed_load(died)
+        if crashed is None:
+            return died
+        load = crashed[2]
+        tried, possible = self._tried(load), self.hello.can_leave_out
+        hint = f", {left_out.without(tried)} too" if tried else ""
+        if crash in left_out.ILLEGAL_INSTRUCTION:
+            hint += illegal
+        elif settings := left_out.chosen_by_user(possible, load.options):
+            hint += f"; the likely cause is a setting of yours: {', '.join(settings)}"
+        return replace(died, hint=hint)
 
     def _route(self, event: Answer) -> None:
         if isinstance(event, Error) and event.code == "protocol":
@@ -261,6 +338,7 @@ class RoutedLink:
         _, listener = self._pending[request_id]
         if isinstance(event, FINAL):
             del self._pending[request_id]
+            self._cancelled.discard(request_id)
         listener(event)
 
     def _fail_pending(self, code: str, message: str) -> None:

@@ -105,11 +105,21 @@ def _signals_ignored() -> Iterator[None]:
 
 
 def _open_log(path: Path | None) -> BinaryIO:
-    """The log, empty; where it cannot be written, a file without a name, or none at all."""
+    """The log, empty; where it cannot be written, a file without a name, or none at all.
+
+    The file is a new one that takes the name: another eaglechat goes on writing its own.
+    """
     if path is not None:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+            os.close(handle)
+            try:
+                # Windows does not, while another eaglechat has the file open.
+                Path(name).replace(path)
+            except OSError:
+                Path(name).unlink()
+                raise
             # Appending, because the reader below writes to the log too.
             return path.open("a+b", buffering=0)
     with contextlib.suppress(OSError):
@@ -182,6 +192,7 @@ def _tail(log: BinaryIO) -> tuple[str, ...]:
     try:
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
         text = log.read(_LOG_TAIL_BYTES).decode("utf-8", errors="replace")
-    except OSError:
+    except (OSError, ValueError):
+        # ValueError: the reader of the process has closed it meanwhile.
         return ()
     return tuple(text.splitlines()[-LOG_TAIL_LINES:])

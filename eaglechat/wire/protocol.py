@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
 from eaglechat.wire.capabilities import Capabilities, Memory
-from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LoadOptions
+from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LeaveOut, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     KvType,
@@ -119,6 +119,9 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     options: LoadOptions = LoadOptions()
+    leave_out: tuple[LeaveOut, ...] | None = None
+    """What llama.cpp does without, because it crashed; None is what worked on the engine's machine
+    before."""
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
@@ -251,6 +254,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     sampling: RecommendedSampling = RecommendedSampling()
     server: str = ""
     """The address of the server that has it, where that is not the engine itself."""
+    left_out: tuple[LeaveOut, ...] = ()
+    """What llama.cpp does without, because it crashes with it on this machine."""
 
     def no_bench(self, *, ngram: bool) -> str | None:
         """Why there are no draft lengths to compare, with or without n-grams."""
@@ -273,6 +278,10 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
     llama_cpp: str
     devices: tuple[str, ...]
     memory: Memory | None = None
+    left_out: tuple[LeaveOut, ...] = ()
+    """What llama.cpp does without on this machine, because it crashed."""
+    can_leave_out: tuple[LeaveOut, ...] = ()
+    """What this machine has that may be left out where llama.cpp crashes."""
 
 
 class Loading(Event, frozen=True, kw_only=True, tag="loading"):
@@ -281,6 +290,17 @@ class Loading(Event, frozen=True, kw_only=True, tag="loading"):
     id: int
     stage: str
     fraction: float
+
+
+class Restarting(Event, frozen=True, kw_only=True, tag="restarting"):
+    """A load crashed and is tried again in a new process, without the last of `leave_out` too.
+
+    `crash` is the signal that ended the process, such as SIGSEGV.
+    """
+
+    id: int
+    crash: str
+    leave_out: tuple[LeaveOut, ...]
 
 
 class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
@@ -380,6 +400,7 @@ class Error(Event, frozen=True, kw_only=True, tag="error"):
 
 Answer = (
     Loading
+    | Restarting
     | Loaded
     | Unloaded
     | WindowMoved

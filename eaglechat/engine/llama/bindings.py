@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -227,11 +230,13 @@ def load_model(
     devices: Sequence[int] = (),
     progress: Callable[[float], bool] | None,
     vocabulary_only: bool = False,
+    leave_out: Sequence[str] = (),
 ) -> int | None:
     """Load a GGUF; `progress` gets 0..1 and stops the load by returning False.
 
     `tensor_split` is each GPU's share; empty shares by free memory. `devices` are the GPUs to use;
-    none leaves the choice to llama.cpp.
+    none leaves the choice to llama.cpp. `leave_out` names what crashes here (see LeaveOut): AMX,
+    the weights repacked for this processor, the GPUs.
     """
     params = api.llama_model_default_params()
     params.vocab_only = vocabulary_only
@@ -241,13 +246,76 @@ def load_model(
     if tensor_split:
         # llama.cpp copies llama_max_devices() of them.
         params.tensor_split = (ctypes.c_float * api.llama_max_devices())(*tensor_split)
-    if devices:
+    if "gpu" in leave_out:
+        devices = ()
+        params.n_gpu_layers = 0
+    if devices or "gpu" in leave_out:
+        # Without one, llama.cpp uses those it finds, for large batches even with no layer there.
         chosen = (_PTR * (len(devices) + 1))(*devices, None)
         params.devices = ctypes.addressof(chosen)
     if progress is not None:
         params.progress_callback = api.llama_progress_callback(lambda done, _data: progress(done))
-    pointer: int | None = api.llama_model_load_from_file(path.encode(), params)
+    params.use_extra_bufts = "extra_buffers" not in leave_out
+    pointer: int | None
+    if "amx" in leave_out and params.use_extra_bufts:
+        with _amx_refused() as is_refused:
+            # Where AMX cannot be refused alone, all repacked weights go.
+            params.use_extra_bufts = is_refused
+            pointer = api.llama_model_load_from_file(path.encode(), params)
+    else:
+        pointer = api.llama_model_load_from_file(path.encode(), params)
     return pointer
+
+
+class _SignalStack(ctypes.Structure):
+    """stack_t of Linux."""
+
+    _fields_ = [("ss_sp", _PTR), ("ss_flags", ctypes.c_int), ("ss_size", _SIZE)]
+
+
+_TOO_SMALL_FOR_AMX = 8192
+"""Bytes. A signal frame with AMX state takes over 8 KiB for the tiles alone."""
+_SS_DISABLE = 2
+_SYS_ARCH_PRCTL, _GET_PERMISSIONS, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1022, 0x1023, 18
+
+
+@contextmanager
+def _amx_refused() -> Iterator[bool]:
+    """While this lasts, Linux refuses this process AMX; yields whether it does.
+
+    Linux grants a process the permission to use AMX (ARCH_REQ_XCOMP_PERM) only if the alternate
+    signal stack of each thread has room for AMX state. llama.cpp asks for it once, in the first
+    load of a model, and computes without AMX if it is refused. A permission that this process has
+    already, because torch asked for it, cannot be taken back.
+    """
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        yield False
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    granted = ctypes.c_uint64()
+    libc.syscall(_SYS_ARCH_PRCTL, _GET_PERMISSIONS, ctypes.byref(granted))
+    if granted.value >> _TILE_DATA & 1:
+        yield False
+        return
+    memory = ctypes.create_string_buffer(_TOO_SMALL_FOR_AMX)
+    small = _SignalStack(ctypes.addressof(memory), 0, _TOO_SMALL_FOR_AMX)
+    before = _SignalStack()
+    if libc.sigaltstack(ctypes.byref(small), ctypes.byref(before)) != 0:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        if before.ss_flags & _SS_DISABLE:
+            before = _SignalStack(None, _SS_DISABLE, 0)
+        libc.sigaltstack(ctypes.byref(before), None)
+
+
+def library_files() -> list[Path]:
+    """The shared libraries of this llama.cpp."""
+    return sorted(Path(_ggml.libggml_base_path).glob("*ggml*")) + sorted(
+        Path(_ggml.libggml_base_path).glob("*llama*")
+    )
 
 
 def device_properties(device: int) -> Any:

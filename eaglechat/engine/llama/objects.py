@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from eaglechat.engine.llama import backend, bindings
+from eaglechat.engine.llama import backend, bindings, left_out
 from eaglechat.engine.llama.bindings import C, Floats, api
 from eaglechat.engine.llama.head import DraftHead
 from eaglechat.engine.loading.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
-from eaglechat.wire.load_options import FlashAttention
+from eaglechat.wire.load_options import FlashAttention, LeaveOut
 from eaglechat.wire.records import KvType
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
@@ -69,6 +69,11 @@ class Model(Owned):
 
         Raises ModelLoadError.
         """
+        self._pointer = None
+        self.left_out: tuple[LeaveOut, ...] = ()
+        if not vocabulary_only:
+            chosen = placement.leave_out
+            self.left_out = left_out.for_this_process() if chosen is None else chosen
         self._pointer = bindings.load_model(
             str(path),
             n_gpu_layers=placement.n_gpu_layers,
@@ -78,6 +83,7 @@ class Model(Owned):
             devices=placement.devices,
             progress=progress,
             vocabulary_only=vocabulary_only,
+            leave_out=self.left_out,
         )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
@@ -269,6 +275,8 @@ class Context(Owned):
         params.type_k = params.type_v = _KV_TYPES[kv_type]
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = shared_cells and n_seq > 1
+        if flash_attention == "auto" and "flash_attention" in model.left_out:
+            flash_attention = "off"
         params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
         self.head = DraftHead() if other is not None and not model.devices else None
         if other is not None:

@@ -26,13 +26,16 @@ from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.model_info import model_info
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
-from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
+from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import ModelInfo, PairInfo
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
 """Snapshots of a recurrent state, each as large as the state: the longest draft of such a target.
 Of the models with a state, only those that llama.cpp can take back use them."""
+
+_A_FEW = 4
+"""Rows of a warm-up: llama.cpp has other kernels for several rows than for one."""
 
 _DRAFT_UBATCH = 128
 """Bounds the draft's logits buffer, which grows with its vocabulary times this."""
@@ -49,13 +52,17 @@ class LoadedPair:
         headers: tuple[GGUFHeader, GGUFHeader | None],
         options: LoadOptions,
         progress: Progress = lambda _stage, _fraction: True,
+        leave_out: tuple[LeaveOut, ...] | None = None,
     ) -> None:
         """Load the models whose headers `preflight.check_pair` has found to fit.
+
+        `leave_out` is what llama.cpp does without; None is what this process leaves out.
 
         Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
         """
         started = time.perf_counter()
         self._owned: list[Model | Context | Eagle3Drafter | Generator] = []
+        self._leave_out = leave_out
         try:
             self._load(headers, options, _Progress(headers, progress))
         except BaseException:
@@ -81,7 +88,7 @@ class LoadedPair:
         n_ctx = options.n_ctx or default_context(
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )
-        placement = target_placement(options, devices)
+        placement = target_placement(options, devices, self._leave_out)
         target = self._open(target_header, placement, report)
         draft = None
         if draft_header is not None:
@@ -151,12 +158,18 @@ class LoadedPair:
         return drafter
 
     def _warm_up(self) -> None:
-        """Decode one token, so that the first reply does not pay for paging the weights in."""
+        """Decode one row and a few with the target.
+
+        The first reply does not pay for paging the weights in, and a kernel that crashes does so
+        while the load can be tried again without it. The draft does the same in `calibrate`.
+        """
         model = self._target_context.model
         with Batch(self._target_context) as batch:
-            batch.add_token(max(model.bos, 0), 0, 0, output=True)
-            self._target_context.decode(batch)
-        self._target_context.forget(0, 0)
+            for rows in (1, _A_FEW):
+                batch.clear()
+                batch.add_tokens([max(model.bos, 0)] * rows, 0, 0, output=True)
+                self._target_context.decode(batch)
+                self._target_context.forget(0, 0)
 
     @property
     def info(self) -> PairInfo:
@@ -175,6 +188,7 @@ class LoadedPair:
             chains_only=self._why_chains_only(),
             reasoning=self.prompter.reasoning,
             sampling=recommended_sampling(self._target_context.model),
+            left_out=self._target_context.model.left_out,
         )
 
     def _why_chains_only(self) -> str | None:

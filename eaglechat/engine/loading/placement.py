@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.load_options import LoadOptions, SplitMode
+from eaglechat.wire.load_options import LeaveOut, LoadOptions, SplitMode
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
@@ -23,6 +23,8 @@ class Placement:
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
     devices: tuple[int, ...] = ()
+    leave_out: tuple[LeaveOut, ...] | None = None
+    """As in protocol.Load; None is what this process leaves out."""
 
 
 ALL_LAYERS = Placement()
@@ -44,10 +46,12 @@ def offload_devices(devices: Sequence[Device]) -> list[Device]:
     return own_memory or [gpu for gpu in gpus if gpu.backend == gpus[0].backend]
 
 
-def target_placement(options: LoadOptions, devices: Sequence[Device]) -> Placement:
+def target_placement(
+    options: LoadOptions, devices: Sequence[Device], leave_out: tuple[LeaveOut, ...] | None = None
+) -> Placement:
     """Where the target goes. Raises ModelLoadError for what these devices cannot do."""
     gpus = offload_devices(devices)
-    if gpus and options.n_gpu_layers != 0:
+    if gpus and options.n_gpu_layers != 0 and "gpu" not in (leave_out or ()):
         _check(options, gpus)
     return Placement(
         n_gpu_layers=options.n_gpu_layers,
@@ -56,6 +60,7 @@ def target_placement(options: LoadOptions, devices: Sequence[Device]) -> Placeme
         tensor_split=options.tensor_split,
         # It does not know of those on other machines.
         devices=tuple(gpu.handle for gpu in gpus) if options.rpc_servers else (),
+        leave_out=leave_out,
     )
 
 

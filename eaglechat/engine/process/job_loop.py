@@ -17,7 +17,7 @@ import msgspec
 
 import eaglechat
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.llama import backend
+from eaglechat.engine.llama import backend, left_out
 from eaglechat.engine.loading.machine import memory
 from eaglechat.engine.loading.pair import LoadedPair, Progress
 from eaglechat.engine.process.bench_job import BenchJob
@@ -79,6 +79,8 @@ class JobLoop:
                 llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in devices),
                 memory=memory(devices),
+                left_out=left_out.for_this_process(),
+                can_leave_out=left_out.possible(),
             )
         )
         self._worker.start()
@@ -155,11 +157,14 @@ class JobLoop:
         draft = expanded(request.draft) if request.draft else None
         headers = check_pair(expanded(request.target), draft)
         self._unload()
-        self._pairs.append(LoadedPair(headers, request.options, progress))
+        self._pairs.append(LoadedPair(headers, request.options, progress, request.leave_out))
         info = self._pairs[0].info
+        if request.leave_out is not None:
+            # It crashed with more, and does not with this.
+            left_out.remember(info.left_out)
         # In the same context: each that follows would find less memory for its own.
         options = msgspec.structs.replace(request.options, n_ctx=info.n_ctx)
-        self._load_again = partial(LoadedPair, headers, options)
+        self._load_again = partial(LoadedPair, headers, options, leave_out=info.left_out)
         self.say(Loaded(id=request.id, pair=info))
 
     def _bench(self, request: Bench, cancelled: threading.Event) -> None:

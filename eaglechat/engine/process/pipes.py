@@ -35,7 +35,8 @@ class Jobs(Protocol):
         """Tell the client."""
 
 
-_CLIENT_HAS_S = 5.0
+_CLIENT_HAS_S = 0.8
+"""Seconds from SIGTERM to the end of this process."""
 MakeJobs = Callable[[Callable[[AnyEvent], None]], Jobs]
 
 
@@ -43,19 +44,22 @@ def serve(jobs: MakeJobs) -> int:
     """Serve on this process' own pipes until they close."""
     # Ctrl+C in the client's terminal reaches this process too; the client decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_later)
     events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Whatever native code prints must not stand between the events.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    Server(sys.stdin.buffer, events, jobs).serve()
+    server = Server(sys.stdin.buffer, events, jobs)
+
+    def end_soon(*_: object) -> None:
+        # `timeout` and batch systems send SIGTERM to the client too: it is still told the ends of
+        # the replies that this cancels.
+        end = threading.Timer(_CLIENT_HAS_S, os._exit, (128 + signal.SIGTERM,))
+        end.daemon = True
+        end.start()
+        server.cancel()
+
+    signal.signal(signal.SIGTERM, end_soon)
+    server.serve()
     return 0
-
-
-def _end_later(*_: object) -> None:
-    """`timeout` and batch systems send SIGTERM to the client too: it first takes what is here."""
-    end = threading.Timer(_CLIENT_HAS_S, os._exit, (128 + signal.SIGTERM,))
-    end.daemon = True
-    end.start()
 
 
 class Server:
@@ -65,6 +69,10 @@ class Server:
         self._requests = requests
         self._events = events
         self._jobs = jobs(self._send)
+
+    def cancel(self) -> None:
+        """Cancel every job."""
+        self._jobs.cancel()
 
     def serve(self) -> None:
         """Read requests until shutdown or the end of the input."""

@@ -21,7 +21,7 @@ from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.wire import protocol
+from eaglechat.wire import left_out, protocol
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.reencoded import LoadFile
@@ -67,6 +67,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._then = then
         self._loaded: protocol.PairInfo | None = None
         self._request_id = 0
+        self._restarts: list[str] = []
+        """What was left out of this load, a sentence for each time the engine crashed."""
         self._copying = 0
         """The load whose target is being copied, by its number; one that was left is over."""
 
@@ -76,6 +78,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             dialog.border_title = f"{'Connecting to' if server else 'Loading'} {self._pair.name}"
             for line in to_be_loaded(self._pair):
                 yield Static(line, classes="muted", markup=False)
+            yield Static("", id="restarts", classes="muted", markup=False)
             yield Static("", id="stage", markup=False)
             yield ProgressBar(total=1.0, show_eta=False, id="progress")
             with VerticalScroll(id="trouble"):
@@ -114,6 +117,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             return
         if isinstance(event, protocol.Loading):
             self._progress(event.stage, event.fraction)
+        elif isinstance(event, protocol.Restarting):
+            self._restarts.append(left_out.starts_again(event.crash, event.leave_out))
+            self._show_restarts()
+            self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
             self._hand_over_soon()
@@ -156,6 +163,12 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     # The load
 
+    def _show_restarts(self) -> None:
+        lines = "\n".join(wording.sentence(one) for one in self._restarts)
+        shown = self.query_one("#restarts", Static)
+        shown.update(lines)
+        shown.display = bool(lines)
+
     def _check(self, hello: protocol.Hello) -> None:
         if wrong := wrong_version(hello):
             self._fail(wrong, "protocol")
@@ -183,6 +196,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     @on(Button.Pressed, "#again")
     def _load(self) -> None:
         self.remove_class("-failed")
+        self._restarts.clear()
+        self._show_restarts()
         self.query_one("#cancel", Button).label = "Cancel"
         self._progress("engine", 0.0)
         try:

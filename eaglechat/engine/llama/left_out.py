@@ -1,0 +1,177 @@
+"""What llama.cpp does without on this machine, because it crashes with it: asked before a model is
+loaded, and remembered.
+
+An engine process may crash: its client starts it again and leaves more out (`links/base.py`). A
+program that has llama.cpp in its own process must not, so it has child processes try first, once
+for each build of llama.cpp and each processor.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from eaglechat import paths
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama.bindings import library_files
+from eaglechat.wire.left_out import LADDER, crash, next_step
+from eaglechat.wire.load_options import LeaveOut, LoadOptions
+
+VARIABLE = "EAGLECHAT_LEAVE_OUT"
+"""Set in the environment, it says what is left out, and nothing is tried or remembered."""
+_PROBE_S = 120.0
+_MOST_REMEMBERED = 16
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What was left out when a model ran, with one build of llama.cpp on one machine."""
+
+    library: str
+    devices: tuple[str, ...]
+    left_out: tuple[LeaveOut, ...]
+    since: date
+
+
+class _State:
+    may_crash = False
+
+
+def this_process_may_crash() -> None:
+    """Say so of a process that somebody starts again when it crashes: nothing is tried first."""
+    _State.may_crash = True
+
+
+@lru_cache(maxsize=1)
+def for_this_process() -> tuple[LeaveOut, ...]:
+    """What to leave out here, where a load does not say it."""
+    chosen = _from_environment()
+    if chosen is not None:
+        return chosen
+    known = remembered()
+    if known is not None:
+        return known.left_out
+    return () if _State.may_crash else _tried()
+
+
+def possible() -> tuple[LeaveOut, ...]:
+    """What there is to leave out on this machine."""
+    has = {
+        "amx": has_amx(),
+        "extra_buffers": True,
+        "flash_attention": True,
+        "gpu": any(device.is_gpu for device in backend.devices()),
+    }
+    return tuple(one for one in LADDER if has[one])
+
+
+def has_amx() -> bool:
+    """Whether the processor has AMX, as Linux says; elsewhere llama.cpp does not use it."""
+    with suppress(OSError):
+        return " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return False
+
+
+def this_library() -> str:
+    """Names this build of llama.cpp: one compiled again counts as another."""
+    files = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in library_files()]
+    return f"{backend.versions()[0]} {hash_of(files)}"
+
+
+def hash_of(files: list[tuple[str, int, int]]) -> str:
+    """A short name for files of these names, sizes and times."""
+    import hashlib  # noqa: PLC0415 - 10 ms that only a first load takes
+
+    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()[:12]
+
+
+def these_devices() -> tuple[str, ...]:
+    """The processor is one of them."""
+    return tuple(device.description for device in backend.devices()) or (platform.processor(),)
+
+
+def remembered(library: str | None = None, devices: tuple[str, ...] | None = None) -> Memory | None:
+    """What worked before; by default with this process' llama.cpp on this machine."""
+    library = this_library() if library is None else library
+    devices = these_devices() if devices is None else devices
+    return next((one for one in _all() if (one.library, one.devices) == (library, devices)), None)
+
+
+def remember(
+    left_out: tuple[LeaveOut, ...],
+    library: str | None = None,
+    devices: tuple[str, ...] | None = None,
+) -> None:
+    """A model has run without these. A disk that cannot be written only costs the next start."""
+    library = this_library() if library is None else library
+    devices = these_devices() if devices is None else devices
+    new = Memory(library=library, devices=devices, left_out=left_out, since=date.today())
+    known = _all()
+    before = next((one for one in known if (one.library, one.devices) == (library, devices)), None)
+    if before is not None and before.left_out == left_out:
+        return
+    kept = [one for one in known if one is not before][-_MOST_REMEMBERED + 1 :]
+    path = _path()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode([*kept, new])))
+        Path(name).replace(path)
+
+
+def _path() -> Path:
+    return paths.state_dir() / "llama-cpp.json"
+
+
+def _all() -> list[Memory]:
+    with suppress(OSError, ValueError, RecursionError):
+        return msgspec.json.decode(_path().read_bytes(), type=list[Memory])
+    return []
+
+
+def _from_environment() -> tuple[LeaveOut, ...] | None:
+    words = os.environ.get(VARIABLE)
+    if words is None:
+        return None
+    return tuple(one for one in LADDER if one in words.split(","))
+
+
+def _tried() -> tuple[LeaveOut, ...]:
+    """What child processes had to leave out to compute; remembered where one of them did."""
+    left_out: tuple[LeaveOut, ...] | None = ()
+    while left_out is not None:
+        how = probe(left_out)
+        if how is None:
+            remember(left_out)
+            return left_out
+        if not how:
+            return ()
+        left_out = next_step(left_out, possible(), LoadOptions())
+    return ()
+
+
+def probe(left_out: tuple[LeaveOut, ...] = ()) -> str | None:
+    """Have a child process compute with a tiny model: None where it could, else how it crashed,
+    or "" where it failed in another way (no room in the temporary folder, say)."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "eaglechat.engine.llama.probe"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROBE_S,
+            check=False,
+            env={**os.environ, VARIABLE: ",".join(left_out), "GGML_NO_BACKTRACE": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return None if done.returncode == 0 else crash(done.returncode) or ""
