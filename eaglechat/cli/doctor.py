@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,13 @@ from eaglechat.wire.errors import (
     NativeLibraryError,
     ProgramError,
     RpcError,
+)
+from eaglechat.wire.left_out import (
+    BUILT_FOR_ANOTHER_PROCESSOR,
+    ILLEGAL_INSTRUCTION,
+    LADDER,
+    crash,
+    without,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +81,11 @@ def run(_args: argparse.Namespace) -> int:
 
 
 def _llama_cpp(wrong: list[str]) -> Iterator[str]:
+    if crashed := _crash_at_start():
+        hint = f": {BUILT_FOR_ANOTHER_PROCESSOR}" if crashed in ILLEGAL_INSTRUCTION else ""
+        wrong.append(f"llama.cpp crashes as soon as it starts ({crashed}){hint}")
+        yield "not usable"
+        return
     try:
         from eaglechat.engine.llama import backend  # loads llama.cpp
     except NativeLibraryError as error:
@@ -84,6 +97,34 @@ def _llama_cpp(wrong: list[str]) -> Iterator[str]:
     yield f"built for {', '.join(backend.backends())}"
     yield from _features(backend.system_info())
     yield "it has every function that the engine needs"
+    yield from _left_out()
+
+
+def _crash_at_start() -> str | None:
+    """How llama.cpp crashes when it is loaded, tried in a child process: it would end this one."""
+    code = "from eaglechat.engine.llama import backend; backend.start_backend(4); backend.devices()"
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-c", code]
+    return crash(subprocess.run(command, stdout=quiet, stderr=quiet, check=False).returncode)
+
+
+def _left_out() -> Iterator[str]:
+    """What llama.cpp does without on this machine, since when, and what that costs."""
+    from eaglechat.engine.llama import left_out
+
+    known = left_out.remembered()
+    if known is None or not known.left_out:
+        return
+    since = f"{known.since:%d %B %Y}".lstrip("0")
+    yield from _prose(
+        f"runs {without(known.left_out)} since {since}: it crashed with what is left out"
+    )
+    if "amx" in known.left_out and (gcc := left_out.compiler()):
+        yield from _prose(f"it was compiled by GCC {gcc}, which breaks AMX; 13.2 and newer do not")
+    for one in known.left_out:
+        yield from _prose(f"  without {LADDER[one].name}: {LADDER[one].cost}")
+    yield "  the command that mends it, which compiles llama.cpp again, in one line:"
+    yield f"  {left_out.mending_command(known.left_out)}"
 
 
 def _llama_server(wrong: list[str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from eaglechat.wire.protocol import (
     SpeculationStopped,
 )
 from eaglechat.wire.records import FinishReason, Part, ReplyEnd, Round
-from eaglechat.wire.stats import PartsFold, PartStats, SpeculationStats
+from eaglechat.wire.stats import PartsFold, PartStats, SpeculationStats, stats_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,13 +121,15 @@ def _reply(
             for stream in written.values():
                 stream.end()
         # Not behind the end of the engine, which takes a moment.
-        if args.json:
-            report = msgspec.json.encode(outcome.report(pair.name, info.load_ms))
+        if args.json and (outcome.error is None or outcome.tokens):
+            report = msgspec.json.encode(outcome.report(pair.name, info))
             sys.stdout.buffer.write(report + b"\n")
             sys.stdout.buffer.flush()
-        else:
+        elif outcome.error is None:
             complain(outcome.summary())
-    return INTERRUPTED if outcome.end.finish_reason is FinishReason.CANCELLED else OK
+    if outcome.error is not None:
+        raise outcome.error
+    return INTERRUPTED if outcome.finish_reason == FinishReason.CANCELLED.value else OK
 
 
 def _request(settings: Settings, info: PairInfo, prompt: str, top: int) -> Chat:
@@ -150,9 +152,14 @@ def _write(
     trace: BinaryIO | None,
     written: Mapping[Part, _Written],
 ) -> _Outcome:
-    """Take a reply in; its parts go to `written` as they come, its rounds to `trace`."""
+    """Take a reply in; its parts go to `written` as they come, its rounds to `trace`.
+
+    A reply that an error ends has an outcome too: what had come.
+    """
     texts: dict[Part, list[str]] = {part: [] for part in Part}
-    fold, done, n_past = PartsFold(), None, 0
+    rounds: list[Round] = []
+    done: Done | None = None
+    error: EngineError | None = None
 
     def write(text: str, part: Part | None) -> None:
         part = part or Part.ANSWER
@@ -162,32 +169,40 @@ def _write(
                 written[Part.REASONING].end()
             written[part].add(text)
 
-    for event in answers:
-        if isinstance(event, RoundDone):
-            n_past = event.round.n_past
-            fold.add(event.round)
-            for token in event.round.tokens:
-                write(token.text, token.part)
-            _trace(trace, event.round)
-        elif isinstance(event, Settled):
-            fold = PartsFold()
-            for round_ in event.rounds:
-                fold.add(round_)
-                _trace(trace, round_)
-        elif isinstance(event, SpeculationStopped):
-            complain(f"speculation is off: {event.off.reason}")
-        elif isinstance(event, Done):
-            done = event
-            write(event.end.tail, event.end.tail_part)
-    assert done is not None
+    try:
+        for event in answers:
+            if isinstance(event, RoundDone):
+                rounds.append(event.round)
+                for token in event.round.tokens:
+                    write(token.text, token.part)
+                _trace(trace, event.round)
+            elif isinstance(event, Settled):
+                rounds = list(event.rounds)
+                for round_ in rounds:
+                    _trace(trace, round_)
+            elif isinstance(event, SpeculationStopped):
+                complain(f"speculation is off: {event.off.reason}")
+            elif isinstance(event, Done):
+                done = event
+                write(event.end.tail, event.end.tail_part)
+    except EngineError as ended_by:
+        error = ended_by
+    assert done is not None or error is not None
     off = info.speculation_off is not None or not settings.speculation.enabled
     asked = settings.speculation.n_draft_max if hello.can.draft_length else None
     n_draft_max = 0 if off else asked
     fixed = not_followed(hello)
     shape = "chain" if info.chains_only else settings.speculation.shape
-    context = {"size": info.n_ctx or None, "used": n_past or done.end.n_past or None}
+    n_past = rounds[-1].n_past if rounds else 0
+    context = {
+        "size": info.n_ctx or None,
+        "used": n_past or (done.end.n_past if done else 0) or None,
+    }
     reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
-    stats = done.stats if hello.can.origins else None
+    stats = (done.stats if done else stats_of(rounds)) if hello.can.origins else None
+    parts = PartsFold()
+    for round_ in rounds:
+        parts.add(round_)
     return _Outcome(
         engine=hello.engine,
         server=info.server,
@@ -196,9 +211,11 @@ def _write(
         ngram=None if "ngram" in fixed else settings.speculation.ngram,
         text=answer,
         reasoning=reasoning,
-        end=done.end,
+        end=done.end if done else None,
+        error=error,
+        tokens=done.end.tokens if done else sum(len(round_.tokens) for round_ in rounds),
         stats=stats,
-        parts=fold.stats(),
+        parts=parts.stats(),
         context=context,
     )
 
@@ -237,7 +254,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class _Outcome:
-    """A finished reply."""
+    """A reply that has ended, by itself or by an error."""
 
     engine: str
     server: str
@@ -249,34 +266,43 @@ class _Outcome:
     text: str
     """The answer."""
     reasoning: str
-    end: ReplyEnd
+    end: ReplyEnd | None
+    """None where `error` ended the reply."""
+    error: EngineError | None
+    tokens: int
     stats: SpeculationStats | None
     """None where the engine does not report them."""
     parts: Mapping[Part, PartStats]
     context: dict[str, int | None]
 
-    def report(self, pair: str, load_ms: float) -> dict[str, Any]:
+    @property
+    def finish_reason(self) -> str:
+        return self.end.finish_reason.value if self.end else "error"
+
+    def report(self, pair: str, info: PairInfo) -> dict[str, Any]:
         """The reply as the JSON object of docs/headless.md."""
-        end = self.end
+        end, times = self.end, self.end.timings if self.end else None
         return {
             "text": self.text,
             "reasoning": self.reasoning,
-            "tokens": end.tokens,
-            "finish_reason": end.finish_reason.value,
+            "tokens": self.tokens,
+            "finish_reason": self.finish_reason,
+            "error": str(self.error) if self.error else None,
             "pair": pair,
             "engine": self.engine,
             "server": self.server or None,
+            "left_out": info.left_out,
             "context": self.context,
             "speculation": self._speculation(),
             "parts": {part.value: _part_report(stats) for part, stats in self.parts.items()},
             "timings": {
-                "load_ms": load_ms,
-                "prefill_ms": end.timings.prefill_ms,
-                "prefill_tokens": end.timings.prefill_tokens,
-                "generation_ms": end.timings.generation_ms,
-                "tokens_per_second": end.tokens_per_second,
-                "draft_ms": end.timings.draft_ms,
-                "verify_ms": end.timings.verify_ms,
+                "load_ms": info.load_ms,
+                "prefill_ms": times and times.prefill_ms,
+                "prefill_tokens": times and times.prefill_tokens,
+                "generation_ms": times and times.generation_ms,
+                "tokens_per_second": end and end.tokens_per_second,
+                "draft_ms": times and times.draft_ms,
+                "verify_ms": times and times.verify_ms,
             },
         }
 
@@ -303,6 +329,7 @@ class _Outcome:
     def summary(self) -> str:
         """The reply in one line for people."""
         end, stats = self.end, self.stats
+        assert end is not None
         count = "1 token" if end.tokens == 1 else f"{end.tokens} tokens"
         parts = [count]
         if end.tokens_per_second:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eaglechat.wire.bench_records import REFERENCE
+from eaglechat.wire.left_out import without
 from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import DrafterStats
 
@@ -66,7 +67,8 @@ def _ran_on(info: PairInfo, hello: Hello) -> str:
         return f"{hello.engine} at {info.server}"
     if hello.engine != "eaglechat":
         return f"{hello.engine} {hello.llama_cpp}"
-    return f"{info.n_threads} threads, {', '.join(info.devices) or 'no device named'}"
+    crashes = f", {without(info.left_out)} (it crashes)" if info.left_out else ""
+    return f"{info.n_threads} threads, {', '.join(info.devices) or 'no device named'}{crashes}"
 
 
 def _prompt_rows(prompts: Sequence[PromptResult], names: Sequence[str]) -> Iterator[Row]:

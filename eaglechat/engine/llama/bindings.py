@@ -32,14 +32,41 @@ Floats = npt.NDArray[np.float32]
 # alone / beside one / two busy processes: 166 / 57 / 20 by default, 160 / 69 / 70 with 300 spins.
 os.environ.setdefault("GOMP_SPINCOUNT", "300")
 
+_PARTS = {
+    "libcudart": "CUDA's runtime (install the CUDA version this wheel was built for)",
+    "libcublas": "CUDA's cuBLAS (install the CUDA version this wheel was built for)",
+    "libcuda.so": "NVIDIA's driver",
+    "libvulkan": "the Vulkan loader (Debian: apt install libvulkan1)",
+    "libamdhip": "AMD's ROCm runtime",
+    "libgomp": "GCC's OpenMP (Debian: apt install libgomp1)",
+    "GLIBC_": "a newer C library (this wheel was built for a newer system)",
+    "GLIBCXX_": "a newer C++ library (this wheel was built for a newer system)",
+    "ld-linux": "the C library glibc (this wheel is not for musl)",
+}
+"""What the loader names, and what it is a part of."""
+
+
+def _cannot_be_loaded(error: Exception) -> str:
+    """Which part is missing, and what to do."""
+    said = str(error)
+    missing = next((what for name, what in _PARTS.items() if name in said), None)
+    if isinstance(error, ModuleNotFoundError):
+        return f"llama-cpp-python is not installed ({said}): pip install '{REQUIREMENT}'"
+    if missing is None:
+        return f"llama-cpp-python cannot be imported ({said}); install {REQUIREMENT}"
+    return (
+        f"llama-cpp-python cannot be loaded: {missing} is missing. The loader says: {said}. Install "
+        "that, or a llama-cpp-python built for this machine: pip install --force-reinstall "
+        "--no-deps --no-binary llama-cpp-python llama-cpp-python"
+    )
+
+
 try:
     import llama_cpp
     from llama_cpp import _ctypes_extensions, _ggml
     from llama_cpp import llama_cpp as api
 except (ImportError, OSError, RuntimeError, AttributeError) as error:
-    raise NativeLibraryError(
-        f"llama-cpp-python cannot be imported ({error}); install {REQUIREMENT}"
-    ) from error
+    raise NativeLibraryError(_cannot_be_loaded(error)) from error
 
 WRAPPER_VERSION: str = llama_cpp.__version__
 """Of llama-cpp-python."""

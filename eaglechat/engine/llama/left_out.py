@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
 from functools import lru_cache
@@ -78,6 +80,35 @@ def has_amx() -> bool:
     with suppress(OSError):
         return " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     return False
+
+
+_GCC = re.compile(rb"GCC: \([^)]*\) (\d+)\.(\d+)[.\d]*")
+_GCC_MENDED = (13, 2)
+"""Before it, `_tile_loadconfig` names 8 of the 64 bytes it reads: the compiler drops the stores to
+the others, and AMX reads garbage from the stack (llama.cpp #20824)."""
+
+
+def compiler() -> str | None:
+    """The GCC that compiled llama.cpp's code for the CPU, where that is known to break AMX."""
+    for file in library_files():
+        with suppress(OSError):
+            found = _GCC.search(file.read_bytes()) if "ggml-cpu" in file.name else None
+            if found and (int(found[1]), int(found[2])) < _GCC_MENDED:
+                return found[0].decode().rsplit(" ", 1)[-1]
+    return None
+
+
+def mending_command(left_out: Sequence[LeaveOut]) -> str:
+    """What to run so that nothing of this has to be left out."""
+    install = (
+        f"{sys.executable} -m pip install --force-reinstall --no-deps --no-cache-dir "
+        "--no-binary llama-cpp-python"
+    )
+    if "extra_buffers" in left_out or "amx" not in left_out:
+        return f"{install} --upgrade llama-cpp-python"
+    flags = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    cmake = f"-DCMAKE_C_FLAGS='{flags}' -DCMAKE_CXX_FLAGS='{flags}'"
+    return f'CMAKE_ARGS="{cmake}" {install} llama-cpp-python=={backend.versions()[0]}'
 
 
 def this_library() -> str:
