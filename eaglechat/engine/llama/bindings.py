@@ -55,8 +55,8 @@ def _cannot_be_loaded(error: Exception) -> str:
     if missing is None:
         return f"llama-cpp-python cannot be imported ({said}); install {REQUIREMENT}"
     return (
-        f"llama-cpp-python cannot be loaded: {missing} is missing. The loader says: {said}. Install "
-        "that, or a llama-cpp-python built for this machine: pip install --force-reinstall "
+        f"llama-cpp-python cannot be loaded: {missing} is missing. The loader says: {said}. "
+        "Install that, or a llama-cpp-python built for this machine: pip install --force-reinstall "
         "--no-deps --no-binary llama-cpp-python llama-cpp-python"
     )
 

@@ -13,16 +13,14 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
-import msgspec
-
-from eaglechat import paths
+from eaglechat.engine import crash_memory
+from eaglechat.engine.crash_memory import Memory
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
 from eaglechat.wire.left_out import LADDER, crash, next_step
@@ -31,16 +29,6 @@ from eaglechat.wire.load_options import LeaveOut, LoadOptions
 VARIABLE = "EAGLECHAT_LEAVE_OUT"
 """Set in the environment, it says what is left out, and nothing is tried or remembered."""
 _PROBE_S = 120.0
-_MOST_REMEMBERED = 16
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What was left out when a model ran, with one build of llama.cpp on one machine."""
-
-    library: str
-    devices: tuple[str, ...]
-    left_out: tuple[LeaveOut, ...]
-    since: date
 
 
 class _State:
@@ -114,14 +102,7 @@ def mending_command(left_out: Sequence[LeaveOut]) -> str:
 def this_library() -> str:
     """Names this build of llama.cpp: one compiled again counts as another."""
     files = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in library_files()]
-    return f"{backend.versions()[0]} {hash_of(files)}"
-
-
-def hash_of(files: list[tuple[str, int, int]]) -> str:
-    """A short name for files of these names, sizes and times."""
-    import hashlib  # noqa: PLC0415 - 10 ms that only a first load takes
-
-    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()[:12]
+    return f"{backend.versions()[0]} {zlib.crc32(repr(files).encode()):08x}"
 
 
 def these_devices() -> tuple[str, ...]:
@@ -129,44 +110,14 @@ def these_devices() -> tuple[str, ...]:
     return tuple(device.description for device in backend.devices()) or (platform.processor(),)
 
 
-def remembered(library: str | None = None, devices: tuple[str, ...] | None = None) -> Memory | None:
-    """What worked before; by default with this process' llama.cpp on this machine."""
-    library = this_library() if library is None else library
-    devices = these_devices() if devices is None else devices
-    return next((one for one in _all() if (one.library, one.devices) == (library, devices)), None)
+def remembered() -> Memory | None:
+    """What worked before with this llama.cpp on this machine."""
+    return crash_memory.remembered(this_library(), these_devices())
 
 
-def remember(
-    left_out: tuple[LeaveOut, ...],
-    library: str | None = None,
-    devices: tuple[str, ...] | None = None,
-) -> None:
-    """A model has run without these. A disk that cannot be written only costs the next start."""
-    library = this_library() if library is None else library
-    devices = these_devices() if devices is None else devices
-    new = Memory(library=library, devices=devices, left_out=left_out, since=date.today())
-    known = _all()
-    before = next((one for one in known if (one.library, one.devices) == (library, devices)), None)
-    if before is not None and before.left_out == left_out:
-        return
-    kept = [one for one in known if one is not before][-_MOST_REMEMBERED + 1 :]
-    path = _path()
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode([*kept, new])))
-        Path(name).replace(path)
-
-
-def _path() -> Path:
-    return paths.state_dir() / "llama-cpp.json"
-
-
-def _all() -> list[Memory]:
-    with suppress(OSError, ValueError, RecursionError):
-        return msgspec.json.decode(_path().read_bytes(), type=list[Memory])
-    return []
+def remember(left_out: tuple[LeaveOut, ...]) -> None:
+    """A model has run without these."""
+    crash_memory.remember(left_out, this_library(), these_devices())
 
 
 def _from_environment() -> tuple[LeaveOut, ...] | None:

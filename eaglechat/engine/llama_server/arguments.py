@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.wire.load_options import LoadOptions
+import msgspec
+
+from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 
@@ -32,14 +35,29 @@ def drafting_of(speculation: Speculation) -> Drafting:
 
 
 def server_options(
-    target: Path, draft: Path | None, drafting: Drafting, options: LoadOptions, n_ctx: int
+    target: Path,
+    draft: Path | None,
+    drafting: Drafting,
+    options: LoadOptions,
+    n_ctx: int,
+    *,
+    leave_out: Sequence[LeaveOut] = (),
 ) -> list[str]:
-    """Of llama-server, but for its address. Without drafting the draft is not loaded."""
+    """Of llama-server, but for its address. Without drafting the draft is not loaded.
+
+    `leave_out` is what the program crashed with.
+    """
+    if "gpu" in leave_out:
+        options = msgspec.structs.replace(options, n_gpu_layers=0)
+    if "flash_attention" in leave_out:
+        options = msgspec.structs.replace(options, flash_attention="off")
     threads = ["-t", str(options.n_threads)] if options.n_threads else []
     kv = ["-ctk", options.kv_type, "-ctv", options.kv_type] if options.kv_type != "f16" else []
     return [
         *("-m", str(target), "-c", str(n_ctx), "-b", str(options.n_batch), "-np", "1"),
         *("--no-webui", "--offline", *threads, *kv, *gpu_options(options)),
+        *(("--no-repack",) if "extra_buffers" in leave_out else ()),
+        *(("--device", "none") if "gpu" in leave_out else ()),
         *(_draft_options(draft, drafting, options) if draft and drafting != NO_DRAFT else ()),
     ]
 

@@ -7,6 +7,7 @@ again; the operating system still has the models in its page cache then.
 from __future__ import annotations
 
 import os
+import platform
 import queue
 import sys
 import threading
@@ -19,6 +20,7 @@ from typing import NoReturn
 import msgspec
 
 import eaglechat
+from eaglechat.engine import crash_memory
 from eaglechat.engine.llama_server.about import About, Gpu, about
 from eaglechat.engine.llama_server.arguments import Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.program import Program
@@ -35,6 +37,7 @@ from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.capabilities import Capabilities, Memory
 from eaglechat.wire.errors import (
+    CrashedError,
     EngineError,
     LoadCancelledError,
     ModelLoadError,
@@ -42,7 +45,8 @@ from eaglechat.wire.errors import (
     ProgramError,
     RpcError,
 )
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.left_out import chosen_by_user, next_step
+from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnyEvent,
@@ -56,6 +60,7 @@ from eaglechat.wire.protocol import (
     Loading,
     PairInfo,
     Render,
+    Restarting,
     Set,
     Unload,
     Unloaded,
@@ -93,6 +98,7 @@ class LlamaServerJobs:
         self._drafting = Drafting()
         self._pair: tuple[Load, Headers, int] | None = None
         self._about: About | None = None
+        self._left_out: tuple[LeaveOut, ...] = ()
         # The program ends with the thread that starts it, where the system sees to that.
         self._worker = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -199,14 +205,55 @@ class LlamaServerJobs:
         )
         self._pair = request, headers, n_ctx
         began = time.perf_counter()
+        remembered = (
+            crash_memory.remembered(*self._machine()) if request.leave_out is None else None
+        )
+        self._left_out = remembered.left_out if remembered else request.leave_out or ()
         try:
-            served = self._start(request.id, self._drafting)
+            served = self._start_without_crash(request, self._drafting)
         except EngineError:
             self._unload()
             raise
         took_ms = (time.perf_counter() - began) * 1000.0
         info = _pair_info(headers, request, served, took_ms, known.gpus)
+        info = msgspec.structs.replace(info, left_out=self._left_out)
         self.say(Loaded(id=request.id, pair=info))
+
+    def _start_without_crash(self, request: Load, drafting: Drafting) -> PairInfo:
+        """Start the program, and again without one thing more each time it crashes; what worked is
+        remembered. Raises EngineError."""
+        possible = self._can_leave_out()
+        has_crashed = False
+        while True:
+            try:
+                served = self._start(request.id, drafting)
+            except CrashedError as error:
+                has_crashed = True
+                self._end()
+                step = next_step(self._left_out, possible, request.options)
+                if step is None:
+                    settings = ", ".join(chosen_by_user(possible, request.options))
+                    cause = f"; the likely cause is a setting of yours: {settings}"
+                    raise ModelLoadError(f"{error}{cause if settings else ''}") from error
+                self._left_out = step
+                self.say(Restarting(id=request.id, crash=error.crash, leave_out=step))
+            else:
+                if has_crashed:
+                    crash_memory.remember(self._left_out, *self._machine())
+                return served
+
+    def _machine(self) -> tuple[str, tuple[str, ...]]:
+        """The program and what it computes on, to remember for both what works."""
+        known = self._about
+        assert known is not None
+        processor = platform.processor() or platform.machine()
+        devices = tuple(gpu.description for gpu in known.gpus)
+        return f"{known.path} {known.version}", (processor, *devices)
+
+    def _can_leave_out(self) -> tuple[LeaveOut, ...]:
+        """The program has no option for AMX alone."""
+        gpus = self._about.gpus if self._about else ()
+        return ("extra_buffers", "flash_attention", *(("gpu",) if gpus else ()))
 
     def _start(self, request_id: int, drafting: Drafting) -> PairInfo:
         """Start the program; what it says of the target it serves. Raises EngineError."""
@@ -214,7 +261,9 @@ class LlamaServerJobs:
         request, headers, n_ctx = self._pair
         target, draft = (header.path if header else None for header in headers)
         assert target is not None
-        options = server_options(target, draft, drafting, request.options, n_ctx)
+        options = server_options(
+            target, draft, drafting, request.options, n_ctx, leave_out=self._left_out
+        )
         assert self._about is not None
         program = self._program = Program([self._about.path, *options])
         self._drafting = drafting

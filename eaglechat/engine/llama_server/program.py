@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
+from eaglechat.wire.errors import CrashedError, LoadCancelledError, ModelLoadError
+from eaglechat.wire.left_out import crash
 
 _LOOK_S = 0.1
 _HEALTH_S = 2.0
@@ -63,13 +64,16 @@ class Program:
     def wait_until_ready(self, proceed: Callable[[], bool]) -> None:
         """Return once it serves; `proceed` is asked meanwhile, and False gives up.
 
-        Raises ModelLoadError where it ends, LoadCancelledError.
+        Raises ModelLoadError where it ends, CrashedError where it crashes, LoadCancelledError.
         """
         while not self._is_ready():
             if self.exit_status is not None:
                 self._reader.join(1.0)
                 why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
-                raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
+                message = f"the models did not load: {self.how_it_ended}{why}"
+                if crashed := crash(self.exit_status):
+                    raise CrashedError(message, crashed)
+                raise ModelLoadError(message)
             if not proceed():
                 raise LoadCancelledError("the load was cancelled")
             time.sleep(_LOOK_S)

@@ -1,0 +1,58 @@
+"""What was left out when a model ran on this machine after a crash: kept on disk, so that the next
+start does not crash first."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+
+import msgspec
+
+from eaglechat import paths
+from eaglechat.wire.load_options import LeaveOut
+
+_MOST_REMEMBERED = 16
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What was left out with one build of llama.cpp on some devices, the processor among them."""
+
+    library: str
+    devices: tuple[str, ...]
+    left_out: tuple[LeaveOut, ...]
+    since: date
+
+
+def remembered(library: str, devices: tuple[str, ...]) -> Memory | None:
+    """What worked before."""
+    known = (one for one in _all() if (one.library, one.devices) == (library, devices))
+    return next(known, None)
+
+
+def remember(left_out: tuple[LeaveOut, ...], library: str, devices: tuple[str, ...]) -> None:
+    """A model has run without these. A disk that cannot be written only costs the next start."""
+    before = remembered(library, devices)
+    if before is not None and before.left_out == left_out:
+        return
+    new = Memory(library=library, devices=devices, left_out=left_out, since=date.today())
+    kept = [one for one in _all() if one != before][-_MOST_REMEMBERED + 1 :]
+    path = _path()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode([*kept, new])))
+        Path(name).replace(path)
+
+
+def _path() -> Path:
+    return paths.state_dir() / "llama-cpp.json"
+
+
+def _all() -> list[Memory]:
+    with suppress(OSError, ValueError, RecursionError):
+        return msgspec.json.decode(_path().read_bytes(), type=list[Memory])
+    return []

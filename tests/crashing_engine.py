@@ -1,0 +1,56 @@
+"""An engine whose llama.cpp crashes unless something is left out:
+
+    python -m tests.crashing_engine SIGNAL WHEN CURE [CALLS]
+
+It kills itself with SIGNAL at `load`, or at the decode of number WHEN, unless CURE is left out.
+CALLS gets a line for each load: what was left out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> int:
+    name, when, cure, *calls = sys.argv[1:]
+
+    from eaglechat.engine.llama import bindings, left_out, objects
+    from eaglechat.engine.process import server
+
+    left_out.possible = lambda: ("amx", "extra_buffers", "flash_attention", "gpu")
+    load_model, decode = bindings.load_model, objects.Context.decode
+    left: tuple[str, ...] = ()
+    decodes = 0
+
+    def crash() -> None:
+        if cure not in left:
+            os.kill(os.getpid(), getattr(signal, name))
+
+    def crashing_load(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        left = tuple(kwargs["leave_out"])
+        if calls:
+            with Path(calls[0]).open("a") as file:
+                file.write(",".join(left) + "\n")
+        if when == "load":
+            crash()
+        return load_model(*args, **kwargs)
+
+    def crashing_decode(self: Any, batch: Any) -> int:
+        nonlocal decodes
+        decodes += 1
+        if when == str(decodes):
+            crash()
+        return decode(self, batch)
+
+    bindings.load_model = crashing_load
+    objects.Context.decode = crashing_decode
+    return server.main()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
