@@ -53,14 +53,14 @@ def loads(folder: Path) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("signal", "when", "cure"),
+    "crash",
     [
         ("SIGSEGV", "1", "amx"),
         ("SIGILL", "load", "extra_buffers"),
         ("SIGABRT", "10", "flash_attention"),
         ("SIGSEGV", "load", "gpu"),
         *(
-            pytest.param(signal, when, cure, marks=pytest.mark.slow)
+            pytest.param((signal, when, cure), marks=pytest.mark.slow)
             for signal in ("SIGSEGV", "SIGILL", "SIGABRT")
             for when in ("load", "1", "10")
             for cure in STEPS
@@ -68,8 +68,9 @@ def loads(folder: Path) -> list[tuple[str, ...]]:
     ],
 )
 def test_a_crash_ends_once_what_causes_it_is_left_out(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, signal: str, when: str, cure: str
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, crash: tuple[str, str, str]
 ) -> None:
+    signal, when, cure = crash
     client = start(signal, when, cure)
     loaded = client.ask(load(tiny_files))
 

@@ -12,6 +12,7 @@ from eaglechat.engine.templates.dialect import PLAIN
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, RoutedLink
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING, Memory
+from eaglechat.wire.load_options import LeaveOut
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
@@ -75,6 +76,7 @@ class ScriptedEngine(RoutedLink):
         super().__init__()
         self.sent: list[protocol.AnyRequest] = []
         self.budget: int | None = None
+        self.can_leave_out: tuple[LeaveOut, ...] = ()
         self.reply = REPLY
         self.plain_ms_per_token = 12.0
         self.plain_fork_at: int | None = None
@@ -117,6 +119,7 @@ class ScriptedEngine(RoutedLink):
                 llama_cpp="scripted",
                 devices=(),
                 memory=MACHINE,
+                can_leave_out=self.can_leave_out,
             )
         )
 

@@ -71,6 +71,7 @@ REQUESTS = [
 EVENTS = [
     p.Hello(protocol=1, eaglechat="0", llama_cpp="b1", devices=("CPU",)),
     p.Loading(id=1, stage="target", fraction=0.5),
+    p.Restarting(id=1, crash="SIGSEGV", leave_out=("amx",)),
     p.Loaded(id=1, pair=PAIR),
     p.Unloaded(id=6),
     p.PrefillProgress(id=2, prefill=Prefill(1, 2, 0)),

@@ -177,6 +177,6 @@ def test_without_llama_cpp_doctor_and_engine_say_so(home: Path, command: str) ->
     )
 
     assert done.returncode == 1
-    assert "llama-cpp-python cannot be imported" in done.stdout + done.stderr
-    assert "install llama-cpp-python >= 0.3.36" in done.stdout + done.stderr
+    assert "llama-cpp-python is not installed" in done.stdout + done.stderr
+    assert "pip install 'llama-cpp-python >= 0.3.36, < 0.4'" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -21,6 +21,24 @@ from tests.cli.run.running import (
 )
 
 
+def test_json_keeps_what_had_come_before_the_engine_died(
+    tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    arguments = command(tiny_files, "--json", *engine_that_dies_after(3))
+    with process(["-m", "eaglechat", *arguments], tmp_path) as running:
+        out, err = running.communicate(timeout=PATIENCE_S)
+
+    assert running.returncode == 1
+    report = json.loads(out)
+    assert report["finish_reason"] == "error"
+    assert report["error"].startswith("the engine stopped by itself (signal 6, SIGABRT)")
+    assert report["text"]
+    assert report["speculation"]["rounds"] == 3
+    assert report["tokens"] >= 3
+    assert report["timings"]["tokens_per_second"] is None
+    assert err.startswith(b"eaglechat: the engine stopped by itself")
+
+
 def test_an_engine_that_dies_is_reported_with_the_end_of_its_log(
     tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -33,7 +51,9 @@ def test_an_engine_that_dies_is_reported_with_the_end_of_its_log(
     assert len(out) > 3
     assert out.endswith(b"\n")
     first, *log = err.decode().splitlines()
-    assert first == ("eaglechat: the engine stopped by itself (signal 6); its log ends with:")
+    assert first == (
+        "eaglechat: the engine stopped by itself (signal 6, SIGABRT); its log ends with:"
+    )
     assert "  GGML_ASSERT(n_outputs > 0) failed" in log
     assert "Traceback" not in err.decode()
 

@@ -67,7 +67,9 @@ def test_json_has_both_and_the_numbers_of_each_part() -> None:
         ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written={}
     )
 
-    report = msgspec.json.decode(msgspec.json.encode(outcome.report("pair", 1.0)))
+    report = msgspec.json.decode(
+        msgspec.json.encode(outcome.report("pair", pair_info("t", None, None)))
+    )
 
     assert (report["reasoning"], report["text"]) == ("Two, two.", "4.")
     assert report["parts"]["reasoning"]["tokens"] == 2

@@ -56,7 +56,7 @@ def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path:
         "import os, signal, time\n"
         "from eaglechat.engine.process import job_loop\n"
         "from eaglechat.wire.errors import LoadCancelledError\n"
-        "def load(headers, options, progress):\n"
+        "def load(headers, options, progress, leave_out):\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
         "    while progress('target', 0.5):\n"
         "        time.sleep(0.01)\n"

@@ -23,9 +23,11 @@ SCHEMA = {
     "reasoning": str,
     "tokens": int,
     "finish_reason": str,
+    "error": type(None),
     "pair": str,
     "engine": str,
     "server": type(None),
+    "left_out": list,
     "context": {"size": int, "used": int},
     "speculation": {
         "n_draft_max": int,

@@ -203,6 +203,44 @@ def test_the_program_ends_with_an_engine_that_is_killed(
     assert psutil.wait_procs([program], timeout=20.0)[1] == []
 
 
+def test_a_program_whose_kernel_crashes_is_started_without_repacked_weights(
+    start: Callable[[str], Client],
+    tiny_files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("xllamacpp")
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    for starts in (2, 1):
+        client = start("kernel")
+        loaded = client.ask(load(tiny_files))
+
+        assert isinstance(loaded, p.Loaded)
+        assert loaded.pair.left_out == ("extra_buffers",)
+        again = [event for event in client.heard if isinstance(event, p.Restarting)]
+        assert [event.crash for event in again] == ["SIGSEGV"] * (starts - 1)
+        # The second engine remembers.
+        assert ["--no-repack" in options for options in started(tmp_path)] == [False, True, True][
+            : 2 + (starts == 1)
+        ]
+
+
+def test_a_program_that_always_crashes_names_what_the_user_set(
+    start: Callable[[str], Client],
+    tiny_files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    error = start("doomed").ask(load(tiny_files, flash_attention="on"))
+
+    assert isinstance(error, p.Error)
+    assert "SIGILL" in error.message or "signal 4" in error.message
+    assert error.message.endswith("a setting of yours: engine.flash_attention = on")
+    tried = [("--no-repack" in one, "none" in one, "on" in one) for one in started(tmp_path)]
+    assert tried == [(False, False, True), (True, False, True), (True, True, True)]
+
+
 def test_a_program_that_crashes_says_why_the_load_failed(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:

@@ -297,3 +297,17 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
         user.engine.protocol = protocol.PROTOCOL_VERSION
         await user.press("enter")
         await user.on(ChatScreen)
+
+
+async def test_an_engine_that_crashes_in_a_load_says_what_the_next_one_leaves_out(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        user.engine.can_leave_out = ("amx", "extra_buffers")
+        await begin_to_load(user)
+        user.engine.die(exit_status=-11)
+        await user.sees("llama.cpp crashed (SIGSEGV): trying again without AMX.")
+        user.engine.die(exit_status=-11)
+        await user.sees("trying again without repacked")
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
