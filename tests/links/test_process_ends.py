@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from eaglechat.links.base import (
     Ready,
     Starting,
 )
+from eaglechat.links.process import EngineProcess
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
@@ -257,3 +259,73 @@ def test_a_command_that_ends_at_once_dies_with_what_it_said(start: Callable[...,
     client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
 
     assert client.until(Died) == [Starting(), Died(127, ("no eaglechat here",))]
+
+
+def test_each_of_two_engines_keeps_its_own_log(tmp_path: Path) -> None:
+    """Two eaglechats have one engine.log: the later one takes the name, not the lines."""
+    links = []
+    for word in ("first", "second"):
+        code = f"import sys; print('said by the {word}', file=sys.stderr); sys.stdin.read()"
+        links.append(EngineProcess([sys.executable, "-c", code], tmp_path / "engine.log"))
+        links[-1].start()
+        wait_for_log(links[-1])
+    tails = [link.log_tail() for link in links]
+    for link in links:
+        link.close()
+
+    assert tails == [("said by the first",), ("said by the second",)]
+    assert (tmp_path / "engine.log").read_text() == "said by the second\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["engine.log"]
+
+
+def test_a_log_may_be_read_while_its_engine_ends() -> None:
+    """The reader of the process closes the log at any moment."""
+    failed: list[Exception] = []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            link = EngineProcess([sys.executable, "-c", "pass"], None)
+            news: list[object] = []
+            link.watch(news.append)
+            link.start()
+            reader = threading.Thread(target=read_until_it_ends, args=(link, news, failed))
+            reader.start()
+            while not any(isinstance(one, Died) for one in news):
+                link.pump(0.01)
+            reader.join()
+            link.close()
+    finally:
+        sys.setswitchinterval(interval)
+    assert failed == []
+
+
+def wait_for_log(link: EngineProcess) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not link.log_tail():
+        assert time.monotonic() < deadline, "it never said anything"
+        time.sleep(0.01)
+
+
+def read_until_it_ends(link: EngineProcess, news: list[object], failed: list[Exception]) -> None:
+    while not any(isinstance(one, Died) for one in news):
+        try:
+            link.log_tail()
+        except ValueError as error:
+            failed.append(error)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without asking it")
+def test_sigterm_ends_a_reply_and_the_engine(
+    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+) -> None:
+    client = start()
+    client.load(tiny_files, n_ctx=4096)
+    client.chat(max_tokens=None)
+    client.until(p.RoundDone)
+    process = process_of(client)
+    process.terminate()
+
+    # What was being written has an end, before the process has one.
+    assert client.until(p.Done)[-1].end.finish_reason is FinishReason.CANCELLED
+    assert client.until(Died)[-1].exit_status == 128 + signal.SIGTERM
