@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Part, Round
+from eaglechat.wire.records import Part, Round
 
 ROLLING_ROUNDS = 64
 """Rounds the rolling gauge looks back on."""
@@ -81,9 +81,10 @@ class StatsFold:
     def __init__(self) -> None:
         self._rounds = self._verify_steps = self._tokens = 0
         self._drafted = self._tested = self._accepted = 0
-        self._tested_at = [0] * N_DRAFT_MAX_LIMIT
-        self._accepted_at = [0] * N_DRAFT_MAX_LIMIT
-        self._positions = self._siblings = self._trees = 0
+        # As long as the longest draft tested: a server's may be longer than any of ours.
+        self._tested_at: list[int] = []
+        self._accepted_at: list[int] = []
+        self._siblings = self._trees = 0
         self._by_drafter: dict[str, DrafterStats] = {}
 
     def add(self, round_: Round) -> None:
@@ -95,7 +96,6 @@ class StatsFold:
         self._drafted += len(round_.drafted)
         self._tested += round_.n_tested
         self._accepted += round_.n_accepted
-        self._positions = max(self._positions, round_.n_tested)
         if round_.is_tree:
             self._trees += 1
             self._siblings += round_.n_siblings_rejected
@@ -103,6 +103,9 @@ class StatsFold:
             before = self._by_drafter.get(round_.drafter, DrafterStats())
             counts = DrafterStats(1, len(round_.drafted), round_.n_tested, round_.n_accepted)
             self._by_drafter[round_.drafter] = before + counts
+        new = max(round_.n_tested, round_.n_accepted) - len(self._tested_at)
+        self._tested_at += [0] * new
+        self._accepted_at += [0] * new
         for position in range(round_.n_tested):
             self._tested_at[position] += 1
         for position in range(round_.n_accepted):
@@ -116,8 +119,8 @@ class StatsFold:
             drafted=self._drafted,
             tested=self._tested,
             accepted=self._accepted,
-            tested_at=tuple(self._tested_at[: self._positions]),
-            accepted_at=tuple(self._accepted_at[: self._positions]),
+            tested_at=tuple(self._tested_at),
+            accepted_at=tuple(self._accepted_at),
             siblings=self._siblings,
             trees=self._trees,
             by_drafter=dict(self._by_drafter),

@@ -106,6 +106,17 @@ def written_in(chunk: Chunk) -> list[Written]:
     return [(text, part) for text, part in texts if text]
 
 
+_TOKENS_WITHOUT_TEXT = 64
+LONGEST_DRAFT = 1024
+"""Drafted tokens of one step; what a server counts beyond it is not believed."""
+
+
+def most_tokens(written: Sequence[Written]) -> int:
+    """The most tokens that a chunk with these texts can stand for: one for each character, and
+    some that wrote nothing. A server's count is not trusted for more."""
+    return _TOKENS_WITHOUT_TEXT + sum(len(text) for text, _ in written)
+
+
 def without_times(total_ms: float) -> RoundTimings:
     """Times of a round of which the whole alone is known."""
     return RoundTimings(None, None, None, None, total_ms)
@@ -198,12 +209,16 @@ def reply_end(
 
 
 def clocked_end(
-    ending: Ending, clock: Clock, counted: int, seed: int, *, is_cancelled: bool
+    ending: Ending, clock: Clock, counted: tuple[int, int], seed: int, *, is_cancelled: bool
 ) -> ReplyEnd:
-    """The end of a reply whose times are taken here; `counted` tokens came, where the server does
-    not say how many."""
+    """The end of a reply whose times are taken here; `counted` is how many tokens came, where the
+    server does not say it, and how many of them with the first text.
+
+    What the first took cannot be told from the prompt's time: as long as the others, on average.
+    """
     usage, cached = ending.usage, ending.cached
-    tokens = usage.completion_tokens or counted
+    tokens, first = usage.completion_tokens or counted[0], counted[1]
+    share_timed = (tokens - first) / tokens if tokens > first else 1.0
     return reply_end(
         ending.why(tokens, is_cancelled=is_cancelled),
         seed,
@@ -211,5 +226,5 @@ def clocked_end(
         prefill_ms=clock.to_first_ms,
         prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
         reused_tokens=cached,
-        generation_ms=clock.writing_ms,
+        generation_ms=clock.writing_ms / share_timed,
     )

@@ -7,6 +7,14 @@ from typing import Any
 
 import msgspec
 
+MOST_COUNTED = 2**31
+"""Beyond every count of tokens; a server's own number is never trusted to be one."""
+
+
+def counted(value: int | None) -> int:
+    """A server's count, within what a count can be."""
+    return min(max(value or 0, 0), MOST_COUNTED)
+
 
 class TextPart(msgspec.Struct):
     text: str | None = None
@@ -26,11 +34,18 @@ class Choice(msgspec.Struct):
 class PromptDetails(msgspec.Struct):
     cached_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        self.cached_tokens = counted(self.cached_tokens)
+
 
 class Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
+
+    def __post_init__(self) -> None:
+        self.prompt_tokens = counted(self.prompt_tokens)
+        self.completion_tokens = counted(self.completion_tokens)
 
 
 class Timings(msgspec.Struct):
@@ -44,11 +59,20 @@ class Timings(msgspec.Struct):
     draft_n: int = 0
     draft_n_accepted: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("cache_n", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted"):
+            setattr(self, name, counted(getattr(self, name)))
+
 
 class PromptProgress(msgspec.Struct):
     total: int
     cache: int
     processed: int
+
+    def __post_init__(self) -> None:
+        self.total = counted(self.total)
+        self.cache = min(counted(self.cache), self.total)
+        self.processed = min(counted(self.processed), self.total)
 
 
 class SpeculativeDecoding(msgspec.Struct):

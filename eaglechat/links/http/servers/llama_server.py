@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from eaglechat.links.http.servers.base import (
+    LONGEST_DRAFT,
     Ending,
     ReplyReader,
     Written,
+    most_tokens,
     reply_end,
     templated_body,
     without_times,
@@ -102,8 +104,9 @@ class _Step:
         self.key = _key(now)
         self.first = first
         self.ms = _known_ms(now.predicted_ms - before.predicted_ms)
-        self.n_drafted = max(now.draft_n - before.draft_n, 0)
-        self.n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
+        self.n_drafted = min(max(now.draft_n - before.draft_n, 0), LONGEST_DRAFT)
+        n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
+        self.n_accepted = min(n_accepted, self.n_drafted)
         came = now.predicted_n - first + 1
         is_full = came <= self.n_accepted + 1 and self.n_drafted == n_draft_max
         if is_lost:
@@ -136,6 +139,8 @@ class LlamaServerReader:
         self._ending, self._thoughts = Ending(chat), ThoughtSplitter()
         self._told = 0
         """Tokens in the rounds that were told."""
+        self._most = 0
+        """Tokens that the chunks so far can stand for at most."""
         self._rounds = 0
         self._before = self._now = Timings()
         self._step: _Step | None = None
@@ -150,9 +155,11 @@ class LlamaServerReader:
         if progress := chunk.prompt_progress:
             yield Prefill(progress.processed, progress.total, progress.cache)
         self._pieces += self._thoughts.split(written_in(chunk))
+        self._most += most_tokens(written_in(chunk))
         timings = chunk.timings
         if timings is None or timings.predicted_n == 0:
             return
+        timings.predicted_n = min(max(timings.predicted_n, self._now.predicted_n), self._most)
         is_over = bool(self._ending.finish_reason)
         if self._step is not None and _key(timings) != self._step.key:
             yield from self._close(self._step.last)
@@ -160,7 +167,9 @@ class LlamaServerReader:
             self._begin(timings)
         self._now = timings
         if self._pieces:
-            self._texts.setdefault(max(timings.predicted_n, 1), []).extend(self._pieces)
+            # What comes after the round of its token was told goes to the next one.
+            number = max(timings.predicted_n, self._told + 1)
+            self._texts.setdefault(number, []).extend(self._pieces)
             self._pieces = []
         if is_over:
             yield from self.rest()

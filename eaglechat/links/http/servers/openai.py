@@ -58,7 +58,9 @@ class TextReader:
         return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        return clocked_end(self._ending, self._clock, self._count, seed, is_cancelled=is_cancelled)
+        return clocked_end(
+            self._ending, self._clock, (self._count, 1), seed, is_cancelled=is_cancelled
+        )
 
     def _round(self, index: int, texts: Sequence[tuple[str, Part | None]], ms: float) -> Round:
         tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)

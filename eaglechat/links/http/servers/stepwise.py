@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eaglechat.links.http.servers.base import (
+    LONGEST_DRAFT,
     Clock,
     Ending,
     Written,
     clocked_end,
+    most_tokens,
     templated_body,
     without_times,
     written_in,
@@ -96,7 +98,8 @@ class StepReader:
             return
         texts = tuple(self._thoughts.split(written))
         counted = chunk.usage.completion_tokens if chunk.usage else None
-        count = max((counted or 0) - self._counted, 1)
+        # Where the count does not grow, the text belongs to the tokens counted before.
+        count = min(max((counted or 0) - self._counted, 1), most_tokens(written))
         self._counted += count
         step = _Step(count, texts, self._clock.lap())
         self._steps.append(step)
@@ -108,10 +111,8 @@ class StepReader:
         if left := self._thoughts.rest():
             last = self._steps[-1]
             self._steps[-1] = replace(last, texts=(*last.texts, *left))
-            tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
-            last_round = self._rounds[-1]
-            self._rounds[-1] = replace(last_round, tokens=(*last_round.tokens, *tokens))
-            index, n_past = len(self._rounds), last_round.n_past
+            index, n_past = len(self._rounds), self._rounds[-1].n_past
+            tokens = self._append(left)
             yield Round(index, 0, (), 0, 0, tokens, n_past, without_times(0.0))
 
     def settled(self) -> Sequence[Round] | None:
@@ -126,14 +127,19 @@ class StepReader:
         return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        first = self._steps[0].count if self._steps else 1
         return clocked_end(
-            self._ending, self._clock, self._counted, seed, is_cancelled=is_cancelled
+            self._ending, self._clock, (self._counted, first), seed, is_cancelled=is_cancelled
         )
 
     def _from_detail(self, detail: SpeculativeDecoding) -> Sequence[Round] | None:
         if len(detail.per_step_accepted) != len(detail.per_step_drafted):
             return None
         counts = list(zip(detail.per_step_accepted, detail.per_step_drafted, strict=True))
+        if not all(
+            0 <= n_accepted <= n_drafted <= LONGEST_DRAFT for n_accepted, n_drafted in counts
+        ):
+            return None
         if not counts or counts[0][1]:
             # The first token is the prompt's, not a step's.
             counts.insert(0, (0, 0))
@@ -150,7 +156,16 @@ class StepReader:
             pieces = tuple(piece for written, _ in own for piece in written)
             step = _Step(count, pieces, sum(ms for _, ms in own))
             self._add(step, min(n_accepted, count), n_drafted, is_provisional=False)
+        # Text of a chunk whose count did not grow: no token is left for it.
+        self._append([piece for written, _ in texts for piece in written])
         return self._rounds
+
+    def _append(self, left: Sequence[Written]) -> tuple[Token, ...]:
+        """Put texts behind the last round; nobody knows which token they are of."""
+        tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
+        last = self._rounds[-1]
+        self._rounds[-1] = replace(last, tokens=(*last.tokens, *tokens))
+        return tokens
 
     def _texts_by_token(self) -> Iterator[tuple[tuple[Written, ...], float]]:
         """For each token its text, and the time until it came: those of a chunk are its first
