@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import msgspec
 
@@ -83,10 +83,20 @@ def plain_terms(reply: Recording) -> Terms:
 
 def compare(reply: Recording, plain: Recording) -> Compared | None:
     """What the two show; None where one of them did not end, or has no speed."""
-    return None if reply.end is None or plain.end is None else _compare_ended(reply, plain)
+    if reply.end is None or plain.end is None:
+        return None
+    known = _compared.get(plain)
+    if known is None or known[0]() is not reply:
+        known = _compared[plain] = weakref.ref(reply), _compare_ended(reply, plain)
+    return known[1]
 
 
-@lru_cache(maxsize=16)
+_compared: weakref.WeakKeyDictionary[Recording, tuple[weakref.ref[Recording], Compared | None]] = (
+    weakref.WeakKeyDictionary()
+)
+"""By the plain reply. Weak: the recordings of a closed chat go with it."""
+
+
 def _compare_ended(reply: Recording, plain: Recording) -> Compared | None:
     assert reply.end is not None
     assert plain.end is not None

@@ -61,6 +61,10 @@ class Kept(Protocol):
     def rounds(self) -> list[Round]:
         """The rounds; none where only the text was kept."""
 
+    def n_past(self) -> int:
+        """Tokens in the context behind the last round; 0 where that is not known. Cheaper than the
+        rounds."""
+
 
 @dataclass(frozen=True)
 class TextOnly:
@@ -73,6 +77,9 @@ class TextOnly:
 
     def rounds(self) -> list[Round]:
         return []
+
+    def n_past(self) -> int:
+        return 0
 
 
 class Recording:
@@ -192,7 +199,10 @@ class Recording:
     @property
     def n_past(self) -> int:
         """Tokens in the context behind it; 0 where that is not known."""
-        in_rounds = self.rounds[-1].n_past if self.rounds else 0
+        if self._kept is not None:
+            in_rounds = self._kept.n_past()
+        else:
+            in_rounds = self._rounds[-1].n_past if self._rounds else 0
         # Most servers count the prompt when the reply has ended.
         return in_rounds or (self.end.n_past if self.end else 0)
 

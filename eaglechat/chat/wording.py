@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from rich.cells import cell_len, set_cell_size
+
 from eaglechat.chat.comparing import Compared, Fork
 from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
@@ -23,6 +25,7 @@ KeyOf = Callable[[str], str]
 """The name of a command's key: what a key is called is not known here."""
 
 _FORK_EXCERPT, _LOG_LINE = 24, 160
+GONE = "This turn was deleted."
 STOPPED_EMPTY = "Stopped before the first token."
 ELSEWHERE = (
     "This chat is open in another eaglechat. What you write here goes into a copy, "
@@ -230,7 +233,9 @@ def cannot_bench(
 
 def fitting(text: str, width: int) -> str:
     """A text cut to `width` cells, with an ellipsis where something is missing."""
-    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, max(0, width - 1)).rstrip()}…"
 
 
 def latest_draft(round_: Round | None) -> str:

@@ -172,13 +172,15 @@ class EagleApp(Router):
         self.exit()
 
     def _follow_termination(self) -> None:
-        """Give the terminal back and save the chat when the program is terminated, too."""
+        """Give the terminal back and save the chat when the program is terminated, too: by a
+        signal, or because its terminal window was closed."""
         if sys.platform != "win32":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
 
-    def _terminate(self) -> None:
+    def _terminate(self, number: int) -> None:
         self.leave_all()
-        self.exit(return_code=128 + signal.SIGTERM)
+        self.exit(return_code=128 + number)
 
     # What the services say
 

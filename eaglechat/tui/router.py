@@ -37,7 +37,7 @@ from eaglechat.tui.navigation import (
     Say,
     ShowPrompt,
 )
-from eaglechat.tui.screens.base import EagleModal, EagleScreen
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, is_again
 from eaglechat.tui.services.services import Services
 from eaglechat.wire.protocol import Auto, PairInfo
 
@@ -69,7 +69,7 @@ class Router(KeysInOrder):
             if chosen and then is not None:
                 then(chosen)
 
-        if all(type(shown) is not type(screen) for shown in self.screen_stack):
+        if not any(is_again(shown, screen) for shown in self.screen_stack):
             self.push_screen(screen, closed)
 
     def _back_to_menu(self) -> None:

@@ -59,7 +59,7 @@ def morning(home: Path, where: dict[str, Any]) -> None:
         answered(terminal)
 
         leader(terminal, "j")
-        terminal.says(r"Copied python, \d+ lines?: def ")
+        terminal.says(r"(Copied|Sent) python, \d+ lines? of code")
         assert terminal.copied().startswith("def ")
 
         leader(terminal, "g")

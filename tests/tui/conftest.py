@@ -32,6 +32,12 @@ def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual_pilot.Pilot._wait_for_screen, "__defaults__", (600.0,))
 
 
+@pytest.fixture(autouse=True)
+def no_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests copy stays out of the clipboard of whoever runs them."""
+    monkeypatch.setenv("SSH_CONNECTION", "1.2.3.4 5 6.7.8.9 22")
+
+
 @pytest.fixture
 def engine() -> ScriptedEngine:
     return ScriptedEngine()

@@ -156,6 +156,10 @@ class ScriptedEngine(RoutedLink):
         self._forget()
         self._say(Died(exit_status, log))
 
+    def tell(self, event: protocol.AnyEvent) -> None:
+        """Say something that is in no script."""
+        self._say(event)
+
     def requests(self, kind: type[protocol.Request]) -> list[protocol.AnyRequest]:
         return [request for request in self.sent if isinstance(request, kind)]
 

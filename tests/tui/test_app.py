@@ -163,7 +163,7 @@ async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None
         await user.open_chat()
         await user.ask("hello", rounds=3)
         user.engine.die("GGML_ASSERT(false) failed", "ggml.c:42")
-        await user.sees("The engine stopped by itself (signal 6)")
+        await user.sees("The engine stopped by itself (signal 6, SIGABRT)")
         await user.sees("GGML_ASSERT(false) failed")
         written = user.messages[-1]
         assert written.role == "assistant"

@@ -64,7 +64,7 @@ class ChatSession(OpenChat):
 
     def answer_again(self, id: TurnId) -> bool:
         """Answer a question, or the one behind a reply, once more, with a seed of its own."""
-        if self._refuses():
+        if self._refuses() or self._is_gone(id):
             return False
         turn = self.turns.find(id)
         question = self.turns.question(turn.parent if isinstance(turn, Reply) else id)
@@ -73,7 +73,7 @@ class ChatSession(OpenChat):
 
     def go_on(self, id: TurnId) -> bool:
         """Have a reply that was stopped go on, from its very last token."""
-        if self._refuses():
+        if self._refuses() or self._is_gone(id):
             return False
         reason = cannot_go_on(self.turns, id, self.terms, self.hello)
         if reason is not None:
@@ -98,7 +98,7 @@ class ChatSession(OpenChat):
 
     def edit(self, id: TurnId, written: str | Draft) -> bool:
         """Ask an earlier question in other words."""
-        if self._refuses():
+        if self._refuses() or self._is_gone(id):
             return False
         question = self.turns.edit(id, composed(draft_of(written)))
         self._recorder.asked(question)
@@ -165,7 +165,7 @@ class ChatSession(OpenChat):
 
     def step(self, id: TurnId, by: int) -> TurnId | None:
         """Show another sibling of a turn, so many places on: that sibling, or None."""
-        if self._is_busy():
+        if self._is_busy() or self._is_gone(id):
             return None
         siblings = self.turns.siblings(id)
         place = siblings.index(id) + by
@@ -188,7 +188,7 @@ class ChatSession(OpenChat):
 
     def delete(self, id: TurnId) -> bool:
         """Delete a turn and all that follows it."""
-        if self._is_busy():
+        if self._is_busy() or self._is_gone(id):
             return False
         before = len(self.turns)
         gone = self.turns.delete(id)
@@ -254,6 +254,7 @@ class ChatSession(OpenChat):
                 self._recorder.writing(turn)
                 rounds = [running.in_place(round_) for round_ in event.rounds]
                 turn.recording.settle(rounds, running.n_before)
+                self._recorder.settled(turn)
                 self._count_latest()
                 self._touch()
             case protocol.WindowMoved():
@@ -343,6 +344,13 @@ class ChatSession(OpenChat):
             self._view.say(wording.engine_gone(self._view.key_of))
             return True
         return self._is_busy()
+
+    def _is_gone(self, id: TurnId) -> bool:
+        """Whether a turn that somebody still points to was deleted meanwhile, which is said."""
+        if id in self.turns:
+            return False
+        self._view.say(wording.GONE)
+        return True
 
     def _is_busy(self) -> bool:
         if self.running is not None:

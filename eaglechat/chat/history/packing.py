@@ -150,13 +150,36 @@ def pack(rounds: Sequence[Round]) -> str:
     return base64.b64encode(packed).decode("ascii")
 
 
-def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
-    """The rounds behind `data`, which wrote these texts. Raises ValueError."""
+_MOST_BYTES = 64 * 2**20
+"""Unpacked. A reply of 100,000 tokens takes 4 MB; a megabyte of zeros, packed, a gigabyte."""
+
+
+def _columns(data: str) -> _Columns:
+    """Raises ValueError."""
     try:
         packed = base64.b64decode(data, validate=True)
-        columns = _decoder.decode(zlib.decompress(packed, _RAW_DEFLATE))
+        inflater = zlib.decompressobj(_RAW_DEFLATE)
+        raw = inflater.decompress(packed, _MOST_BYTES)
+        if not inflater.eof:
+            raise ValueError("these rounds are cut short, or more than any reply has")
+        return _decoder.decode(raw)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise ValueError(f"these rounds cannot be read: {error}") from error
+
+
+def last_n_past(data: str) -> int:
+    """Tokens in the context behind the last of the rounds in `data`, without making the rounds.
+    Raises ValueError."""
+    columns = _columns(data)
+    return columns.n_past + sum(columns.moved) + sum(columns.n_tokens[1:])
+
+
+def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
+    """The rounds behind `data`, which wrote these texts. Raises ValueError."""
+    columns = _columns(data)
+    try:
         rounds = list(_rounds(columns, (answer, reasoning, columns.markers)))
-    except (zlib.error, msgspec.MsgspecError, StopIteration, IndexError, RuntimeError) as error:
+    except (StopIteration, IndexError, RuntimeError) as error:
         raise ValueError(f"these rounds cannot be read: {error}") from error
     if (text_in(rounds, Part.ANSWER), text_in(rounds, Part.REASONING)) != (answer, reasoning):
         raise ValueError("these rounds did not write this text")

@@ -18,7 +18,7 @@ from eaglechat.chat.conversation.turns import (
 )
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.packing import unpack
+from eaglechat.chat.history.packing import last_n_past, unpack
 from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
 from eaglechat.chat.writing.parts import Draft, text_of, typed
 from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
@@ -93,7 +93,9 @@ class _KeptRounds:
 
     def __init__(self) -> None:
         self.pieces: list[lines.RoundsLine] = []
-        self.settled: str | None = None
+        self.settled: tuple[str, int] | None = None
+        """The rounds as they were in the end, and how many pieces they stand for: a reply that goes
+        on has more."""
 
     def text(self, part: Part) -> str:
         if part is Part.REASONING:
@@ -101,16 +103,30 @@ class _KeptRounds:
         return "".join(piece.text for piece in self.pieces)
 
     def rounds(self) -> list[Round]:
-        if self.settled is not None:
-            with suppress(ValueError):
-                return unpack(self.settled, self.text(Part.ANSWER), self.text(Part.REASONING))
         rounds: list[Round] = []
-        for piece in self.pieces:
+        pieces = self.pieces
+        if self.settled is not None:
+            data, n_pieces = self.settled
+            texts = ["".join(piece.text for piece in pieces[:n_pieces])]
+            texts.append("".join(piece.reasoning for piece in pieces[:n_pieces]))
+            with suppress(ValueError):
+                rounds = unpack(data, *texts)
+                pieces = pieces[n_pieces:]
+        for piece in pieces:
             try:
                 rounds += unpack(piece.data, piece.text, piece.reasoning)
             except ValueError:
                 rounds.append(_unknown(len(rounds), piece))
         return rounds
+
+    def n_past(self) -> int:
+        # A long chat has hundreds of replies, of hundreds of rounds each.
+        data = self.pieces[-1].data if self.pieces else ""
+        if self.settled is not None and self.settled[1] == len(self.pieces):
+            data = self.settled[0]
+        with suppress(ValueError):
+            return last_n_past(data)
+        return 0
 
 
 def _unknown(index: int, piece: lines.RoundsLine) -> Round:
@@ -222,7 +238,8 @@ class _Reader:
             turn.recording.end, turn.recording.went_on = None, True
         else:
             if line.of in self._kept:
-                self._kept[line.of].settled = line.settled
+                kept = self._kept[line.of]
+                kept.settled = (line.settled, len(kept.pieces)) if line.settled else None
             turn.recording.changed.update(line.changed)
             turn.recording.speculation_stopped = line.speculation_stopped
             if line.end is not None:

@@ -94,8 +94,6 @@ class ChatRecorder:
 
     def writing(self, turn: Reply | Comparison) -> None:
         """Add what was written since the last call."""
-        if turn.recording.is_settled:
-            return
         rounds = turn.recording.rounds[self._rounds :]
         if rounds:
             self._rounds += len(rounds)
@@ -107,6 +105,10 @@ class ChatRecorder:
                     data=pack(rounds),
                 )
             )
+
+    def settled(self, turn: Reply | Comparison) -> None:
+        """The rounds were told again as they were. Their text is written; they are at the end."""
+        self._rounds = len(turn.recording.rounds)
 
     def ended(self, turn: Reply | Comparison) -> None:
         """A reply or comparison ended, or was cut off."""

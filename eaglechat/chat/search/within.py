@@ -20,8 +20,13 @@ class Spot:
     in_reasoning: bool = False
 
 
-def spots(path: Sequence[Turn], typed: str) -> list[Spot]:
-    """Every place, in the order in which a chat is read; case and accents do not matter."""
+def spots(path: Sequence[Turn], typed: str, known: dict[str, str] | None = None) -> list[Spot]:
+    """Every place, in the order in which a chat is read; case and accents do not matter.
+
+    `known` keeps texts as they are compared, from one call to the next: making them takes longer
+    than searching them.
+    """
+    known = {} if known is None else known
     wanted = folded(typed)
     if not wanted.strip():
         return []
@@ -30,6 +35,8 @@ def spots(path: Sequence[Turn], typed: str) -> list[Spot]:
     for turn in path:
         said = shown(turn.parts) if isinstance(turn, Question) else turn.text
         for text, in_reasoning in ((turn.reasoning, True), (said, False)):
-            places = pattern.finditer(folded(text))
+            if text not in known:
+                known[text] = folded(text)
+            places = pattern.finditer(known[text])
             found += [Spot(turn.id, place.span(), in_reasoning) for place in places]
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,10 +15,17 @@ from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.compositor import WholeCompositor
-from eaglechat.tui.widgets.prompt.prompt import COPIED, Prompt
+from eaglechat.tui.services import clipboard
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
+
+
+def is_again(shown: Screen[Any], screen: Screen[Any]) -> bool:
+    """Whether a screen is open already: of the same kind, and saying the same."""
+    says = [one.says if isinstance(one, EagleScreen) else None for one in (shown, screen)]
+    return type(shown) is type(screen) and says[0] == says[1]
 
 
 class TooSmall(Static):
@@ -67,6 +74,11 @@ class EagleScreen(Screen[Result]):
             await super().on_event(event)
 
     @property
+    def says(self) -> object:
+        """What tells it from others of its kind: two questions may be asked one after the other."""
+        return None
+
+    @property
     def is_open(self) -> bool:
         """Whether it is shown or lies beneath what is; else its widgets may be gone."""
         return self in self.app.screen_stack
@@ -94,8 +106,9 @@ class EagleScreen(Screen[Result]):
             self.dismiss(*self._closing_with)
 
     def action_copy_text(self) -> None:
+        # Textual's own copies, and raises where nothing is selected.
         super().action_copy_text()
-        self.notify(COPIED)
+        clipboard.copy(self.app, self.get_selected_text() or "", "the selection")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that come before the screen has its widgets do nothing to it."""

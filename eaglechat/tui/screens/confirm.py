@@ -22,6 +22,10 @@ class ConfirmDialog(EagleModal[bool]):
         super().__init__()
         self._title, self._text, self._agree = title, text, agree
 
+    @property
+    def says(self) -> object:
+        return self._title, self._text
+
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = self._title

@@ -17,6 +17,10 @@ class MessageDialog(EagleModal[None]):
         super().__init__()
         self._title, self._text = title, text
 
+    @property
+    def says(self) -> object:
+        return self._title, self._text
+
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = self._title

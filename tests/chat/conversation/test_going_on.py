@@ -185,3 +185,29 @@ def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -
     after = chat.session.rolling.stats()
     assert after.rounds == before.rounds + 2
     chat.finish()
+
+
+def test_what_is_continued_behind_settled_rounds_is_on_disk(chat: Headless) -> None:
+    """vLLM tells its rounds again at the end; a reply that reached its limit then goes on."""
+    recording = stopped(chat)
+    running_rounds = [*recording.rounds]
+    assert goes_on(chat)
+    chat.rounds(2)
+    running = chat.session.running
+    assert running is not None
+    new = recording.rounds[len(running_rounds) :]
+    chat.engine.tell(protocol.Settled(id=running.request_id, rounds=tuple(new)))
+    chat.session.stop()
+    chat.finish()
+    so_far = recording.text
+    assert recording.is_settled
+    assert goes_on(chat)
+    chat.finish()
+    assert recording.text == REPLY
+    assert len(recording.text) > len(so_far)
+
+    again = reopened(chat).session.turns.last_reply
+    assert again is not None
+    assert again.recording.text == REPLY
+    assert len(again.recording.rounds) == len(recording.rounds)
+    assert again.recording.n_past == recording.n_past

@@ -155,7 +155,7 @@ async def test_the_engine_dies_during_a_bench(drive: Drive) -> None:
         await measure_quickly(user, runs=7)
         await user.sees("Reply 8 of 12")
         user.engine.die("GGML_ASSERT(false) failed")
-        await user.sees("The engine stopped by itself (signal 6)")
+        await user.sees("The engine stopped by itself (signal 6, SIGABRT)")
         await user.press("escape")
         await user.on(ChatScreen)
         await user.sees("engine stopped: Ctrl+L")

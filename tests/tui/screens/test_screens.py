@@ -176,7 +176,7 @@ async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive
         await user.sees("ctrl+q")
         await user.press("shift+home", "ctrl+c")
         await user.until(lambda: user.app.clipboard == "copy me", "the copy")
-        await user.sees("Copied the selection")
+        await user.sees("Sent the selection to the terminal's clipboard")
         assert isinstance(user.app.screen, ChatScreen)
 
 

@@ -22,6 +22,8 @@ class Keeping(ChatBase):
     _spots: list[Spot] = []
     _spot = 0
     _found_from: Aim | None = None
+    _folded: dict[str, str] = {}
+    """Texts of this chat as they are compared, while the line to find in is open."""
     """Where the reader was when looking began; None at the end of the chat."""
 
     def show_passage(self, place: Passage | None) -> None:
@@ -46,6 +48,7 @@ class Keeping(ChatBase):
             self.end_finding()
             return
         transcript = self.transcript
+        self._folded = {}
         self._found_from = None if transcript.is_following else transcript.in_sight()
         bar.open()
         self._find(bar.text)
@@ -56,7 +59,7 @@ class Keeping(ChatBase):
 
     def _find(self, typed: str) -> None:
         """Show the last place of all: what was said last is what one looks for most."""
-        self._spots = spots(self.session.turns.path, typed)
+        self._spots = spots(self.session.turns.path, typed, self._folded)
         self._spot = len(self._spots) - 1
         self._show_spot()
 

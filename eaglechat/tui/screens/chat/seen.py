@@ -10,6 +10,7 @@ from textual.widgets import Static
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.transcript.wrapping import neutralise
 from eaglechat.wire.protocol import Rendered
 
@@ -42,8 +43,8 @@ class SeenScreen(EagleModal[None]):
         self.call_after_refresh(text.scroll_end, animate=False)
 
     def action_copy(self) -> None:
-        self.app.copy_to_clipboard("".join(run.text for run in self._prompt.runs))
-        self.notify("Copied what the model sees.")
+        seen = "".join(run.text for run in self._prompt.runs)
+        clipboard.copy(self.app, seen, "what the model sees")
 
     def _drawn(self) -> Content:
         return Content.assemble(

@@ -220,6 +220,9 @@ class Writing(Branching):
             written = self._in_editor(before)
             if written is None:
                 return
+            if written == before.rstrip("\n") and not file.is_file():
+                self.notify(f"Nothing was written, so there is no role {name}.", markup=False)
+                return
             write_atomically(file, f"{written}\n".encode())
         except OSError as error:
             self.notify(f"{file} cannot be written: {error.strerror or error}.", markup=False)

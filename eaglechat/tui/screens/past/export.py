@@ -21,6 +21,7 @@ from eaglechat.chat.history.reading import SavedChat
 from eaglechat.tui.commands.key_names import ENTER, TAB
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.panel.tick import Tick
@@ -54,7 +55,7 @@ class ExportScreen(EagleModal[None]):
 
     class Written(Message):
         """The chat was written, which `sentence` says, or why it was not; `copied` is to go to the
-        clipboard."""
+        clipboard, and `sentence` names it then."""
 
         def __init__(self, sentence: str, *, bad: bool = False, copied: str = "") -> None:
             super().__init__()
@@ -105,7 +106,7 @@ class ExportScreen(EagleModal[None]):
             chat = exported(self._read(), with_reasoning=with_reasoning)
             if choice.is_copied:
                 text = render(chat, choice.format).decode()
-                yield self.Written("Copied the chat as Markdown.", copied=neutralise(text))
+                yield self.Written("the chat as Markdown", copied=neutralise(text))
                 return
             file = free_file(Path(folder).expanduser(), chat.title, choice.format)
             write(file, chat, choice.format, looks)
@@ -122,8 +123,9 @@ class ExportScreen(EagleModal[None]):
             self.query_one(Input).focus()
             return
         if message.copied:
-            self.app.copy_to_clipboard(message.copied)
-        self.notify(message.sentence, markup=False)
+            clipboard.copy(self.app, message.copied, message.sentence)
+        else:
+            self.notify(message.sentence, markup=False)
         self.dismiss()
 
     def _look(self) -> Look:

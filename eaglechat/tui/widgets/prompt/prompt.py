@@ -16,12 +16,11 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.key_names import TAB
 from eaglechat.tui.commands.registry import keys_of
 from eaglechat.tui.commands.slash import Completion, Offer
+from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.prompt.completions import Completions
 
 Completer = Callable[[str, bool], Offer | None]
 """What the text before the cursor on its line can become; the flag is whether it is the first."""
-
-COPIED = "Copied the selection."
 
 
 class Prompt(TextArea):
@@ -67,7 +66,9 @@ class Prompt(TextArea):
         self._position = 0
         self.marks = Marks()
         """What is not shown as it will be sent."""
-        self._unsent = ""
+        self._edited: dict[int, str] = {}
+        """What a walk through what was sent has left otherwise than it was, by position; the last
+        position is what is being written."""
         self._completions, self._completer = completions, completer
         self._declined: tuple[int, int] | None = None
         """The line and column from which nothing more is offered."""
@@ -160,7 +161,7 @@ class Prompt(TextArea):
         if text and (not self._sent or self._sent[-1] != text):
             self._sent.append(text)
         self._position = len(self._sent)
-        self._unsent = ""
+        self._edited.clear()
 
     def replace_all(self, text: str) -> None:
         """Put a text in the prompt, the cursor behind it."""
@@ -177,8 +178,9 @@ class Prompt(TextArea):
             self.notify("There is nothing in the prompt.")
 
     def action_copy(self) -> None:
+        # Textual's own copies, and raises where nothing is selected.
         super().action_copy()
-        self.notify(COPIED)
+        clipboard.copy(self.app, self.selected_text, "the selection")
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -295,8 +297,8 @@ class Prompt(TextArea):
         position = self._position + step
         if not 0 <= position <= len(self._sent):
             return False
-        if self._position == len(self._sent):
-            self._unsent = self.text
+        self._edited[self._position] = self.text
         self._position = position
-        self.replace_all(self._sent[position] if position < len(self._sent) else self._unsent)
+        sent = self._sent[position] if position < len(self._sent) else ""
+        self.replace_all(self._edited.get(position, sent))
         return True

@@ -40,8 +40,8 @@ class Backwards(Generic[Found]):
 
 
 def said_of(code: Code) -> str:
-    """Which code block was copied."""
+    """Which code block it is."""
     count = wording.plural(len(code.text.splitlines()), "line")
     first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
     language = f"{code.language}, " if code.language else ""
-    return f"Copied {language}{count}: {wording.fitting(first, 40)}"
+    return f"{language}{count} of code, “{wording.fitting(first, 40)}”"

@@ -12,6 +12,7 @@ from eaglechat.chat.conversation import entries
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.transcript.entry import Entry, filtered
 from eaglechat.tui.widgets.transcript.found import Backwards, said_of
 from eaglechat.tui.widgets.transcript.reading import Code, code_blocks, links
@@ -244,8 +245,7 @@ class Transcript(RowScroll):
         if reply is None or not reply.text:
             self.notify("There is no reply to copy yet.", severity="warning")
             return
-        self.app.copy_to_clipboard(neutralise(reply.text))
-        self.notify("Copied the last reply.")
+        clipboard.copy(self.app, neutralise(reply.text), "the last reply")
 
     def copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
@@ -268,8 +268,7 @@ class Transcript(RowScroll):
         self._copy_block(event.code)
 
     def _copy_block(self, code: Code) -> None:
-        self.app.copy_to_clipboard(code.text)
-        self.notify(said_of(code), markup=False)
+        clipboard.copy(self.app, code.text, said_of(code))
 
     def action_copy_last(self) -> None:
         self.copy_reply()

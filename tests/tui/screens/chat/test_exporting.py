@@ -93,7 +93,7 @@ async def test_a_chat_that_no_disk_takes_is_copied(
         await user.on(ExportScreen)
         await user.press("end", "enter")
         await user.on(ChatScreen)
-        await user.sees("Copied the chat")
+        await user.sees("Sent the chat as Markdown to the terminal")
     assert copied[0].startswith("# Why?")
 
 

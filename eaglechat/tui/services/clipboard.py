@@ -1,0 +1,62 @@
+"""The clipboard of the machine the user sits at, as far as it can be reached.
+
+A terminal may put what is copied into it (OSC 52), and does not say whether it did: macOS' Terminal
+does not. A program of the desktop does say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from textual.app import App
+
+_PROGRAM_S = 2.0
+
+
+def program(environment: Mapping[str, str] = os.environ) -> Sequence[str] | None:
+    """What puts its input into the clipboard of this desktop; None over SSH, and without one."""
+    if "SSH_CONNECTION" in environment:
+        return None
+    candidates: list[tuple[str, ...]] = []
+    if sys.platform == "darwin":
+        candidates.append(("pbcopy",))
+    if sys.platform == "win32" or "WSL_DISTRO_NAME" in environment:
+        candidates.append(("clip.exe",))
+    if "WAYLAND_DISPLAY" in environment:
+        candidates.append(("wl-copy",))
+    if "DISPLAY" in environment:
+        candidates += [("xclip", "-selection", "clipboard"), ("xsel", "--clipboard", "--input")]
+    path = environment.get("PATH")
+    return next((one for one in candidates if shutil.which(one[0], path=path)), None)
+
+
+def put(text: str) -> bool:
+    """Whether the text is in the clipboard of this desktop now."""
+    command = program()
+    if command is None:
+        return False
+    # clip.exe reads UTF-16 where a mark says so.
+    encoding = "utf-16" if command[0] == "clip.exe" else "utf-8"
+    try:
+        done = subprocess.run(
+            command,
+            input=text.encode(encoding, "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROGRAM_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def copy(app: App[object], text: str, what: str) -> None:
+    """Copy a text, and say what is known of where it went; `what` names it."""
+    app.copy_to_clipboard(text)
+    sentence = f"Copied {what}." if put(text) else f"Sent {what} to the terminal's clipboard."
+    app.notify(sentence, markup=False)
