@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import msgspec
@@ -127,3 +129,12 @@ def test_a_server_s_draft_length_is_not_to_be_set() -> None:
     terms = msgspec.structs.replace(TERMS, speculation=speculation, engine="vLLM")
     reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms)) or ""
     assert "already decoded plainly: ask again" in reason
+
+
+def test_a_closed_chat_is_not_kept_by_what_was_compared() -> None:
+    speculative, plain = reply(), plainly(5, 6, ms=40.0)
+    assert compare(speculative, plain) is not None
+    kept = weakref.ref(speculative), weakref.ref(plain)
+    del speculative, plain
+    gc.collect()
+    assert [one() for one in kept] == [None, None]

@@ -161,3 +161,17 @@ def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
     nameless = msgspec.structs.replace(hello, engine="this server", can=Capabilities())
     assert (no_bench(nameless) or "").startswith("This server cannot run the bench")
     assert not_reported(nameless, "origins") == "not reported by this server"
+
+
+def test_plain_rounds_do_not_make_verifying_look_cheaper(tmp_path: Path) -> None:
+    """Under auto many rounds draft nothing: the mean of both is of the rounds that drafted."""
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    (drafting, *_) = [one for one in chat.session.turns.last_reply.recording.rounds if one.drafted]
+    quick = replace(drafting.timings, verify_ms=0.001, draft_ms=0.0)
+    plain = replace(drafting, drafted=(), n_tested=0, n_accepted=0, timings=quick)
+    before = numbers_of(chat.session).times
+    for _ in range(30):
+        chat.session.turns.last_reply.recording.add(plain)
+
+    assert numbers_of(chat.session).times == before

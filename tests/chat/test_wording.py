@@ -48,3 +48,10 @@ def test_one_token_of_reasoning_is_one_token() -> None:
     assert wording.thought(recording.by_part[Part.REASONING]).startswith(
         "thought for 0 s, 1 token,"
     )
+
+
+def test_a_text_is_cut_by_its_cells() -> None:
+    assert wording.fitting("漢字漢字", 8) == "漢字漢字"
+    assert wording.fitting("漢字漢字", 7) == "漢字漢…"
+    assert wording.fitting("漢字漢字", 6) == "漢字…"
+    assert wording.fitting("abc", 2) == "a…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,13 +105,17 @@ def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None
         terminal.wait_for(r"exit status 0", 20)
 
 
-def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """SIGHUP comes when the terminal's window is closed."""
     with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type("a last word")
         terminal.wait_for("a last word")
-        terminal.terminate()
-        screen = terminal.wait_for(r"exit status 143", 20)
+        terminal.send(number)
+        screen = terminal.wait_for(f"exit status {128 + number}", 20)
         assert "a last word" not in screen
     chats = [file.read_text() for file in tmp_path.rglob("*.jsonl")]
     assert any("a last word" in chat for chat in chats)

@@ -59,10 +59,10 @@ class Terminal:
         for process in self.shell().children():
             process.kill()
 
-    def terminate(self) -> None:
-        """SIGTERM the command, as a system does that goes down; its shell stays."""
+    def send(self, number: int) -> None:
+        """Send the command a signal; its shell stays."""
         for process in self.shell().children():
-            process.terminate()
+            process.send_signal(number)
 
     def shell(self) -> psutil.Process:
         """The shell that runs the command."""

@@ -327,3 +327,17 @@ def test_a_stopped_reply_says_so_and_how_fast_it_was(chat: Headless) -> None:
     assert reply.recording.end
     assert reply.recording.end.finish_reason is FinishReason.CANCELLED
     assert (chat.entries[-1].note or "").startswith("stopped · ")
+
+
+@pytest.mark.parametrize("what", ["delete", "answer_again", "step", "go_on", "edit"])
+def test_a_turn_that_is_gone_is_said_to_be(tmp_path: Path, what: str) -> None:
+    """A key may come for a turn that was deleted a moment ago."""
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    gone = chat.session.turns.path[-1].id
+    assert chat.session.delete(gone)
+    more = {"step": (1,), "edit": ("how?",)}.get(what, ())
+
+    assert not getattr(chat.session, what)(gone, *more)
+
+    assert chat.said[-1] == "This turn was deleted."

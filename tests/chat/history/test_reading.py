@@ -211,3 +211,26 @@ def test_no_damage_stops_a_chat_from_being_read(
         if isinstance(turn, Reply):
             assert "".join(r.text for r in turn.recording.rounds) in turn.text
     assert not chat.turns.path or isinstance(chat.turns.path[-1], Reply)
+
+
+def test_the_context_of_a_long_chat_is_known_without_its_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first Enter asks every reply how long its context was: 1 s for 300 replies, decoded."""
+    chat = Headless(tmp_path)
+    for question in ("why?", "and then?"):
+        chat.ask(question)
+    wanted = [turn.recording.n_past for turn in chat.session.turns.path if isinstance(turn, Reply)]
+    chat.session.leave("")
+    chat.session.close()
+    monkeypatch.setattr("eaglechat.chat.history.reading.unpack", nobody_unpacks)
+    (saved,) = saved_chats(tmp_path / "chats")
+
+    found = [turn.recording.n_past for turn in saved.turns.path if isinstance(turn, Reply)]
+
+    assert found == wanted
+    assert all(found)
+
+
+def nobody_unpacks(*_: object) -> None:
+    raise AssertionError("rounds were made of what is on disk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from textual.widgets import Input, Select, Static
 from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import Terms
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -219,3 +221,21 @@ async def test_long_keys_in_help_keep_clear_of_what_they_do(drive: Drive) -> Non
         keys = user.app.screen.query(Terms).first()
         shown = "\n".join(line.text for line in keys.render_lines(keys.region.reset_offset))
         assert "Ctrl+G Backspace Restore" in shown
+
+
+async def test_a_second_question_is_asked_and_the_same_one_is_not_asked_twice(
+    drive: Drive,
+) -> None:
+    agreed: list[str] = []
+    async with drive() as user:
+        await user.open_chat()
+        for title in ("Delete a?", "Delete b?", "Delete b?"):
+            agree = partial(agreed.append, title)
+            user.app.post_message(Confirm(title, f"{title} It is gone then.", "Delete", agree))
+        await user.sees("Delete b? It is gone")
+        await user.press("tab", "enter")
+        await user.until(lambda: agreed == ["Delete b?"], "the second")
+        await user.sees("Delete a? It is gone")
+        await user.press("tab", "enter")
+        await user.until(lambda: agreed == ["Delete b?", "Delete a?"], "the first")
+        await user.on(ChatScreen)

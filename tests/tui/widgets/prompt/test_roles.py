@@ -87,3 +87,23 @@ async def test_a_role_is_written(
         user.prompt.action_send()
         said = user.app._notifications
         await user.until(lambda: any("a valid file name" in one.message for one in said), "why")
+
+
+async def test_an_editor_that_is_left_without_a_change_writes_no_role(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "true")
+    monkeypatch.delenv("VISUAL", raising=False)
+
+    @contextlib.contextmanager
+    def suspend() -> Iterator[None]:
+        yield
+
+    async with drive(size=(80, 24)) as user:
+        user.app.suspend = suspend  # type: ignore[method-assign]
+        await user.open_chat()
+        user.prompt.load_text("/write_role terse")
+        user.prompt.action_send()
+        await user.sees("Nothing was written")
+        assert user.chat.session.role is None
+        assert not (tmp_path / "roles" / "terse.toml").exists()
