@@ -16,8 +16,9 @@ from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.trees import LAST_TOKEN, children, depths
 
 MOST_CAUGHT_UP = 32
-"""Positions that a drafter takes in when an automatic length begins to draft in mid-reply. A row
-costs a few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
+"""Positions: a drafter that knows fewer of the latest guesses nothing, and no more than these wait
+for it between two rounds of an automatic length. Taking in a row costs a hundredth of a plain
+token: so many are a price that a trial of drafting can bear."""
 
 
 class ProposedToken(NamedTuple):
@@ -152,9 +153,6 @@ class Drafter(Protocol):
 
     name: str
     """As it stands in the records."""
-    most_waiting: int
-    """The most positions, the latest, that it takes in before it drafts; 0: all. It then knows
-    nothing of what stood before them, and catching up has a bounded price."""
 
     @property
     def known(self) -> int:

@@ -22,14 +22,6 @@ class LookupFirst:
         self._both: tuple[Drafter, ...] = (drafter, self._ngram) if drafter else (self._ngram,)
 
     @property
-    def most_waiting(self) -> int:
-        return self._both[0].most_waiting
-
-    @most_waiting.setter
-    def most_waiting(self, value: int) -> None:
-        self._both[0].most_waiting = value
-
-    @property
     def known(self) -> int:
         return min(drafter.known for drafter in self._both)
 

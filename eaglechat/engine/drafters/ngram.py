@@ -28,7 +28,6 @@ class NgramDrafter:
     name = NGRAM
 
     def __init__(self) -> None:
-        self.most_waiting = 0
         self.is_blind = self.grows_trees = False
         self._tokens: list[int] = []
         self._n_in_batch = 0

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, Spent
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.protocol import Speculation
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -57,7 +57,6 @@ class Drafting:
         """Go on as the settings now are."""
         if self._drafter is None:
             return
-        self._drafter.most_waiting = MOST_CAUGHT_UP if speculation.n_draft_max == AUTO else 0
         if self.on != speculation.enabled:
             self.on = speculation.enabled
             self._drafter.listen(self.on)

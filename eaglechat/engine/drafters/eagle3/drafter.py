@@ -24,14 +24,6 @@ class Eagle3Drafter:
         self._session.close()
 
     @property
-    def most_waiting(self) -> int:
-        return self._session.most_waiting
-
-    @most_waiting.setter
-    def most_waiting(self, value: int) -> None:
-        self._session.most_waiting = value
-
-    @property
     def known(self) -> int:
         return self._session.known_length(SEQ)
 
