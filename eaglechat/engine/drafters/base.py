@@ -147,12 +147,16 @@ class Spent(NamedTuple):
 class Drafter(Protocol):
     """Proposes tokens for one sequence of a target.
 
-    What is raised here ends speculation and never a reply; the loop then asks for nothing but
-    `resume` until the next reply.
+    What is raised here never ends a reply; the loop then goes on with the `fallback`, and asks this
+    one for nothing but `resume` in a later reply.
     """
 
     name: str
     """As it stands in the records."""
+
+    @property
+    def fallback(self) -> Drafter | None:
+        """What proposes where this one has failed, and has seen all that it has seen."""
 
     @property
     def known(self) -> int:

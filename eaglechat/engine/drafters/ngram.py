@@ -26,6 +26,7 @@ class NgramDrafter:
     """Proposes chains from the prompt and the reply so far."""
 
     name = NGRAM
+    fallback = None
 
     def __init__(self) -> None:
         self.is_blind = self.grows_trees = False

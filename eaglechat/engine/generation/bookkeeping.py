@@ -147,9 +147,11 @@ class RoundBooks:
         total_ms = ms_since(self._began)
         verdict, proposal = self._verdict, self._proposal
         drafter_ms = Spent(0.0, 0.0)
-        if self._drafting.on:
+        # A round in which a drafter fails has the times of none.
+        has_drafter = self._drafting.on and not self._drafting.has_failed
+        if has_drafter:
             drafter_ms = self._drafting.spent.since(self._spent_before)
-        if self._plan is not None and self._drafting.on:
+        if self._plan is not None and has_drafter:
             self._auto.observe(
                 self._plan,
                 Observation(

@@ -16,6 +16,7 @@ class Eagle3Drafter:
     """Proposes chains and trees for the first sequence of a session, which it owns."""
 
     name = "eagle3"
+    fallback = None
 
     def __init__(self, session: Eagle3Session) -> None:
         self._session = session
