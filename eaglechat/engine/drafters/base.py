@@ -16,8 +16,9 @@ from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.trees import LAST_TOKEN, children, depths
 
 MOST_CAUGHT_UP = 32
-"""Positions that a drafter takes in when an automatic length begins to draft in mid-reply. A row
-costs a few hundredths of a plain token: all that wait, after a while, more than drafting saves."""
+"""Positions: a drafter that knows fewer of the latest guesses nothing, and no more than these wait
+for it between two rounds of an automatic length. Taking in a row costs a hundredth of a plain
+token: so many are a price that a trial of drafting can bear."""
 
 
 class ProposedToken(NamedTuple):
@@ -146,15 +147,16 @@ class Spent(NamedTuple):
 class Drafter(Protocol):
     """Proposes tokens for one sequence of a target.
 
-    What is raised here ends speculation and never a reply; the loop then asks for nothing but
-    `resume` until the next reply.
+    What is raised here never ends a reply; the loop then goes on with the `fallback`, and asks this
+    one for nothing but `resume` in a later reply.
     """
 
     name: str
     """As it stands in the records."""
-    most_waiting: int
-    """The most positions, the latest, that it takes in before it drafts; 0: all. It then knows
-    nothing of what stood before them, and catching up has a bounded price."""
+
+    @property
+    def fallback(self) -> Drafter | None:
+        """What proposes where this one has failed, and has seen all that it has seen."""
 
     @property
     def known(self) -> int:

@@ -16,18 +16,12 @@ class LookupFirst:
 
     name = "ngram first"
 
-    def __init__(self, drafter: Drafter | None) -> None:
-        self._ngram = NgramDrafter()
+    def __init__(self, drafter: Drafter | None, ngram: NgramDrafter | None = None) -> None:
+        self._ngram = ngram or NgramDrafter()
         self._drafter = drafter
-        self._both: tuple[Drafter, ...] = (drafter, self._ngram) if drafter else (self._ngram,)
-
-    @property
-    def most_waiting(self) -> int:
-        return self._both[0].most_waiting
-
-    @most_waiting.setter
-    def most_waiting(self, value: int) -> None:
-        self._both[0].most_waiting = value
+        # Where the draft fails in one of these, the n-grams are not left behind.
+        self._both: tuple[Drafter, ...] = (self._ngram, drafter) if drafter else (self._ngram,)
+        self.fallback: LookupFirst | None = LookupFirst(None, self._ngram) if drafter else None
 
     @property
     def known(self) -> int:
@@ -35,7 +29,7 @@ class LookupFirst:
 
     @property
     def waiting(self) -> int:
-        return self._both[0].waiting
+        return self._both[-1].waiting
 
     @property
     def is_blind(self) -> bool:
@@ -56,7 +50,7 @@ class LookupFirst:
 
     def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
         kept = len(tokens)
-        for drafter in self._both:
+        for drafter in reversed(self._both):
             kept = drafter.resume(tokens[:kept], to_draft=to_draft)
         return kept
 
@@ -69,7 +63,7 @@ class LookupFirst:
             drafter.see(batch)
 
     def take_in(self) -> None:
-        self._both[0].take_in()
+        self._both[-1].take_in()
 
     def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         if limits.n_lookup:

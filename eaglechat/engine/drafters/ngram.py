@@ -26,9 +26,9 @@ class NgramDrafter:
     """Proposes chains from the prompt and the reply so far."""
 
     name = NGRAM
+    fallback = None
 
     def __init__(self) -> None:
-        self.most_waiting = 0
         self.is_blind = self.grows_trees = False
         self._tokens: list[int] = []
         self._n_in_batch = 0

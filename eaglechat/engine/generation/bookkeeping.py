@@ -11,7 +11,7 @@ from collections.abc import Callable
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.draft_plan import TREE, Choice, DraftPlan, Observation, shapes_open
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, NO_DRAFT, Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import NO_DRAFT, Limits, Proposal, Spent
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.reply import Verdict
 from eaglechat.engine.generation.window import common_prefix
@@ -93,7 +93,6 @@ class RoundBooks:
         self._n_waiting = self._drafting.waiting
         if speculation.n_draft_max == AUTO:
             n_lookup, taken = room, self._take_what_pays
-            self._n_waiting = min(self._n_waiting, MOST_CAUGHT_UP)
             room = 0 if self._drafting.is_blind else room
             choice = Choice(room, speculation.n_min, shapes)
             self._plan = self._auto.choose(self._n_past, self._n_waiting, choice)
@@ -148,9 +147,11 @@ class RoundBooks:
         total_ms = ms_since(self._began)
         verdict, proposal = self._verdict, self._proposal
         drafter_ms = Spent(0.0, 0.0)
-        if self._drafting.on:
+        # A round in which a drafter fails has the times of none.
+        has_drafter = self._drafting.on and not self._drafting.has_failed
+        if has_drafter:
             drafter_ms = self._drafting.spent.since(self._spent_before)
-        if self._plan is not None and self._drafting.on:
+        if self._plan is not None and has_drafter:
             self._auto.observe(
                 self._plan,
                 Observation(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, Spent
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.protocol import Speculation
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -32,32 +32,57 @@ def _guarded(otherwise: _T) -> Callable[[_Method[_P, _T]], _Method[_P, _T]]:
     return guard
 
 
+_NOT_KNOWN: int | None = None
+
+
 class Drafting:
-    """A drafter, or none, whose failures end speculation for the rest of a reply and nothing else.
+    """A drafter, or none. Where it fails, its fallback goes on, if it has one, and a later reply
+    tries it again.
 
     While it is off, nothing is proposed and nothing seen.
     """
 
     def __init__(self, drafter: Drafter | None) -> None:
         self._drafter = drafter
-        """None too once it has failed, until the next reply."""
+        """Its fallback, or None, once it has failed."""
         self._failed: Drafter | None = None
         self._failure: str | None = None
+        self._cause = ""
+        self._n_failures = self._sits_out = 0
+        """How often it has failed in a row, and the replies that go on without it."""
         self.on = drafter is not None
 
     def new_reply(self, speculation: Speculation) -> None:
-        """A reply begins: what failed in the last one may try again, from nothing."""
-        if self._failed is not None:
+        """A reply begins.
+
+        What has failed begins from nothing, for which the target reads the whole prompt again. So
+        the next reply tries it once more, and what then fails again sits out 1 reply, 3, 7, ...
+        """
+        if self._failed is None:
+            if self.on:
+                self._n_failures = 0
+        elif self._sits_out > 0:
+            self._failure = (
+                f"the draft failed {self._n_failures} times in a row ({self._cause}); it is tried "
+                f"again in {self._sits_out} {'reply' if self._sits_out == 1 else 'replies'}"
+            )
+            self._sits_out -= 1
+        else:
             self._drafter, self._failed, self._failure = self._failed, None, None
+            self.on = False
             self._forget_all()
         self.follow(speculation)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something has failed since `failure` was last asked."""
+        return self._failure is not None
 
     @_guarded(None)
     def follow(self, speculation: Speculation) -> None:
         """Go on as the settings now are."""
         if self._drafter is None:
             return
-        self._drafter.most_waiting = MOST_CAUGHT_UP if speculation.n_draft_max == AUTO else 0
         if self.on != speculation.enabled:
             self.on = speculation.enabled
             self._drafter.listen(self.on)
@@ -68,14 +93,20 @@ class Drafting:
         return failure
 
     def give_up(self, error: Exception) -> None:
-        """Go on without the drafter until the next reply."""
-        what = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
-        self._failure = f"the draft failed: {what}"
-        drafter, self._drafter, self.on = self._drafter, None, False
+        """Go on without the drafter."""
+        is_ours = isinstance(error, EngineError)
+        self._cause = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        self._failure = f"the draft failed: {self._cause}"
+        drafter, self._drafter = self._drafter, None
         if drafter is not None:
-            self._failed = drafter
+            self._drafter = drafter.fallback
             with suppress(Exception):
                 drafter.listen(False)
+        if self._failed is None:
+            self._failed = drafter
+            self._n_failures += 1
+            self._sits_out = 2 ** (self._n_failures - 1) - 1
+        self.on = self.on and self._drafter is not None
 
     # What follows is a drafter's own; see `Drafter`.
 
@@ -108,11 +139,13 @@ class Drafting:
         """As of a drafter; while it is off, all of them may stay."""
         if self.on or self.known > len(tokens):
             kept = self._resume(tokens, to_draft)
+            if kept is None:
+                return self.resume(tokens, to_draft=to_draft)
             return kept if self.on else len(tokens)
         return len(tokens)
 
-    @_guarded(0)
-    def _resume(self, tokens: Sequence[int], to_draft: bool) -> int:
+    @_guarded(_NOT_KNOWN)
+    def _resume(self, tokens: Sequence[int], to_draft: bool) -> int | None:
         assert self._drafter is not None
         return self._drafter.resume(tokens, to_draft=to_draft)
 

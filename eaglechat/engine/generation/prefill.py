@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.draft_plan import shapes_open
+from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.wire.protocol import AUTO, Speculation
@@ -32,24 +33,28 @@ class Reader:
         """Whether it was cancelled with something left to read."""
 
     def read(self, tokens: Sequence[int], speculation: Speculation) -> Iterator[Prefill]:
-        """Bring the caches to exactly `tokens`; the drafter takes them in where it is about to
-        draft, elsewhere they wait for it, at no cost. Raises DecodeError."""
-        will_draft = self._will_draft(speculation, len(tokens))
-        reused = self._cache.resume(tokens, to_draft=will_draft)
+        """Bring the caches to exactly `tokens`; the drafter takes them in where it may draft,
+        elsewhere they wait for it, at no cost. Raises DecodeError."""
+        to_draft = self._will_draft(speculation, len(tokens))
+        reused = self._cache.resume(tokens, to_draft=to_draft)
         yield Prefill(reused, len(tokens), reused)
         for first in range(reused, len(tokens), self._n_batch):
             chunk = tokens[first : first + self._n_batch]
             if self._cancelled() or not self._cache.read(chunk, self._cancelled):
                 self.stopped = True
                 return
-            if will_draft:
+            if speculation.n_draft_max != 0:
                 self._drafting.take_in()
             yield Prefill(first + len(chunk), len(tokens), reused)
 
     def catch_up(self, speculation: Speculation) -> Iterator[Prefill]:
-        """Read again what the drafter has to see, where speculation came on in mid-reply."""
+        """Read again what the drafter has to see, where speculation came on in mid-reply. Where the
+        length is automatic, the drafter takes in what plain rounds have left waiting, before it is
+        too much for a trial of drafting to pay for."""
         if self._cache.is_behind:
             yield from self.read(list(self._cache.tokens), speculation)
+        elif speculation.n_draft_max == AUTO and self._drafting.waiting > MOST_CAUGHT_UP:
+            self._drafting.take_in()
 
     def _will_draft(self, speculation: Speculation, n_past: int) -> bool:
         if not self._drafting.on:

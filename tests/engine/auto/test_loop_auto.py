@@ -14,7 +14,7 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import AutoDraft, AutoReason, Prefill
+from eaglechat.wire.records import AutoDraft, AutoReason, Prefill, Round
 from tests.engine.rig import (
     GREEDY,
     Reply,
@@ -27,57 +27,82 @@ from tests.engine.rig import (
 
 TEXT = "the cat sat on the mat"
 LONG = TEXT + " and the dog" * 20
+PASTED = "the quick brown fox" + " and the mat" * 20
+AUTOMATIC = Live(Speculation(n_draft_max=AUTO), 0.0)
+WINDOW = MOST_CAUGHT_UP
 
 
 @pytest.mark.parametrize("will_draft", [False, True])
-def test_auto_takes_the_prompt_in_where_it_means_to_draft(
+def test_auto_takes_the_prompt_in_whether_it_means_to_draft_or_not(
     rig: Rig, will_draft: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = rig.prompt(TEXT)
     monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
-    reply = rig.stream(prompt, live=Live(Speculation(n_draft_max=AUTO), 0.0))
+    reply = rig.stream(prompt, live=AUTOMATIC)
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
-    assert rig.session.waiting(0) == (1 if will_draft else len(prompt) - 1)
+    assert rig.session.waiting(0) == 1
 
 
-def test_auto_catches_up_with_the_latest_rows_and_a_length_of_one_s_own_with_all(
+@pytest.mark.parametrize("will_draft", [False, True])
+@pytest.mark.parametrize("n_plain", [1, 2 * MOST_CAUGHT_UP], ids=["drafting", "plain rounds"])
+def test_a_draft_holds_under_auto_what_it_holds_at_a_length_of_one_s_own(
+    tiny_models: tuple[Model, Model],
+    monkeypatch: pytest.MonkeyPatch,
+    n_plain: int,
+    will_draft: bool,
+) -> None:
+    """Prompts of several batches, one after the other, and many plain rounds."""
+    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
+    with open_rig(*tiny_models, n_batch=32) as rig:
+        prompt = rig.prompt(LONG)
+        for _ in range(2):
+            assert len(prompt) > 6 * MOST_CAUGHT_UP
+            auto_plays(monkeypatch, [3, 0, 3] + [0] * n_plain + [3] * 8)
+            reply = rig.reply(prompt, live=AUTOMATIC, max_tokens=n_plain + 12)
+            check_bookkeeping(reply, prompt)
+            assert (rig.draft.first_position(0), rig.drafter.is_blind) == (0, False)
+            # With the same before them, the draft guesses the same.
+            own = fresh_reply(tiny_models, [*prompt, *reply.tokens], n_draft_max=3)
+            assert drafts_of(rig.reply([*prompt, *reply.tokens])) == drafts_of(own)
+            prompt = (*prompt, *reply.tokens, *rig.prompt(PASTED))
+
+
+def test_what_waits_for_a_trial_of_drafting_is_never_much(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    auto, own = Speculation(n_draft_max=AUTO), Speculation(n_draft_max=3)
-    for speculation, first in ((auto, True), (own, False)):
-        auto_plays(monkeypatch, [3, 0, 3])
-        with open_rig(*tiny_models) as rig:
-            long = rig.prompt(LONG)
-            assert len(long) > 2 * MOST_CAUGHT_UP
-            reply = rig.reply(long, live=Live(speculation, 0.0), max_tokens=12)
-            assert (rig.draft.first_position(0) == len(long) - 1 - MOST_CAUGHT_UP) is first
-            check_bookkeeping(reply, long)
+    auto_plays(monkeypatch, [])
+    with open_rig(*tiny_models) as rig:
+        waiting = [
+            rig.session.waiting(0)
+            for event in rig.stream(rig.prompt(LONG), live=AUTOMATIC, max_tokens=150)
+            if isinstance(event, Round)
+        ]
+    assert len(waiting) > 2 * MOST_CAUGHT_UP
+    assert max(waiting) == MOST_CAUGHT_UP + 1
 
 
 def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_rig(*tiny_models) as rig:
-        long = rig.prompt(LONG)
-        leave_out(rig, long, monkeypatch)
+    with open_rig(*tiny_models, draft_window=WINDOW) as rig:
+        long = leave_out(rig, monkeypatch)
         again = rig.reply(long)
     fresh = fresh_reply(tiny_models, long)
-    assert (again.tokens, drafts_of(again)) == (fresh.tokens, drafts_of(fresh))
-    assert again.prefills[0].reused == 0
+    assert again.tokens == fresh.tokens
+    assert again.prefills[0].reused == len(long) - 1 - (WINDOW + 1)
 
 
 @pytest.mark.parametrize("will_draft", [False, True])
 def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, will_draft: bool
 ) -> None:
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
-    with open_rig(*tiny_models) as rig:
-        long = rig.prompt(LONG)
-        leave_out(rig, long, monkeypatch)
+    with open_rig(*tiny_models, draft_window=WINDOW) as rig:
+        long = leave_out(rig, monkeypatch)
+        monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
         allowed = auto_plays(monkeypatch, [])
-        again = rig.reply(long, live=Live(Speculation(n_draft_max=AUTO), 0.0), max_tokens=60)
+        again = rig.reply(long, live=AUTOMATIC, max_tokens=60)
     seen_again = len(long) - 1 - again.prefills[0].reused
-    assert seen_again == (MOST_CAUGHT_UP + 1 if will_draft else 1)
+    assert seen_again == (WINDOW + 1 if will_draft else 1)
     # As long as the draft knows next to nothing no length is on offer.
     assert allowed.index(True) == (0 if will_draft else MOST_CAUGHT_UP - 1)
 
@@ -89,7 +114,7 @@ def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     allowed = auto_plays(monkeypatch, [3] * 6)
     with open_rig(*tiny_models, draft_window=16) as rig:
         long = rig.prompt(LONG)
-        rig.reply(long, live=Live(Speculation(n_draft_max=AUTO), 0.0), max_tokens=30)
+        rig.reply(long, live=AUTOMATIC, max_tokens=30)
         assert rig.draft.first_position(0) > 0
     assert all(allowed[:6])
 
@@ -120,12 +145,13 @@ def explode(*_: object) -> None:
     raise ZeroDivisionError("no time has passed")
 
 
-def leave_out(rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let auto write plainly until it drafts on the latest rows alone."""
-    auto_plays(monkeypatch, [0] * MOST_CAUGHT_UP + [3])
-    live = Live(Speculation(n_draft_max=AUTO), 0.0)
-    rig.reply(prompt, live=live, max_tokens=MOST_CAUGHT_UP + 8)
+def leave_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
+    """Go on behind a prompt until nothing of it is in the draft's window; that prompt."""
+    prompt = rig.prompt(LONG)
+    auto_plays(monkeypatch, [3])
+    rig.reply([*prompt, *rig.prompt(LONG)], live=AUTOMATIC, max_tokens=8)
     assert rig.draft.first_position(0) >= len(prompt) - 1
+    return prompt
 
 
 def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool]:

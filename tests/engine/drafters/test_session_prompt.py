@@ -38,25 +38,8 @@ def test_a_prompt_taken_in_while_it_is_read_drafts_as_one_that_waited(
     assert drafts[0] == drafts[1]
 
 
-def test_only_the_latest_rows_are_taken_in_where_that_is_asked_for(tiny_models: Models) -> None:
-    with bench(tiny_models, n_batch_draft=32) as here:
-        here.session.most_waiting = 8
-        driver = here.driver()
-        driver.prefill(prompt_of(here.target.model, "the quick brown fox " * 12), chunk=16)
-        assert 8 <= here.session.waiting(0) <= 32
-        assert here.session.known_length(0) == driver.n_past
-        start = driver.n_past - 8
-        driver.round()
-        assert here.draft.first_position(0) == start
-        for _ in range(5):
-            driver.round()
-        assert here.draft.first_position(0) == start
-        assert here.session.known_length(0) == driver.n_past
-
-
-def test_a_rewind_behind_what_was_left_out_drafts_on(tiny_models: Models) -> None:
-    with bench(tiny_models) as here:
-        here.session.most_waiting = 8
+def test_a_rewind_behind_the_draft_window_drafts_on(tiny_models: Models) -> None:
+    with bench(tiny_models, draft_window=8) as here:
         driver = here.driver()
         prompt = prompt_of(here.target.model, "the quick brown fox " * 12)
         driver.prefill(prompt)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.base import Proposal, ProposedToken
+from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.live import Live
@@ -17,6 +18,7 @@ from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.reply import ReplyState, Verdict
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.wire.records import FinishReason, Origin
 from eaglechat.wire.trees import LAST_TOKEN
@@ -206,6 +208,80 @@ def test_whatever_fails_in_a_drafter_the_reply_goes_on(
         again = rig.reply(prompt, n_draft_max=3)
         assert (again.tokens, again.offs) == (plain.tokens, [])
         assert any(drafts_of(again))
+
+
+class OutOfMemory(Eagle3Drafter):
+    """Fails whenever it drafts."""
+
+    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        raise ProcessError("no memory")
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["n-grams too", "alone"])
+def test_a_draft_that_always_fails_is_tried_more_and_more_seldom(
+    tiny_models: tuple[Model, Model], *, both: bool
+) -> None:
+    """Each time it is tried, the target reads all of the prompt again."""
+
+    def make(session: Eagle3Session) -> Drafter:
+        return LookupFirst(OutOfMemory(session)) if both else OutOfMemory(session)
+
+    with open_rig(*tiny_models, make_drafter=make) as rig:
+        prompt = rig.prompt("the cat sat on the mat")
+        replies = [rig.reply(prompt) for _ in range(9)]
+    reasons = [off.reason for reply in replies for off in reply.offs]
+    tried = [index for index, reason in enumerate(reasons, 1) if reason.endswith(": no memory")]
+    read_all = [i for i, reply in enumerate(replies, 1) if reply.prefills[0].reused == 0]
+    assert tried == read_all == [1, 2, 4, 8]
+    twice = "the draft failed 2 times in a row (no memory); it is tried again in 1 reply"
+    assert (reasons[2], len(reasons)) == (twice, 9)
+
+
+def test_a_draft_that_works_again_is_used_again(tiny_models: tuple[Model, Model]) -> None:
+    broken = True
+
+    class Sometimes(Eagle3Drafter):
+        def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+            if broken:
+                raise ProcessError("no memory")
+            return super().propose(n_past, id_last, limits)
+
+    with open_rig(*tiny_models, make_drafter=Sometimes) as rig:
+        prompt = rig.prompt("the cat sat on the mat")
+        for _ in range(3):
+            rig.reply(prompt)
+        broken = False
+        assert any(drafts_of(rig.reply(prompt)))
+        broken = True
+        rig.reply(prompt)
+        broken = False
+        # It begins anew to count: one failure is tried again at once.
+        assert any(drafts_of(rig.reply(prompt)))
+
+
+@pytest.mark.parametrize(
+    "what", ["resume", "see", "take_in", "propose", "accept", "known", "spent"]
+)
+def test_n_grams_go_on_where_the_draft_fails(tiny_models: tuple[Model, Model], what: str) -> None:
+    class Broken(Eagle3Drafter):
+        def __getattribute__(self, name: str) -> object:
+            if name == what and broken:
+                raise KeyError("no such thing")
+            return super().__getattribute__(name)
+
+    broken = False
+    with open_rig(*tiny_models, make_drafter=lambda s: LookupFirst(Broken(s))) as rig:
+        prompt = rig.prompt("the cat sat on the mat")
+        plain = rig.reply(prompt, live=plainly(), max_tokens=200)
+        broken = True
+        live = Live(Speculation(n_draft_max=3, ngram=True), 0.0)
+        reply = rig.reply(prompt, live=live, max_tokens=200)
+        assert reply.tokens == plain.tokens
+        check_bookkeeping(reply, prompt)
+        assert len(reply.offs) == 1
+        assert all(round_.timings.draft_ms >= 0.0 for round_ in reply.rounds)
+        # What fails last of all, fails behind the first draft.
+        assert {round_.drafter for round_ in reply.rounds[1:]} == {"ngram", None}
 
 
 def test_a_drafter_that_cannot_be_switched_on_is_left_alone(

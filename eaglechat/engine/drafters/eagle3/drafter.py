@@ -16,20 +16,13 @@ class Eagle3Drafter:
     """Proposes chains and trees for the first sequence of a session, which it owns."""
 
     name = "eagle3"
+    fallback = None
 
     def __init__(self, session: Eagle3Session) -> None:
         self._session = session
 
     def close(self) -> None:
         self._session.close()
-
-    @property
-    def most_waiting(self) -> int:
-        return self._session.most_waiting
-
-    @most_waiting.setter
-    def most_waiting(self, value: int) -> None:
-        self._session.most_waiting = value
 
     @property
     def known(self) -> int:

@@ -41,6 +41,10 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """A catch-up of up to this many rows, that is a verified draft, goes in one batch with the seed."""
 
+_SEEN_AGAIN = 256
+"""Positions that the target computes again for a draft that has nothing left of what stands there.
+More would be a long wait on a slow machine."""
+
 _WINDOW_STEP = 64
 """Positions that leave a draft window at once."""
 
@@ -61,9 +65,6 @@ class Eagle3Session:
         self.layers = draft.model.target_layers
         self.limits = Limits(config.n_draft_max, config.n_min, config.p_min)
         """What bounds the next draft; may be set between any two rounds."""
-        self.most_waiting = 0
-        """The most rows, the latest, that a draft takes in; 0: all. It then knows nothing of what
-        stood before them, as behind a draft window, and catching up has a bounded price."""
         width = EXTRACT_LAYERS * target.model.n_embd
         self._sequences = [DraftSequence(WaitingRows(width)) for _ in range(config.n_seq)]
         self._encoder = Encoder(draft)
@@ -158,8 +159,8 @@ class Eagle3Session:
         """How many of the first `length` positions to `rewind` to, to go on with any token there.
 
         One less than are known where the draft has taken in the last of them: its row is paired
-        with the token that followed. Where the draft is about to draft, but has left out what
-        stood there (`most_waiting`, a draft window), the end has to be processed again.
+        with the token that followed. Where the draft is about to draft, but has nothing left of
+        what stood there (`draft_window`), the end has to be processed again.
         """
         sequence = self._sequence(seq_id)
         kept = min(length, sequence.known)
@@ -167,7 +168,7 @@ class Eagle3Session:
             kept = max(0, kept - 1)
         if not to_draft or not self._is_blind(seq_id, kept):
             return kept
-        return max(0, kept - (self.most_waiting or self._config.draft_window or kept))
+        return max(0, kept - min(_SEEN_AGAIN, self._config.draft_window))
 
     def is_blind(self, seq_id: int) -> bool:
         """Whether the draft holds too little of what stands before the next token to guess it."""
@@ -226,8 +227,6 @@ class Eagle3Session:
                 )
             rows = sequence.rows
             # Bounds what waits to one batch beside the new rows.
-            if len(rows) + last - first > self._draft.n_batch:
-                self._leave_out(seq_id, sequence, last - first)
             if len(rows) and len(rows) + last - first > self._draft.n_batch:
                 following = [*rows.tokens[1:], batch.tokens[first]]
                 self._take_in(seq_id, sequence, following, n_quiet=len(following))
@@ -252,7 +251,6 @@ class Eagle3Session:
             )
         started = time.perf_counter()
         process_before = self._counts.process_s
-        self._leave_out(seq_id, sequence, 0)
         following = [*sequence.rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(seq_id, sequence, following, n_quiet=n_quiet)
@@ -345,18 +343,6 @@ class Eagle3Session:
         sequence.taken += len(following)
         rows.remove(0, len(following))
         self._leave_window(seq_id, sequence)
-
-    def _leave_out(self, seq_id: int, sequence: DraftSequence, n_new: int) -> None:
-        """Drop the oldest rows where more than the most wait, or will with `n_new` more, and what
-        the draft holds before them: a sequence has no gaps."""
-        rows = sequence.rows
-        excess = min(len(rows), len(rows) + n_new - self.most_waiting)
-        if not self.most_waiting or excess <= 0:
-            return
-        self._forget(seq_id, 0)
-        rows.remove(0, excess)
-        sequence.taken += excess
-        sequence.window_start = sequence.taken
 
     def _leave_window(self, seq_id: int, sequence: DraftSequence) -> None:
         """Drop what is further back than the draft looks, in steps: each costs a pass over the
