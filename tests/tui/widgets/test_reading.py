@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
@@ -67,9 +69,9 @@ def test_only_the_last_block_is_rendered_again(monkeypatch: pytest.MonkeyPatch) 
     rendered: list[str] = []
     write = Reading._write
 
-    def counted(self: Reading, block: list, page: object) -> None:
+    def counted(self: Reading, block: list, *rest: object) -> None:
         rendered.append(block[1].content)
-        write(self, block, page)  # type: ignore[arg-type]
+        write(self, block, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Reading, "_write", counted)
     growing = Reading(look())
@@ -250,3 +252,69 @@ async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_tim
         app.end(reply, make_end(" end"), "stopped")
         await until(pilot, lambda: drawn_rows(reply)[-1].endswith("stopped"))
         assert "Some bold words" in drawn_rows(reply)[0]
+
+
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+hostile = st.lists(
+    st.sampled_from(
+        (
+            *PARTS,
+            "<http://c/%1b]0;pwned%1b%5c>",
+            "<http://c/%c2%9b31m>",
+            "mailto:a%1b@b.c",
+            "[a](http://c/%1b)",
+            "&#x202e;abc",
+            "&#27;[31m",
+            "&#10;",
+            "```a&#27;b\ncode\n```\n",
+            "![&#27;](x)",
+            "\n",
+            "> ",
+            "- ",
+            "|",
+        )
+    ),
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(hostile.map("".join), st.integers(1, 60))
+@example("<http://c/%1b]0;pwned%1b%5c>", 40)
+@example("<http://c/%c2%9b31m>", 40)
+@example("mailto:a%1b@b.c", 40)
+@example("&#x202e;abc", 40)
+def test_nothing_that_is_drawn_copied_or_opened_can_steer_the_terminal(
+    text: str, width: int
+) -> None:
+    page = Reading(look(width)).whole(text, "")
+    assert not any(UNSAFE.search(row.text) or "\n" in row.text for row in page.rows)
+    assert not UNSAFE.search(page.text)
+    assert not any(UNSAFE.search(address) for address in links(text))
+    for row in page.rows:
+        for piece in row.pieces:
+            meta = piece.style.meta if isinstance(piece.style, Style) else {}
+            assert not UNSAFE.search(str(meta.get(LINK, "")))
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("|" * 2 + "|".join(f"c{n}" for n in range(14)) + "|\n" + "|-" * 15 + "|", 40),
+        ("| " + " | ".join(f"c{n}" for n in range(27)) + " |\n" + "| - " * 27 + "|", 80),
+        ("".join("  " * depth + f"- level{depth}\n" for depth in range(10)), 30),
+        ("".join("> " * depth + f"level{depth}\n>\n" for depth in range(1, 21)), 40),
+    ],
+)
+def test_what_has_no_room_is_drawn_as_it_is_written(text: str, width: int) -> None:
+    page = Reading(look(width)).whole(text, "")
+    drawn = "".join(row.text for row in page.rows)
+    names = re.findall(r"c\d+|level\d+", text)
+    assert names
+    assert all(name in re.sub(r"\s", "", drawn) for name in names)
+    assert all(cell_len(row.text.rstrip()) <= width for row in page.rows)
+
+
+def test_the_head_of_a_code_block_is_no_wider_than_the_page() -> None:
+    page = Reading(look(20)).whole("```" + "漢" * 15 + "\ncode\n```", "")
+    assert all(cell_len(row.text) <= 20 for row in page.rows)

@@ -120,3 +120,14 @@ def test_text_that_is_only_shown_is_wrapped_but_not_copied() -> None:
 )
 def test_unsafe_characters_become_visible(raw: str, safe: str) -> None:
     assert neutralise(raw) == safe
+
+
+def test_marks_without_end_are_measured_in_pieces() -> None:
+    """One piece that grows is measured anew with each mark: 5,000 took 4 s."""
+    wrapping = Wrapping(40)
+    wrapping.append("a", "plain")
+    for _ in range(1000):
+        wrapping.append("\u0301", "plain")
+    pieces = [piece for row in wrapping.rows for piece in row.pieces]
+    assert max(len(piece.shown) for piece in pieces) <= 66
+    assert "".join(piece.shown for piece in pieces) == "a" + "\u0301" * 1000

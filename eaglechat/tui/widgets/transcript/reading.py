@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -20,7 +21,14 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
+from eaglechat.chat.wording import fitting
+from eaglechat.tui.widgets.transcript.wrapping import (
+    Piece,
+    Row,
+    Wrapping,
+    neutralise,
+    neutralise_line,
+)
 
 CODE, LINK = "code", "link"
 """What a click on a cell means: the number of a code block to copy, an address to open."""
@@ -36,9 +44,10 @@ def _newline(state: StateInline, silent: bool) -> bool:
     return True
 
 
-_parser = MarkdownIt("commonmark", {"html": False, "linkify": True}).enable(
-    ["strikethrough", "table", "linkify"]
-)
+_DEEPEST = 20
+"""Levels of blocks that are parsed: what is nested deeper, markdown-it leaves out."""
+_options = {"html": False, "linkify": True, "maxNesting": _DEEPEST}
+_parser = MarkdownIt("commonmark", _options).enable(["strikethrough", "table", "linkify"])
 assert _parser.linkify is not None
 # An address begins with its scheme: the names of files often end as those of hosts do.
 _parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
@@ -91,7 +100,12 @@ def _codes(tokens: Sequence[Token]) -> list[Code]:
 def links(text: str) -> list[str]:
     """The addresses that a Markdown text leads to, from the first."""
     inline = (child for token in _parser.parse(text) for child in token.children or ())
-    return [str(child.attrs.get("href", "")) for child in inline if child.type == "link_open"]
+    return [_address(child) for child in inline if child.type == "link_open"]
+
+
+def _address(link: Token) -> str:
+    """Where a link leads. Markdown's entities and escapes are read by now: %1b is a control."""
+    return neutralise_line(str(link.attrs.get("href", "")))
 
 
 def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int]:
@@ -126,15 +140,16 @@ class Reading:
     def render(self, text: str) -> Rendered:
         """The rows of neutralised text, which begins as it did in the call before."""
         rest = text[self._end :]
+        lines = rest.split("\n")
         blocks = [*_blocks(_parser.parse(rest))]
         for block in blocks[:-1]:
-            self._write(block, self._settled)
+            self._write(block, lines, self._settled)
         if len(blocks) > 1:
-            starts = [0, *accumulate(len(line) + 1 for line in rest.split("\n"))]
+            starts = [0, *accumulate(len(line) + 1 for line in lines)]
             self._end += starts[_first_line(blocks[-1])]
         page = self._settled.copy()
         for block in blocks[-1:]:
-            self._write(block, page)
+            self._write(block, lines, page)
         return Rendered(self.look, page.rows or [Row(0, 0)], "\n".join(page.lines), page.codes)
 
     def whole(self, text: str, note: str) -> Rendered:
@@ -144,18 +159,24 @@ class Reading:
         rows = rendered.rows + _note_rows(note, rendered.rows[-1], self.look.width)
         return replace(rendered, rows=rows if text.strip() else rows[1:] or rows)
 
-    def _write(self, block: Sequence[Token], page: _Page) -> None:
+    def _write(self, block: Sequence[Token], lines: Sequence[str], page: _Page) -> None:
+        """Add a block of a text with these lines."""
         if page.rows:
             page.add([Row(0, 0)], [""])
         first, look = block[0], self.look
         if first.type in _CODE_TYPES:
             page.add(*_code(first, len(page.codes), look, self._console))
         else:
-            lines = self._console.render_lines(_Markdown(block, look.dark), pad=False)
+            drawn = self._console.render_lines(_Markdown(block, look.dark), pad=False)
             rows = _without_empty_edges(
-                [_row(number, line, look.base) for number, line in enumerate(lines)]
+                [_row(number, line, look.base) for number, line in enumerate(drawn)]
             )
-            page.add(rows, [row.text.rstrip() for row in rows])
+            if _shows_all(rows, block):
+                page.add(rows, [row.text.rstrip() for row in rows])
+            else:
+                # Rich drops what has no room: columns, deep lists and quotes.
+                start, stop = block[0].map or (0, 0)
+                page.add(*_as_written("\n".join(lines[start:stop]).rstrip("\n"), look))
         page.codes += _codes(block)
 
 
@@ -195,12 +216,33 @@ def _without_empty_edges(rows: list[Row]) -> list[Row]:
     return [Row(number, row.start, row.pieces) for number, row in enumerate(rows)]
 
 
+def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
+    """Whether every character of a block's text is drawn, and no row is too wide."""
+    if max(token.level for token in block) >= _DEEPEST - 2:
+        return False
+    wanted: Counter[str] = Counter()
+    for token in block:
+        texts = [child.content for child in token.children] if token.children else [token.content]
+        for text in texts:
+            wanted.update(neutralise_line(text))
+    for row in rows:
+        wanted.subtract(row.text)
+    return all(count <= 0 or character.isspace() for character, count in wanted.items())
+
+
+def _as_written(text: str, look: ReadingLook) -> tuple[list[Row], list[str]]:
+    """A block as it stands in the text."""
+    wrapping = Wrapping(look.width)
+    wrapping.append(neutralise(text), look.base)
+    return wrapping.rows, wrapping.text.split("\n")
+
+
 def _first_line(block: Sequence[Token]) -> int:
     return block[0].map[0] if block[0].map else 0
 
 
 def _language(token: Token) -> str:
-    return token.info.split()[0] if token.info.split() else ""
+    return neutralise_line(token.info.split()[0]) if token.info.split() else ""
 
 
 def _code(
@@ -216,7 +258,7 @@ def _code(
         wrapping.append(text, look.base + style if style else look.base)
     said = f"{language} · copy" if language else "copy"
     click = look.faint + Style.from_meta({CODE: number}) + Style(underline=True)
-    head = Row(0, 0, [Piece(f"╭ {said}"[: look.width], click, 0, 0)])
+    head = Row(0, 0, [Piece(fitting(f"╭ {said}", look.width), click, 0, 0)])
     rows = [
         Row(row.line, row.start, [Piece(_RAIL, look.faint, row.start, row.start), *row.pieces])
         for row in wrapping.rows
@@ -227,7 +269,8 @@ def _code(
 def _row(number: int, line: list[Segment], base: Style) -> Row:
     row = Row(number, 0)
     stop = 0
-    for text, style, _ in line:
+    for raw, style, _ in line:
+        text = neutralise_line(raw)
         start, stop = stop, stop + len(text)
         row.pieces.append(Piece(text, _clickable(base, style), start, stop))
     return row
@@ -238,7 +281,8 @@ def _clickable(base: Style, style: Style | None) -> Style:
     if style is None:
         return base
     if style.link:
-        return base + style.update_link(None) + Style.from_meta({LINK: style.link})
+        meta = {LINK: neutralise_line(style.link)}
+        return base + style.update_link(None) + Style.from_meta(meta)
     return base + style
 
 
@@ -295,7 +339,7 @@ def _seen(token: Token) -> Token:
             children.append(Token("hardbreak", "br", 0))
             continue
         if child.type == "link_open":
-            href, text = str(child.attrs.get("href", "")), ""
+            href, text = _address(child), ""
         elif child.type == "link_close" and text != href:
             children.append(Token("text", "", 0, content=f" ({href})"))
         text += child.content

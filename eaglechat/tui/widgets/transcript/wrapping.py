@@ -51,6 +51,16 @@ def _visible(match: re.Match[str]) -> str:
     return "\u2421" if code == 0x7F else "\ufffd"
 
 
+_MOST_JOINED = 64
+"""Characters of a piece that may grow by what belongs to its last one: each time the piece is
+measured anew, and a model may write marks without end."""
+
+
+def neutralise_line(text: str) -> str:
+    """The same for what stands in one row: line ends become visible too."""
+    return neutralise(text).replace("\n", "\u240a")
+
+
 class Piece(NamedTuple):
     """A run of one style within a row.
 
@@ -143,7 +153,7 @@ class Wrapping:
         if not size or not pieces or self._last == " ":
             return atom
         last = pieces[-1]
-        if copied != (last.stop > last.start):
+        if copied != (last.stop > last.start) or len(last.shown) > _MOST_JOINED:
             return atom
         pieces.pop()
         self._column -= cell_len(last.shown)
