@@ -119,6 +119,8 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     options: LoadOptions = LoadOptions()
+    speculation: Speculation = Speculation()
+    """What the first reply will ask for: a program that drafts as it was started is started so."""
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
