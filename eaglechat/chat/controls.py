@@ -23,6 +23,7 @@ from eaglechat.wire.protocol import (
     Reasoning,
     RecommendedSampling,
     Shape,
+    Speculation,
     Thinking,
 )
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
@@ -234,6 +235,11 @@ def terms_of(
         max_tokens=settings.generation.max_tokens or None,
         top=TOP_DEFAULT if settings.interface.inspect else 0,
     )
+
+
+def first_speculation(settings: Settings, pair: Pair) -> Speculation:
+    """What the first reply of a chat with this pair is asked to draft."""
+    return terms_of(settings, first_controls(settings, pair), pair).speculation
 
 
 def seeded_anew(terms: Terms) -> Terms:

@@ -138,7 +138,10 @@ class CommandEngine:
         """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
         _, draft = pair.to_load
         load = Load(
-            target=self._target(pair), draft=draft, options=self._settings.to_load_options()
+            target=self._target(pair),
+            draft=draft,
+            options=self._settings.to_load_options(),
+            speculation=self._settings.to_speculation(),
         )
         *_, loaded = self.ask(load, Waiting())
         assert isinstance(loaded, Loaded)

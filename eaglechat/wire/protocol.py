@@ -122,6 +122,8 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
     leave_out: tuple[LeaveOut, ...] | None = None
     """What llama.cpp does without, because it crashed; None is what worked on the engine's machine
     before."""
+    speculation: Speculation = Speculation()
+    """What the first reply will ask for: a program that drafts as it was started is started so."""
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):

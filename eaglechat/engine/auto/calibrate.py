@@ -6,7 +6,10 @@ Without it an automatic draft length would have to try widths in the user's repl
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
+from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import (
     CALIBRATED_DRAFT,
@@ -18,23 +21,28 @@ from eaglechat.engine.auto.calibration import (
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP, Drafter, Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.wire.errors import DecodeError, ProcessError
+from eaglechat.wire.errors import DecodeError, LoadCancelledError, ProcessError
 
 _REPEATS = 3
 """Of everything: the first builds the graph, and one of the others may meet a delay."""
 _BUDGET_S = 0.6
 """More would be felt as a slow load."""
 
+_T = TypeVar("_T")
 
-def calibrate(target: Context, drafter: Drafter | None) -> Calibration:
+
+def calibrate(
+    target: Context, drafter: Drafter | None, cancelled: Callable[[], bool] = lambda: False
+) -> Calibration:
     """Time what fits into some tenths of a second, narrow batches first; without a drafter, the
-    target alone.
+    target alone. On a slow machine, that is one token and one draft.
 
     Both KV caches must be empty, and are left so. A pair that cannot be timed is not calibrated:
     what is wrong with it shows in the first reply, where the user is told.
+    Raises LoadCancelledError.
     """
     with Batch(target) as batch:
-        stopwatch = Stopwatch(target, drafter, batch)
+        stopwatch = Stopwatch(target, drafter, batch, cancelled)
         try:
             return stopwatch.calibration()
         except (DecodeError, ProcessError):
@@ -46,31 +54,51 @@ def calibrate(target: Context, drafter: Drafter | None) -> Calibration:
 class Stopwatch:
     """Other work only ever adds to a time: of several, the least is nearest the truth."""
 
-    def __init__(self, target: Context, drafter: Drafter | None, batch: Batch) -> None:
+    def __init__(
+        self,
+        target: Context,
+        drafter: Drafter | None,
+        batch: Batch,
+        cancelled: Callable[[], bool],
+    ) -> None:
         self._target, self._drafter, self._batch = target, drafter, batch
+        self._cancelled = cancelled
+        self._deadline = 0.0
         self._token = max(target.model.bos, 0)
 
     def calibration(self) -> Calibration:
-        # The first draft brings its weights into memory.
-        self._round(2)
-        deadline = time.perf_counter() + _BUDGET_S
-        verify = [(1, min(self._plain() for _ in range(_REPEATS)))]
+        first = self._verify(1)
+        # The first draft brings its weights into memory. It counts where there is no time for more.
+        rounds = [self._round(2)]
+        self._deadline = time.perf_counter() + _BUDGET_S - (first + rounds[0][0]) / 1000.0
+        verify = [(1, min([first, *self._repeated(self._plain, 2.0 * first)]))]
         drafts: list[float] = []
         for width in CALIBRATED_WIDTHS[1:]:
-            started = time.perf_counter()
-            times = [self._round(width) for _ in range(_REPEATS)]
-            verify.append((width, min(verify_ms for verify_ms, _ in times)))
-            drafts += [draft_ms for _, draft_ms in times if draft_ms is not None]
-            now = time.perf_counter()
-            # The next width takes up to twice as long.
-            if now + 2.0 * (now - started) > deadline:
+            # A width takes up to twice as long as the one before.
+            expected = 2.0 * rounds[-1][0]
+            again = [*self._repeated(partial(self._round, width), expected)]
+            if not again and width > 2:
+                break
+            rounds = again or rounds
+            verify.append((width, min(verify_ms for verify_ms, _ in rounds)))
+            drafts += [draft_ms for _, draft_ms in rounds if draft_ms is not None]
+            if not again:
                 break
         else:
             if self._drafter is not None:
                 draft_ms = median(drafts)
-                row = min(self._catch_up_row(self._drafter) for _ in range(_REPEATS))
+                measure = partial(self._catch_up_row, self._drafter)
+                row = min(self._repeated(measure, expected), default=None)
                 return Calibration(tuple(verify), draft_ms, row, self._sibling(draft_ms))
         return Calibration(tuple(verify), median(drafts) if drafts else None)
+
+    def _repeated(self, measure: Callable[[], _T], expected_ms: float) -> Iterator[_T]:
+        """What is measured, several times or as often as there is time, where it is expected to
+        take so long once."""
+        for _ in range(_REPEATS):
+            if time.perf_counter() + expected_ms / 1000.0 > self._deadline:
+                return
+            yield measure()
 
     def empty(self) -> None:
         """Forget what is in both KV caches."""
@@ -104,11 +132,14 @@ class Stopwatch:
         """Milliseconds of a token beside others in a tree, where a chain takes so many."""
         step_ms = draft_ms / (CALIBRATED_DRAFT + 1)
         of_each = []
-        for _ in range(_REPEATS):
-            self._verify(2)
+        limits = Limits(CALIBRATED_TREE, is_tree=True)
+
+        def grow() -> tuple[float, Proposal]:
             assert self._drafter is not None
-            limits = Limits(CALIBRATED_TREE, is_tree=True)
-            ms, proposal = self._draft(self._drafter, limits)
+            self._verify(2)
+            return self._draft(self._drafter, limits)
+
+        for ms, proposal in self._repeated(grow, 4.0 * draft_ms):
             n_siblings = len(proposal) - proposal.depth
             if n_siblings:
                 of_each.append((ms - step_ms * (proposal.depth + 1)) / n_siblings)
@@ -124,6 +155,9 @@ class Stopwatch:
 
     def _verify(self, width: int, n_past: int = 0, *, output: bool = True) -> float:
         """Milliseconds of decoding so many tokens, and of reading what comes out."""
+        # Not within a decode: being asked there takes longer than a small model computes.
+        if self._cancelled():
+            raise LoadCancelledError("the load was cancelled")
         if n_past == 0:
             self.empty()
         started = time.perf_counter()

@@ -34,8 +34,9 @@ class ReplyBooks:
     def note_prefill(self, progress: Prefill) -> None:
         self._prefill = progress
 
-    def begin_rounds(self) -> None:
-        """The prompt has been read."""
+    def begin_rounds(self, read_ms: float) -> None:
+        """The prompt has been read, for so long."""
+        self._read_ms = read_ms
         self._prefill_ms = ms_since(self._began)
         self._began = time.perf_counter()
 
@@ -49,13 +50,14 @@ class ReplyBooks:
         self._rounds.append(round_.timings)
         return round_
 
-    def timings(self) -> ReplyTimings:
-        """Of the whole reply, which has ended."""
+    def timings(self, read_ms: float) -> ReplyTimings:
+        """Of the whole reply, which has ended, and for which was read for so long. What was read
+        again in its midst was not generated."""
         return ReplyTimings(
             prefill_ms=self._prefill_ms,
             prefill_tokens=self._prefill.done - self._prefill.reused,
             reused_tokens=self._prefill.reused,
-            generation_ms=ms_since(self._began),
+            generation_ms=ms_since(self._began) - (read_ms - self._read_ms),
             draft_ms=summed(times.draft_ms for times in self._rounds),
             verify_ms=summed(times.verify_ms for times in self._rounds),
             process_ms=summed(times.process_ms for times in self._rounds),

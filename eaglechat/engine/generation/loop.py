@@ -115,7 +115,7 @@ class Generator:
                 yield progress
             if reader.stopped:
                 reply.finish = FinishReason.CANCELLED
-            books.begin_rounds()
+            books.begin_rounds(reader.ms)
             while reply.finish is None:
                 # Read once: a change from another thread waits for the next round.
                 speculation = live.speculation
@@ -132,7 +132,7 @@ class Generator:
                 if failure is not None:
                     yield SpeculationOff(failure)
                 yield round_
-            yield reply.end(books.timings())
+            yield reply.end(books.timings(reader.ms))
 
     def _round(
         self,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.draft_plan import shapes_open
+from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.drafting import Drafting
@@ -29,22 +31,29 @@ class Reader:
         self._auto = auto
         self._n_batch = n_batch
         self._cancelled = cancelled
+        self.ms = 0.0
+        """What it has taken."""
         self.stopped = False
         """Whether it was cancelled with something left to read."""
 
     def read(self, tokens: Sequence[int], speculation: Speculation) -> Iterator[Prefill]:
         """Bring the caches to exactly `tokens`; the drafter takes them in where it may draft,
         elsewhere they wait for it, at no cost. Raises DecodeError."""
+        started = time.perf_counter()
         to_draft = self._will_draft(speculation, len(tokens))
         reused = self._cache.resume(tokens, to_draft=to_draft)
+        self.ms += ms_since(started)
         yield Prefill(reused, len(tokens), reused)
         for first in range(reused, len(tokens), self._n_batch):
             chunk = tokens[first : first + self._n_batch]
-            if self._cancelled() or not self._cache.read(chunk, self._cancelled):
-                self.stopped = True
-                return
-            if speculation.n_draft_max != 0:
+            # Not what passes until the next chunk is asked for.
+            started = time.perf_counter()
+            self.stopped = self._cancelled() or not self._cache.read(chunk, self._cancelled)
+            if not self.stopped and speculation.n_draft_max != 0:
                 self._drafting.take_in()
+            self.ms += ms_since(started)
+            if self.stopped:
+                return
             yield Prefill(first + len(chunk), len(tokens), reused)
 
     def catch_up(self, speculation: Speculation) -> Iterator[Prefill]:

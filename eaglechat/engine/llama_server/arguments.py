@@ -24,12 +24,13 @@ class Drafting:
 NO_DRAFT = Drafting(0)
 
 
-def drafting_of(speculation: Speculation) -> Drafting:
-    """What comes nearest to what a request asks; the program has no auto."""
+def drafting_of(speculation: Speculation, draft: Path | str | None) -> Drafting:
+    """What comes nearest to what a request asks of a pair with this draft; the program has no
+    auto."""
     n_draft_max = speculation.n_draft_max
     if n_draft_max == AUTO:
         n_draft_max = N_DRAFT_MAX_DEFAULT
-    if not speculation.enabled or n_draft_max == 0:
+    if draft is None or not speculation.enabled or n_draft_max == 0:
         return NO_DRAFT
     return Drafting(n_draft_max, speculation.n_min, speculation.p_min)
 

@@ -22,7 +22,7 @@ import msgspec
 import eaglechat
 from eaglechat.engine import crash_memory
 from eaglechat.engine.llama_server.about import About, Gpu, about
-from eaglechat.engine.llama_server.arguments import Drafting, drafting_of, server_options
+from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.program import Program
 from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.machine import memory
@@ -95,7 +95,7 @@ class LlamaServerJobs:
         self._heard: queue.SimpleQueue[AnyEvent | Died] = queue.SimpleQueue()
         self._link: HttpLink | None = None
         self._program: Program | None = None
-        self._drafting = Drafting()
+        self._drafting = NO_DRAFT
         self._pair: tuple[Load, Headers, int] | None = None
         self._about: About | None = None
         self._left_out: tuple[LeaveOut, ...] = ()
@@ -187,14 +187,17 @@ class LlamaServerJobs:
     def _load(self, request: Load) -> None:
         if self._is_cancelled(request.id):
             raise LoadCancelledError("the load was cancelled")
-        known = self._about = self._about or about(self._name)
+        known = self._about = about(self._name)
         draft = expanded(request.draft) if request.draft else None
         if draft and known.too_old:
             raise ProgramError(known.too_old)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
         headers = check_pair(expanded(request.target), draft)
-        self._unload()
+        if self._program is not None:
+            self._unload()
+            # More of the GPUs' memory is free now.
+            known = self._about = about(self._name)
         options = request.options
         if options.n_threads is None:
             options = msgspec.structs.replace(options, n_threads=threads.choose().count)
@@ -205,12 +208,11 @@ class LlamaServerJobs:
         )
         self._pair = request, headers, n_ctx
         began = time.perf_counter()
-        remembered = (
-            crash_memory.remembered(*self._machine()) if request.leave_out is None else None
-        )
-        self._left_out = remembered.left_out if remembered else request.leave_out or ()
+        remembered = crash_memory.remembered(*self._machine())
+        self._left_out = remembered.left_out if remembered else ()
         try:
-            served = self._start_without_crash(request, self._drafting)
+            drafting = drafting_of(request.speculation, draft)
+            served = self._start_without_crash(request, drafting)
         except EngineError:
             self._unload()
             raise
@@ -311,7 +313,7 @@ class LlamaServerJobs:
     def _chat(self, request: Chat) -> None:
         if self._pair is None:
             raise NoPairError("no pair is loaded; load one first")
-        drafting = drafting_of(request.speculation)
+        drafting = drafting_of(request.speculation, self._pair[0].draft)
         if drafting != self._drafting or self._link is None:
             self._end()
             try:

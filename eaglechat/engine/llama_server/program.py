@@ -52,6 +52,9 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                # Ctrl+C is a terminal's word to the client, which may only want to end a reply.
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                 # Its options would show the key to everybody on this machine. A debugger's report
                 # of a failed assertion would push the assertion out of the log's end.
                 env={"GGML_NO_BACKTRACE": "1", **os.environ, _KEY_VARIABLE: self.key},

@@ -113,7 +113,7 @@ class LoadedPair:
         self._warm_up()
         if self._off is None:
             eagle3 = self._make_drafter(draft, options) if draft else None
-            calibration = calibrate(self._target_context, eagle3)
+            calibration = calibrate(self._target_context, eagle3, report.is_cancelled)
             drafter = LookupFirst(eagle3)
         report.stage("context", 1.0)
         self.generator = Generator(self._target_context, drafter, calibration)
@@ -227,6 +227,11 @@ class _Progress:
         self._reported = -1.0
         if not self.within_stage(fraction):
             raise LoadCancelledError("the load was cancelled")
+
+    def is_cancelled(self) -> bool:
+        """Ask where nothing has moved on."""
+        self.cancelled = self.cancelled or not self._progress(self._stage, max(0.0, self._reported))
+        return self.cancelled
 
     def within_stage(self, fraction: float) -> bool:
         start, end = self._spans[self._stage]

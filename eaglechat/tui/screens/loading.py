@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat import wording
+from eaglechat.chat.controls import first_speculation
 from eaglechat.chat.greeting import to_be_loaded
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
@@ -243,6 +244,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             target=target,
             draft=self._pair.to_load[1],
             options=self._services.settings.current.to_load_options(),
+            speculation=first_speculation(self._services.settings.current, self._pair),
         )
         self._request_id = self._services.engine.request(load, self._hear)
 

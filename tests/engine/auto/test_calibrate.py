@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,11 @@ from eaglechat.engine.auto.calibrate import calibrate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.llama.objects import Model
-from eaglechat.wire.errors import ProcessError
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.errors import LoadCancelledError, ProcessError
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from tests.engine.rig import Rig, check_bookkeeping, open_rig
 
@@ -72,6 +76,72 @@ def test_a_slow_machine_is_timed_as_far_as_there_is_time(
     assert [width for width, _ in seen.verify] == [1, 2]
     assert seen.draft is not None
     assert seen.catch_up_row is None
+
+
+def test_on_a_slow_machine_one_token_and_one_draft_decide(
+    fresh: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that only decodes advance, by half a second a row."""
+    now, rows = [0.0], []
+
+    def slow(context: Context, batch: Batch) -> int:
+        if context is fresh.target:
+            rows.append(len(batch))
+            now[0] += 0.5 * len(batch)
+        return decode(context, batch)
+
+    decode = Context.decode
+    monkeypatch.setattr(Context, "decode", slow)
+    monkeypatch.setattr("eaglechat.engine.auto.calibrate.time.perf_counter", lambda: now[0])
+    calibrate(fresh.target, fresh.drafter)
+    assert rows == [1, 2]
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize("n_measures", [0, 1, 5])
+def test_a_cancelled_load_is_not_timed_any_further(
+    fresh: Rig, monkeypatch: pytest.MonkeyPatch, n_measures: int
+) -> None:
+    n_decodes = 0
+
+    def counted(context: Context, batch: Batch) -> int:
+        nonlocal n_decodes
+        n_decodes += context is fresh.target
+        return decode(context, batch)
+
+    decode = Context.decode
+    monkeypatch.setattr(Context, "decode", counted)
+    with pytest.raises(LoadCancelledError):
+        calibrate(fresh.target, fresh.drafter, lambda: n_decodes >= n_measures)
+    assert n_decodes == n_measures
+    assert fresh.session.known_length(0) == 0
+
+
+def test_a_load_can_be_cancelled_while_it_is_timed(
+    tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever watches a load is asked while nothing moves on."""
+    logits, decode = Context.logits, Context.decode
+
+    def progress(_stage: str, _fraction: float) -> bool:
+        return not timing
+
+    def timed(context: Context, row: int) -> object:
+        nonlocal timing
+        timing = True
+        return logits(context, row)
+
+    def counted(context: Context, batch: Batch) -> int:
+        nonlocal n_more
+        n_more += timing
+        return decode(context, batch)
+
+    timing, n_more = False, 0
+    monkeypatch.setattr(Context, "logits", timed)
+    monkeypatch.setattr(Context, "decode", counted)
+    with pytest.raises(LoadCancelledError):
+        LoadedPair(check_pair(*tiny_files), LoadOptions(n_ctx=256, n_threads=1), progress)
+    assert n_more == 0
 
 
 def test_a_pair_that_fails_is_not_calibrated(fresh: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

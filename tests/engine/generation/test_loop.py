@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -309,6 +311,30 @@ def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(
         assert isinstance(event, ReplyEnd)
         assert event.finish_reason is FinishReason.CANCELLED
         assert event.tokens == n_rounds == 1
+
+
+def test_what_is_read_again_in_mid_reply_is_not_time_of_generation(
+    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that only reading advances, by a second a batch."""
+    now, read = [0.0], CacheState.read
+
+    def slowly(cache: CacheState, *what: Any) -> bool:
+        now[0] += 1.0
+        return read(cache, *what)
+
+    monkeypatch.setattr(CacheState, "read", slowly)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    with open_rig(*tiny_models, n_batch=32) as rig:
+        prompt = rig.prompt("the quick brown fox " * 20)
+        live = plainly()
+        for event in rig.stream(prompt, live=live):
+            if isinstance(event, Round):
+                live.apply(Set(enabled=True))
+    assert isinstance(event, ReplyEnd)
+    n_batches = (len(prompt) - 1 + 31) // 32
+    assert now[0] >= 2.0 * n_batches
+    assert (event.timings.prefill_ms, event.timings.generation_ms) == (1000.0 * n_batches, 0.0)
 
 
 # --- the draft and the prompt ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -92,9 +93,56 @@ def test_the_options_are_those_of_the_settings() -> None:
 
 
 def test_what_the_program_cannot_do_comes_nearest() -> None:
-    assert drafting_of(p.Speculation(n_draft_max="auto")) == Drafting(3)
-    assert drafting_of(p.Speculation(n_draft_max=0)) == NO_DRAFT
-    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5)) == NO_DRAFT
+    assert drafting_of(p.Speculation(n_draft_max="auto"), "d.gguf") == Drafting(3)
+    assert drafting_of(p.Speculation(n_draft_max=0), "d.gguf") == NO_DRAFT
+    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), "d.gguf") == NO_DRAFT
+
+
+@pytest.mark.parametrize(
+    ("speculation", "has_draft", "expected"),
+    [
+        (p.Speculation(n_draft_max=5), True, "5"),
+        (p.Speculation(n_draft_max="auto"), True, "3"),
+        (p.Speculation(enabled=False), True, None),
+        (p.Speculation(n_draft_max=5), False, None),
+    ],
+    ids=["5", "auto", "off", "no draft"],
+)
+def test_a_load_starts_the_program_as_the_first_reply_will_need_it(
+    start: Callable[[str], Client],
+    tiny_files: tuple[Path, Path],
+    tmp_path: Path,
+    speculation: p.Speculation,
+    expected: str | None,
+    *,
+    has_draft: bool,
+) -> None:
+    wanted = msgspec.structs.replace(load(tiny_files), speculation=speculation)
+    start("crash").ask(wanted if has_draft else msgspec.structs.replace(wanted, draft=None))
+    options = started(tmp_path)[0]
+    length = options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
+    assert length == expected
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("has_draft", [True, False], ids=["draft", "no draft"])
+def test_the_first_reply_does_not_start_the_program_again(
+    start: Callable[[str], Client],
+    real_files: tuple[Path, Path],
+    tmp_path: Path,
+    *,
+    has_draft: bool,
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    wanted = msgspec.structs.replace(
+        load(real_files),
+        draft=str(real_files[1]) if has_draft else None,
+        speculation=p.Speculation(n_draft_max=5),
+    )
+    assert isinstance(client.ask(wanted), p.Loaded)
+    assert isinstance(client.ask(chat(5, max_tokens=4)), p.Done)
+    assert len(started(tmp_path)) == 1
 
 
 @pytest.mark.real
@@ -287,6 +335,18 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
     assert not program.is_running()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no process groups")
+def test_ctrl_c_in_the_terminal_does_not_reach_the_program(
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+) -> None:
+    """A terminal sends it to the process group that the client and its engine are in."""
+    client = start("hang")
+    client.begin(load(tiny_files))
+    client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
+    (program,) = client.programs
+    assert os.getpgid(program.pid) != os.getpgid(client.process.pid)
+
+
 def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -343,8 +403,8 @@ def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
     write_program(tmp_path, "crash")
     failed = client.ask(load(tiny_files))
     assert isinstance(failed, p.Error)
-    # What was found to be one is not asked again.
-    assert failed.code == ("program" if kind == "old" else "load")
+    # What has been installed meanwhile is found.
+    assert failed.code == "load"
 
 
 def test_an_rpc_server_that_cannot_be_reached_is_named_before_the_program_starts(
