@@ -45,7 +45,8 @@ def load(path: Path) -> tuple[Settings, list[Problem]]:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Settings(), []
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        # ValueError: of TOML, of UTF-8, and of integers with thousands of digits.
         why = getattr(error, "strerror", None) or error
         return Settings(), [Problem(path, "", f"cannot be read ({why}); using the defaults")]
     return from_mapping(raw, path)

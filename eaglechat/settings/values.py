@@ -35,7 +35,8 @@ def parse(doc: SettingDoc, text: str) -> Any:
 def written(value: Any) -> str:
     """A value as it is typed; a list as TOML and JSON both write it, an empty one as nothing."""
     if isinstance(value, tuple | list):
-        return json.dumps(list(value), ensure_ascii=False) if value else ""
+        # A date in a list of config.toml is no JSON.
+        return json.dumps(list(value), ensure_ascii=False, default=str) if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

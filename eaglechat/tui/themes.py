@@ -158,7 +158,7 @@ def read_theme(file: Path) -> LoadedTheme | ThemeProblem:
         return LoadedTheme(_theme(checked), checked.tokens, file)
     except _BadValueError as bad:
         return ThemeProblem(file, bad.key, bad.value, bad.reason)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return ThemeProblem(file, "", None, f"cannot be read ({error})")
 
 
@@ -196,8 +196,12 @@ def _located(message: str, raw: Mapping[str, Any]) -> _BadValueError:
 
 
 def _value_at(raw: Any, keys: Iterable[str]) -> Any:
+    """The value that msgspec's path leads to; None where a key only looks like a path."""
     for key in keys:
-        raw = raw[key] if isinstance(raw, Mapping) else raw[int(key)]
+        try:
+            raw = raw[key] if isinstance(raw, Mapping) else raw[int(key)]
+        except (LookupError, TypeError, ValueError):
+            return None
     return raw
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+import tempfile
+import tracemalloc
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.gguf.header import GGUFHeader, read_header
-from eaglechat.hub.convert import ConversionError
+from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.convert.eagle3.draft import check_config, examine
 from eaglechat.hub.convert.source.config import parse_config
 from eaglechat.hub.convert.source.tensors import parse_safetensors
+from eaglechat.hub.convert.source.unpickle import read_bin
 from tests.convert.checkpoints import draft, write_target
 
 WHOLE = draft(embeddings=True, norm_before_fc=True, head_dim=16)
@@ -96,3 +101,72 @@ def test_any_bytes_are_a_header_or_refused(data: bytes, size: int) -> None:
             parse_safetensors(beginning, Path("x.safetensors"), size)
         with suppress(ConversionError):
             parse_config(beginning, "config.json")
+
+
+def torch_file(path: Path, pickled: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/data.pkl", pickled)
+    return path
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=60))
+@example(b"\x80\x02]r" + struct.pack("<I", 30_000_000) + b".")
+@example(b"\x80\x02]p30000000\n.")
+@example(b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b".")
+@example(b"\x80\x02\x8b" + struct.pack("<i", 2**30) + b".")
+def test_a_pickle_takes_no_memory_that_it_does_not_bring(pickled: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = torch_file(Path(folder, "pytorch_model.bin"), pickled)
+        tracemalloc.start()
+        try:
+            with suppress(ConversionError):
+                read_bin(path)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 4 << 20
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
+@example(b'{"a":' + b"[" * 1100)
+@example(b"[" * 100_000)
+def test_json_of_a_checkpoint_is_read_or_refused(content: bytes) -> None:
+    with suppress(ConversionError):
+        parse_config(content, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("original_max_position_embeddings", 5e9), ("beta_fast", 1e300), ("beta_slow", -1e300)],
+)
+def test_a_number_that_no_gguf_has_room_for_is_refused(
+    tmp_path: Path, target: GGUFHeader, key: str, value: float
+) -> None:
+    checkpoint = draft(embeddings=True)
+    checkpoint.config["rope_scaling"] = {
+        "rope_type": "yarn",
+        "factor": 2.0,
+        "original_max_position_embeddings": 2048,
+        key: value,
+    }
+    folder = checkpoint.save(tmp_path / "draft")
+    with pytest.raises(ConversionError):
+        convert(folder, target.path, tmp_path / "out.gguf", "f16", lambda _step: None)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system here")
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "pytorch_model.bin", ""])
+def test_a_pipe_in_a_checkpoint_is_refused_and_waited_for_by_nobody(
+    tmp_path: Path, target: GGUFHeader, name: str
+) -> None:
+    folder = draft(embeddings=True).save(tmp_path / "draft")
+    pipe = folder / name if name else tmp_path / "pipe"
+    # Without the weights, the pipe is all there is to take for them.
+    (folder / ("config.json" if name == "config.json" else "model.safetensors")).unlink()
+    os.mkfifo(pipe)
+    with pytest.raises(ConversionError):
+        convert(
+            folder if name else pipe, target.path, tmp_path / "o.gguf", "f16", lambda _step: None
+        )

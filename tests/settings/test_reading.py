@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import tempfile
+from datetime import date
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from eaglechat import settings
-from eaglechat.settings import Settings
+from eaglechat.settings import Settings, describe, load
+from eaglechat.settings.reading import from_mapping
 
 
 @pytest.fixture
@@ -152,3 +157,43 @@ def test_a_folder_in_its_place_is_named_once(config: Path) -> None:
     config.mkdir()
     _, (problem,) = settings.load(config)
     assert str(problem) == f"{config}: cannot be read (Is a directory); using the defaults"
+
+
+toml_values = st.recursive(
+    st.one_of(
+        st.integers(),
+        st.floats(),
+        st.booleans(),
+        st.text(max_size=8),
+        st.dates(),
+        st.sampled_from((10**400, "f16", -1)),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=2), inner),
+    max_leaves=4,
+)
+setting_keys = st.sampled_from(
+    [tuple(doc.name.split(".")) for doc in describe()] + [("engine", "nonsense"), ("nowhere", "x")]
+)
+
+
+@given(setting_keys, toml_values)
+@example(("engine", "tensor_split"), [date(2020, 1, 1)])
+@example(("engine", "n_ctx"), 10**400)
+def test_whatever_a_value_is_it_costs_only_itself(key: tuple[str, str], value: object) -> None:
+    table, name = key
+    settings, problems = from_mapping({table: {name: value}}, Path("config.toml"))
+    for problem in problems:
+        assert "config.toml" in str(problem)
+    if problems:
+        assert settings == Settings()
+
+
+@given(st.text(max_size=60))
+@example("[engine]\ntensor_split = [2020-01-01]\n")
+@example("[engine]\nn_ctx = " + "9" * 5000)
+@example("a = " + "[" * 5000)
+def test_a_file_of_any_text_is_read_or_named(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.toml")
+        path.write_text(text, encoding="utf-8", newline="")
+        load(path)

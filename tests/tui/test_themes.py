@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from textual.app import App
 from textual.color import Color, rgb_to_lab
 from textual.constants import DIM_FACTOR
@@ -332,3 +335,14 @@ async def test_a_new_screen_has_only_its_own_styles_parsed(
         user.app.theme = "eagle-light"
         await user.until(lambda: user.chat.styles.background != before, "the other colours")
         assert len(parsed) > len(set(parsed))
+
+
+@given(st.text(max_size=80))
+@example("a=" + "[" * 5000)
+@example('" - at `$.x" = 1')
+@example("name = " + "9" * 5000)
+def test_a_theme_of_any_text_is_read_or_named(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "mine.toml")
+        file.write_text(text, encoding="utf-8", newline="")
+        assert str(read_theme(file))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue.entries import Entry
     from eaglechat.hub.catalogue.references import HubReference
-    from eaglechat.hub.downloads.client import Hub
+    from eaglechat.hub.downloads.client import Hub, RemoteFile
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Queue
 
@@ -103,7 +104,7 @@ def _pull_model(
         return OK
     files = [listing.file(name) for name in choose(reference, listing.paths).files]
     if args.check:
-        _drop_damaged(queue.hub, [(file.repo, file.path) for file in files])
+        _drop_damaged(queue.hub, files)
     paths = _download(queue, install.enqueue(queue, files, reference.revision), printer)
     if paths is None:
         return FAILED
@@ -131,7 +132,7 @@ def _pull_pair(
         print(here.pair.target, here.pair.draft, sep="\n")
         return OK
     if args.check:
-        _drop_damaged(queue.hub, [(file.repo, file.path) for file in plan.files])
+        _drop_damaged(queue.hub, plan.files)
     if _download(queue, install.start(queue, plan), printer) is None:
         return FAILED
     return _finish_pair(args, plan, cache, printer)
@@ -179,12 +180,12 @@ def _download(queue: Queue, jobs: list[int], printer: ProgressPrinter) -> list[P
     return None if failed else [file.path for file in snapshot.files if file.path]
 
 
-def _drop_damaged(hub: Hub, files: list[tuple[str, str]]) -> None:
+def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:
     from eaglechat.hub.local.cache import RepoCache
     from eaglechat.hub.local.integrity import matches_etag
 
-    for repo, name in files:
-        path = RepoCache(hub.cache_dir, repo).find(name)
-        if path is not None and not matches_etag(path):
-            complain(f"{repo}/{name} is damaged; downloading it again")
+    for file in files:
+        path = RepoCache(hub.cache_dir, file.repo).find(file.path)
+        if path is not None and not matches_etag(path, file.sha256):
+            complain(f"{file.name} is damaged; downloading it again")
             path.resolve().unlink()

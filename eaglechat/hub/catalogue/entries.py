@@ -176,7 +176,7 @@ def read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return [], []
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return [], [CatalogueProblem(path, "", f"cannot be read ({error})")]
     problems = [
         CatalogueProblem(path, key, "unknown; pairs are written as [[pair]]")

@@ -6,6 +6,7 @@ address bar, and paths.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,14 @@ class ModelFiles:
         return bool(_EAGLE3.search(self.name))
 
 
+def _hosts() -> dict[str, str]:
+    """Hosts whose addresses name models, and the path before a model's name there: those of the
+    Hub, and of the mirror that HF_ENDPOINT names."""
+    mirror = urlsplit(os.environ.get("HF_ENDPOINT", ""))
+    own = {mirror.netloc.lower(): f"{mirror.path.strip('/')}/".lstrip("/")} if mirror.netloc else {}
+    return {**own, **dict.fromkeys(_HOSTS, "")}
+
+
 def parse(text: str) -> LocalReference | HubReference:
     """Read a reference. Raises InvalidReferenceError with the forms that are understood."""
     text = text.strip()
@@ -84,8 +93,8 @@ def parse(text: str) -> LocalReference | HubReference:
     if "://" in text:
         return _parse_url(text)
     host, _, rest = text.partition("/")
-    if host.lower() in _HOSTS:
-        return _parse_hub(rest, text)
+    if host.lower() in _hosts():
+        return _parse_hub(rest.removeprefix(_hosts()[host.lower()]), text)
     if _is_local(text):
         return LocalReference(expanded(text))
     return _parse_hub(text, text)
@@ -107,9 +116,10 @@ def _is_file(text: str) -> bool:
 
 def _parse_url(text: str) -> HubReference:
     address = urlsplit(text)
-    if (address.hostname or "").lower() not in _HOSTS:
+    before = _hosts().get(address.netloc.lower())
+    if before is None:
         raise InvalidReferenceError(f"{text} is not on the Hugging Face Hub: {_FORMS}.")
-    return _parse_hub(unquote(address.path), text)
+    return _parse_hub(unquote(address.path).lstrip("/").removeprefix(before), text)
 
 
 def _parse_hub(path: str, text: str) -> HubReference:

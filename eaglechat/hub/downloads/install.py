@@ -72,10 +72,12 @@ def plan(hub: Hub, entry: Entry) -> Plan:
 
 
 def check_draft(hub: Hub, plan: Plan) -> None:
-    """Refuse before its download a checkpoint that would not convert after it.
+    """Refuse before the download what would fail in it or after it: a gated repository that this
+    user may not read, and a checkpoint that would not convert.
 
-    A gated one is judged when it is here. Raises HubError, GGUFError.
+    A gated checkpoint is judged when it is here. Raises HubError, GGUFError.
     """
+    _check_access(hub, plan)
     if not plan.converts or plan.gated or not plan.bytes_missing:
         return
     problem = why_unfit(hub, plan)
@@ -84,6 +86,15 @@ def check_draft(hub: Hub, plan: Plan) -> None:
         raise HubError(
             f"The draft of {name} cannot be converted: {problem}. Nothing was downloaded."
         )
+
+
+def _check_access(hub: Hub, plan: Plan) -> None:
+    """Ask for a file of each gated repository. Raises GatedError."""
+    asked = set[str]()
+    for file in plan.files:
+        if file.repo in plan.gated and file.repo not in asked and _missing(hub.cache_dir, file):
+            asked.add(file.repo)
+            hub.metadata(file.repo, file.path, file.commit)
 
 
 def why_unfit(hub: Hub, plan: Plan) -> str | None:

@@ -33,15 +33,17 @@ class Hasher:
         return self.digest() == self.etag
 
 
-def matches_etag(file: Path) -> bool:
+def matches_etag(file: Path, sha256: str | None = None) -> bool:
     """Whether a file of the cache still hashes to the etag its blob is named by.
 
-    Files that were moved out of blobs/ (no symbolic links on that disk) cannot be told: True.
+    Where the disk has no symbolic links, the file has left blobs/ and its etag with it: it is
+    compared with `sha256`, the Hub's. Without one (a small file) nothing can be told: True.
     """
     blob = file.resolve()
-    if blob.parent.name != "blobs":
+    etag = blob.name if blob.parent.name == "blobs" else sha256
+    if etag is None:
         return True
-    hasher = Hasher(blob.name, blob.stat().st_size)
+    hasher = Hasher(etag, blob.stat().st_size)
     with blob.open("rb") as content:
         for chunk in iter(lambda: content.read(_READ), b""):
             hasher.update(chunk)

@@ -116,3 +116,28 @@ def test_an_ambiguous_quantisation_lists_the_choices() -> None:
         choose(HubReference("u/r", "Q2_K"), files)
     exact = ["m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"]
     assert choose(HubReference("u/r", "Q4_K_M"), exact).first == exact[0]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "text"),
+    [
+        ("https://mirror.example", "https://mirror.example/user/repo"),
+        ("https://mirror.example", "mirror.example/user/repo"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/user/repo/blob/main/m.gguf"),
+        ("https://proxy.example/hf/", "https://proxy.example/hf/user/repo"),
+        ("https://mirror.example", "https://huggingface.co/user/repo"),
+    ],
+)
+def test_a_mirror_s_own_addresses_name_models(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, text: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    found = parse(text)
+    assert isinstance(found, HubReference)
+    assert found.repo == "user/repo"
+
+
+def test_without_a_mirror_its_addresses_name_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    with pytest.raises(InvalidReferenceError, match="not on the Hugging Face Hub"):
+        parse("https://mirror.example/user/repo")

@@ -374,3 +374,15 @@ def test_without_symbolic_links_the_file_is_moved_not_doubled(
     assert len(ranges(fake)) == 1
     total = sum(p.stat().st_size for p in hub.cache_dir.rglob("*") if p.is_file())
     assert total < 2 * len(DATA)
+
+
+def test_a_damaged_file_is_told_where_the_disk_has_no_symbolic_links(hub: Hub) -> None:
+    """The file has left the folder of blobs, and its hash with it: the Hub's own is compared."""
+    path = pull(hub)
+    blob = path.resolve()
+    path.unlink()
+    blob.rename(path)
+    assert matches_etag(path, sha256(DATA))
+    path.write_bytes(DATA[:-1] + b"!")
+    assert not matches_etag(path, sha256(DATA))
+    assert matches_etag(path)

@@ -15,7 +15,7 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.drafts import as_entry, describe_target, find_drafts
 from eaglechat.hub.downloads.queue import Queue
-from eaglechat.hub.errors import DiskFullError
+from eaglechat.hub.errors import DiskFullError, GatedError
 from eaglechat.hub.local.installed import State, status
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, sha256
@@ -137,3 +137,20 @@ def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(
     assert entry.name == "base-q4_k_m-org"
     assert queue.wait(install.start(queue, install.plan(hub, entry)), timeout=20)
     assert status(entry, hub.cache_dir).state is State.INSTALLED
+
+
+def test_a_gated_target_is_told_before_anything_is_downloaded(hub: Hub, fake: FakeHub) -> None:
+    fake.repos["org/model"].gated = True
+    fake.repos["lab/draft"].gated = False
+    plan = install.plan(hub, ENTRY)
+    with pytest.raises(GatedError, match="org/model is gated: accept its licence"):
+        install.check_draft(hub, plan)
+    assert fake.requests("storage") == []
+
+
+def test_a_gated_repository_that_may_be_read_is_no_obstacle(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    fake.repos["org/model"].gated = True
+    install.check_draft(hub, install.plan(hub, ENTRY))

@@ -23,7 +23,8 @@ from tests.hub.fakehub import FakeHub, Seen, sha256
 KILLS = int(os.environ.get("EAGLECHAT_KILLS", "12"))
 CHUNK = 64 << 10
 """What the client reads from its connection at once."""
-SIZE = max(4 << 20, KILLS * 5 * CHUNK)
+SIZE = min(max(4 << 20, KILLS * 5 * CHUNK), BLOCK)
+"""A longer file would come over several connections."""
 
 
 @pytest.fixture

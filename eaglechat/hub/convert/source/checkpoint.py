@@ -37,8 +37,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if not path.exists():
         raise ConversionError(f"the checkpoint {path} does not exist")
     directory, names = path.parent, [path.name]
+    # Opening a pipe waits for somebody to write into it.
+    if not path.is_file() and not path.is_dir():
+        raise ConversionError(f"the checkpoint {path} is a device or a pipe, not a file")
     if path.is_dir():
-        here = {file.name for file in path.iterdir()}
+        here = {file.name for file in path.iterdir() if file.is_file()}
         directory, names = path, weight_files(here, lambda name: (path / name).read_bytes(), path)
     files = tuple(directory / name for name in names)
     return Checkpoint(directory, files, read_weights(files))

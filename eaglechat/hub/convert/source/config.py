@@ -96,6 +96,8 @@ def read_config(directory: Path) -> DraftConfig:
     Raises ConversionError with the reason where it does not, OSError.
     """
     path = directory / "config.json"
+    if path.exists() and not path.is_file():
+        raise ConversionError(f"{path} is not a file")
     try:
         return parse_config(path.read_bytes(), str(path))
     except FileNotFoundError:

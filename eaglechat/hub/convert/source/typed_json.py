@@ -15,5 +15,5 @@ def decode(data: bytes | msgspec.Raw, shape: type[T], what: str) -> T:
     """`data` as a `shape`. Raises ConversionError, which calls the data `what`."""
     try:
         return msgspec.json.decode(data, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ConversionError(f"{what} is damaged: {error}") from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import pickletools
 import zipfile
 from collections import OrderedDict
 from math import prod
@@ -20,7 +21,9 @@ from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.source.tensors import Place, StoredTensor, check_complete
 from eaglechat.hub.errors import HubError
 
-_MAX_PICKLE_BYTES = 16 << 20
+_MAX_PICKLE_BYTES = 2 << 20
+"""About 150 bytes describe a tensor; what unpickling them makes takes up to 60 times the memory."""
+_MAX_BYTEORDER_BYTES = 16
 _LOCAL_HEADER_BYTES = 30
 
 # storage class of torch -> (dtype as safetensors names it, bytes per element)
@@ -77,9 +80,27 @@ def _unpickle(path: Place, archive: zipfile.ZipFile) -> Any:
         raise ConversionError("is a zip file, but not one of torch.save")
     root = pickles[0].filename[: -len("data.pkl")]
     byteorder = root + "byteorder"
-    if byteorder in archive.namelist() and archive.read(byteorder) != b"little":
-        raise ConversionError("was saved on a big-endian machine")
-    return _TensorUnpickler(archive.read(pickles[0]), path, archive, root).load()
+    if byteorder in archive.namelist():
+        entry = archive.getinfo(byteorder)
+        if entry.file_size > _MAX_BYTEORDER_BYTES or archive.read(entry) != b"little":
+            raise ConversionError("was saved on a big-endian machine")
+    data = archive.read(pickles[0])
+    _check_opcodes(data)
+    return _TensorUnpickler(data, path, archive, root).load()
+
+
+_MEMO = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
+
+
+def _check_opcodes(data: bytes) -> None:
+    """Refuse what makes the unpickler take memory that the file does not have: it makes room for
+    the highest number of its memo, and for the bytes that an opcode announces.
+
+    Raises ConversionError, ValueError for what is no pickle.
+    """
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name in _MEMO and int(argument or 0) > len(data):
+            raise ConversionError(f"is damaged: its memo has {len(data)} places, not {argument}")
 
 
 def _named(path: Place, name: Any, value: Any) -> StoredTensor:
