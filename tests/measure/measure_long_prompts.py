@@ -1,10 +1,11 @@
 """What auto and a fixed length accept behind a long prompt, with the built-in pair.
 
-    python -m tests.measure.measure_long_prompts [--tokens 4000] [--reply 300] [--rows]
+    python -m tests.measure.measure_long_prompts [--tokens 4000] [--reply 300] [--rows] [--always]
 
 Asks for summaries of pages of this project's documentation. Auto should accept what a chain of
-three tokens does: both draw on the same prompt. `--rows` also times how long the draft takes to
-take in rows that wait, by how many there are.
+three tokens does: both draw on the same prompt. With `--always` auto drafts three tokens in every
+round, so that all rounds compare, and not only the few that auto chose to draft. `--rows` also
+times how long the draft takes to take in rows that wait, by how many there are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from eaglechat.engine.auto.auto_length import AutoLength
+from eaglechat.engine.auto.draft_plan import Choice, DraftPlan
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
@@ -24,7 +27,7 @@ from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, Message, Sampling, Speculation
-from eaglechat.wire.records import Round
+from eaglechat.wire.records import AutoDraft, AutoReason, Round
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("hub.md", "writing.md", "how-it-works.md", "training.md")
@@ -33,6 +36,12 @@ CONFIGURATIONS = {
     "auto": Speculation(n_draft_max=AUTO, shape="chain", ngram=False),
     "3": Speculation(n_draft_max=3, shape="chain", ngram=False),
 }
+
+
+def always_three(_self: AutoLength, _past: int, _waiting: int, choice: Choice) -> DraftPlan:
+    n = min(3, choice.n_most)
+    state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
+    return DraftPlan(n, worth=(0.0,) * n, by_probability=(1.0,) * 10, state=state)
 
 
 def open_pair() -> LoadedPair:
@@ -129,8 +138,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--reply", type=int, default=300)
     parser.add_argument("--rows", action="store_true")
+    parser.add_argument("--always", action="store_true")
     arguments = parser.parse_args()
     backend.start_backend(backend.LOG_ERRORS)
+    if arguments.always:
+        AutoLength.expects_to_draft = lambda *_: True  # type: ignore[method-assign]
+        AutoLength.choose = always_three  # type: ignore[assignment, method-assign]
+        AutoLength.observe = lambda *_: None  # type: ignore[assignment, method-assign]
     if arguments.rows:
         time_rows()
     compare(arguments.tokens, arguments.reply)
