@@ -103,6 +103,8 @@ class Turns:
         self._chosen: dict[TurnId | None, TurnId] = {}
         self._deleted: dict[TurnId, Branch] = {}
         """By what each began with."""
+        self._used: set[TurnId] = set()
+        """Every id there ever was: what is deleted may come back."""
         self._next_id: TurnId = 1
         self._path: list[Turn] | None = []
         self.version = 0
@@ -323,8 +325,9 @@ class Turns:
 
     def _new_id(self, wanted: TurnId | None) -> TurnId:
         id = self._next_id if wanted is None else wanted
-        if id in self:
-            raise TurnError(f"Turn {id} is there already.")
+        if id in self._used:
+            raise TurnError(f"Turn {id} was there already.")
+        self._used.add(id)
         self._next_id = max(self._next_id, id + 1)
         return id
 

@@ -9,14 +9,20 @@ too.
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from eaglechat.chat.recording import Terms, TurnPart
 from eaglechat.wire.records import ReplyEnd
 from eaglechat.wire.stats import SpeculationStats
 
 VERSION = 2
+
+
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""Numbers of turns and counts of them: what every database and JSON reader can hold."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,8 +42,8 @@ class ChatHeader(_Line, frozen=True, kw_only=True, tag="chat"):
 
 
 class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):
-    id: int
-    parent: int | None = None
+    id: _Count
+    parent: _Count | None = None
     parts: tuple[TurnPart, ...]
 
 
@@ -50,21 +56,21 @@ class TermsLine(_Line, frozen=True, kw_only=True, tag="terms"):
 class ReplyLine(_Line, frozen=True, kw_only=True, tag="reply"):
     """A reply to the question `parent` begins."""
 
-    id: int
-    parent: int
+    id: _Count
+    parent: _Count
 
 
 class ComparisonLine(_Line, frozen=True, kw_only=True, tag="comparison"):
     """The reply `of` begins once more, without speculation."""
 
-    id: int
-    of: int
+    id: _Count
+    of: _Count
 
 
 class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
     """What a reply or comparison wrote since the last such line, and how."""
 
-    of: int
+    of: _Count
     text: str = ""
     reasoning: str = ""
     data: str
@@ -73,13 +79,13 @@ class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
 class GoesOnLine(_Line, frozen=True, kw_only=True, tag="goes_on"):
     """A reply that was stopped goes on: more rounds follow, and another end."""
 
-    of: int
+    of: _Count
 
 
 class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
     """How a reply or comparison ended; without `end` it was cut off."""
 
-    of: int
+    of: _Count
     end: ReplyEnd | None = None
     stats: SpeculationStats | None = None
     changed: tuple[str, ...] = ()
@@ -91,26 +97,26 @@ class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
 class ChosenLine(_Line, frozen=True, kw_only=True, tag="chosen"):
     """The path goes through this turn from here on."""
 
-    turn: int
+    turn: _Count
 
 
 class DeletedLine(_Line, frozen=True, kw_only=True, tag="deleted"):
     """This turn and all after it are gone."""
 
-    turn: int
+    turn: _Count
 
 
 class RestoredLine(_Line, frozen=True, kw_only=True, tag="restored"):
     """What was deleted with this turn is there again."""
 
-    turn: int
+    turn: _Count
 
 
 class WindowLine(_Line, frozen=True, kw_only=True, tag="window"):
     """The context begins with this question; version 1 counted them from 0."""
 
-    question: int | None = None
-    first_turn: int | None = None
+    question: _Count | None = None
+    first_turn: _Count | None = None
 
 
 class UnsentLine(_Line, frozen=True, kw_only=True, tag="unsent"):
@@ -124,7 +130,7 @@ class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):
     """What the list of chats shows; the last one counts."""
 
     title: str
-    messages: int
+    messages: _Count
     pinned: bool = False
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.conversation.turns import Reply
@@ -16,6 +18,7 @@ from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, Round
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.search.shelf import ChatShelf
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, message, partial, resumed, write_first_version
 from tests.chat.records import round_of, thinking
@@ -234,3 +237,42 @@ def test_the_context_of_a_long_chat_is_known_without_its_rounds(
 
 def nobody_unpacks(*_: object) -> None:
     raise AssertionError("rounds were made of what is on disk")
+
+
+ids = st.integers(0, 5) | st.just(9223372036854775808)
+tree_lines = st.one_of(
+    st.builds(dict, type=st.just("question"), id=ids, parent=st.none() | ids, parts=st.just([])),
+    st.builds(dict, type=st.just("reply"), id=ids, parent=ids),
+    st.builds(dict, type=st.just("comparison"), id=ids, of=ids),
+    st.builds(dict, type=st.sampled_from(["chosen", "deleted", "restored"]), turn=ids),
+    st.builds(dict, type=st.sampled_from(["goes_on", "end"]), of=ids),
+    st.builds(dict, type=st.just("rounds"), of=ids, text=st.just("a"), data=st.just("!")),
+    st.builds(dict, type=st.just("summary"), title=st.just("t"), messages=ids),
+)
+
+
+@given(st.lists(tree_lines, max_size=8))
+@example(
+    [
+        {"type": "question", "id": 4, "parts": []},
+        {"type": "deleted", "turn": 4},
+        {"type": "question", "id": 4, "parts": []},
+        {"type": "restored", "turn": 4},
+    ]
+)
+@example([{"type": "question", "id": 9223372036854775808, "parts": [{"text": "why?"}]}])
+@example([{"type": "summary", "title": "t", "messages": 9223372036854775808}])
+def test_lines_in_any_order_make_a_chat_that_can_be_searched(given_lines: list[dict]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "chats", "20260101-000000.jsonl")
+        file.parent.mkdir()
+        header = {"type": "chat", "created": "2026-01-01T00:00:00", "pair": "p", "target": "/t"}
+        written = [{**header, "version": 2}, *given_lines]
+        file.write_text("".join(json.dumps(line) + "\n" for line in written))
+
+        chat = read_chat(file)
+        for turn in chat.turns.path:
+            chat.turns.messages_to(turn.id)
+        shelf = ChatShelf(file.parent)
+        assert [progress.total for progress in shelf.update()][-1] <= 1
+        assert [*shelf.listed()]
