@@ -21,6 +21,7 @@ from eaglechat.cli.parsing import CommandParser, did_you_mean
 from eaglechat.cli.status import FAILED, INTERRUPTED, complain, reason
 from eaglechat.cli.train import command as train
 from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.neutral import neutralise
 
 
 class Command(Protocol):
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     args = _parsed(sys.argv[1:] if argv is None else list(argv))
     command: Command = _COMMANDS.get(args.command, start)
+    if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
+        sys.stdout = _Terminal(sys.stdout)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As a script starts its background jobs: SIGINT still ends a command, and keeps its work.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,6 +81,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(("the output cannot be written: " if is_output else "") + reason(error))
         _drop_output()
     return FAILED
+
+
+class _Terminal(io.TextIOWrapper):
+    """A terminal's output, on which nothing from a model, a server or a file is more than text.
+    What is piped stays as it is."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        stream.flush()
+        encoding, errors = stream.encoding, stream.errors
+        super().__init__(stream.detach(), encoding, errors, line_buffering=True)
+
+    def write(self, text: str) -> int:
+        return super().write(neutralise(text))
 
 
 def _open_streams() -> None:

@@ -18,6 +18,7 @@ from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
 from eaglechat.settings import Settings
 from eaglechat.wire.errors import EngineError
+from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
     TOP_LIMIT,
     Answer,
@@ -235,6 +236,8 @@ class _Written:
 
     def add(self, text: str) -> None:
         self._is_empty = False
+        # Standard error is a terminal's or a file's: only the latter gets what is no text.
+        text = neutralise(text) if self._stream.isatty() else text
         print(text, end="", file=self._stream, flush=True)
 
     def end(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from eaglechat.wire.neutral import neutralise
+
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def complain(message: str) -> None:
     """Say on standard error what went wrong."""
-    print(f"eaglechat: {message}", file=sys.stderr)
+    print(f"eaglechat: {neutralise(message)}", file=sys.stderr)
 
 
 def reason(error: OSError) -> str:

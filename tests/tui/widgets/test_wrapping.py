@@ -8,7 +8,8 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from eaglechat.tui.widgets.transcript.wrapping import Row, Wrapping, neutralise
+from eaglechat.tui.widgets.transcript.wrapping import Row, Wrapping
+from eaglechat.wire.neutral import neutralise
 
 ALPHABET = [
     *"abcdefgh.,)", " ", " ", " ", "  ", "\n", "\t", "é", "e\u0301", "漢", "字", "、", "。", "ー",

@@ -16,7 +16,7 @@ from eaglechat.chat.wording import drafter, plural
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import Origin, Round
 
 TOKEN_CELLS = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 
 _OPENED = ("http", "https", "mailto")
 

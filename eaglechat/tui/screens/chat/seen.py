@@ -11,7 +11,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
 
 _CONTROL = "bold $text-accent on $accent-muted"

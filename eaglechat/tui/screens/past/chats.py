@@ -30,7 +30,7 @@ from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100

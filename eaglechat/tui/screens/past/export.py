@@ -26,7 +26,7 @@ from eaglechat.tui.services.background import in_background
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 
 
 class _Choice(NamedTuple):

@@ -25,7 +25,8 @@ from textual.widget import Widget
 from eaglechat.chat.conversation.entries import Place
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
-from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping, neutralise
+from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
+from eaglechat.wire.neutral import neutralise
 
 TEXT = "text"
 """The kind of text that has no origin to show."""

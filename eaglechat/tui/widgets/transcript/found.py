@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.entries import Entry
 from eaglechat.tui.widgets.transcript.reading import Code
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 
 Found = TypeVar("Found")
 

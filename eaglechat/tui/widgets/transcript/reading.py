@@ -22,13 +22,8 @@ from rich.table import Table
 from rich.theme import Theme
 
 from eaglechat.chat.wording import fitting
-from eaglechat.tui.widgets.transcript.wrapping import (
-    Piece,
-    Row,
-    Wrapping,
-    neutralise,
-    neutralise_line,
-)
+from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
+from eaglechat.wire.neutral import neutralise, neutralise_line
 
 CODE, LINK = "code", "link"
 """What a click on a cell means: the number of a code block to copy, an address to open."""

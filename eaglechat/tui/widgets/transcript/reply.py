@@ -26,7 +26,7 @@ from eaglechat.tui.widgets.transcript.reading import (
     same_passage,
 )
 from eaglechat.tui.widgets.transcript.token_styles import LOOKED_UP
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0

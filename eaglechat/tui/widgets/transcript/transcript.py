@@ -21,7 +21,7 @@ from eaglechat.tui.widgets.transcript.rows import Rows
 from eaglechat.tui.widgets.transcript.said import Notice, UserEntry, WindowMark
 from eaglechat.tui.widgets.transcript.scrolling import Aim, RowScroll
 from eaglechat.tui.widgets.transcript.thought import Thought
-from eaglechat.tui.widgets.transcript.wrapping import neutralise
+from eaglechat.wire.neutral import neutralise
 
 PAGES_MADE, PAGES_KEPT = 1, 3
 """Screens above and below what is seen: entries there are made, and stay made."""

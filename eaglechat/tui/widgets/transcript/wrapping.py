@@ -1,4 +1,4 @@
-"""Incremental word wrap of styled text for terminals, and the neutralising of unsafe text.
+"""Incremental word wrap of styled text for terminals.
 
 Only the last row is ever open: appending costs the same however long the text already is.
 """
@@ -28,37 +28,9 @@ _CLOSERS = frozenset(
     ",.:;!?)]}、。，．：；！？）］｝」』】〉》〕〗ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ"  # noqa: RUF001
 )
 
-# Escape sequences, other controls, characters that reorder a line, and lone surrogates, which
-# cannot be written to a terminal at all.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-def neutralise(text: str) -> str:
-    """Make text safe to draw: newlines and tabs stay, controls become visible symbols."""
-    return _UNSAFE.sub(_visible, text)
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code == 0x0D:
-        return ""
-    if code in {0x2028, 0x2029}:
-        return "\n"
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
-
-
 _MOST_JOINED = 64
 """Characters of a piece that may grow by what belongs to its last one: each time the piece is
 measured anew, and a model may write marks without end."""
-
-
-def neutralise_line(text: str) -> str:
-    """The same for what stands in one row: line ends become visible too."""
-    return neutralise(text).replace("\n", "\u240a")
 
 
 class Piece(NamedTuple):
