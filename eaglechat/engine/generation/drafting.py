@@ -122,6 +122,15 @@ class Drafting:
         self._drafter.resume((), to_draft=False)
 
     @_guarded(None)
+    def mark(self) -> object:
+        return self._drafter.mark() if self._drafter is not None and self.on else None
+
+    @_guarded(None)
+    def restore(self, length: int, mark: object) -> None:
+        if self._drafter is not None and mark is not None:
+            self._drafter.restore(length, mark)
+
+    @_guarded(None)
     def shift(self, start: int, end: int) -> None:
         if self._drafter is not None:
             self._drafter.shift(start, end)

@@ -31,19 +31,31 @@ class Reader:
         self.stopped = False
         """Whether it was cancelled with something left to read."""
 
-    def read(self, tokens: Sequence[int], speculation: Speculation) -> Iterator[Prefill]:
+    def read(
+        self, tokens: Sequence[int], speculation: Speculation, boundaries: Sequence[int] = ()
+    ) -> Iterator[Prefill]:
         """Bring the caches to exactly `tokens`; the drafter takes them in where it is about to
-        draft, elsewhere they wait for it, at no cost. Raises DecodeError."""
+        draft, elsewhere they wait for it, at no cost. At `boundaries`, where a later
+        prompt may differ, and at the end a checkpoint is saved. Raises DecodeError."""
         will_draft = self._will_draft(speculation, len(tokens))
         reused = self._cache.resume(tokens, to_draft=will_draft)
         yield Prefill(reused, len(tokens), reused)
-        for first in range(reused, len(tokens), self._n_batch):
-            chunk = tokens[first : first + self._n_batch]
+        ends = [*sorted({end for end in boundaries if reused < end < len(tokens)}), len(tokens)]
+        stretches = zip([reused, *ends], ends, strict=False)
+        starts = [
+            (first, min(first + self._n_batch, end))
+            for start, end in stretches
+            for first in range(start, end, self._n_batch)
+        ]
+        for first, last in starts:
+            chunk = tokens[first:last]
             if self._cancelled() or not self._cache.read(chunk, self._cancelled):
                 self.stopped = True
                 return
             if will_draft:
                 self._drafting.take_in()
+            if last in ends:
+                self._cache.save_checkpoint()
             yield Prefill(first + len(chunk), len(tokens), reused)
 
     def catch_up(self, speculation: Speculation) -> Iterator[Prefill]:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
 
-from eaglechat.engine.generation.window import cut_starts
+import msgspec
+
+from eaglechat.engine.generation.window import common_prefix, cut_starts
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
@@ -212,6 +214,24 @@ class ConversationTurns:
             if first is not None and last is not None:
                 return self._tokens[:first] + self._tokens[last:]
         return self._prompter.tokens_of(shorter)
+
+    def boundaries(self) -> tuple[int, ...]:
+        """Positions in the prompt up to which later prompts are likely to be the same: the start
+        of the last message's text, which may be edited, and the start of the reply, whose
+        reasoning a template leaves out of later prompts. Raises PromptError,
+        PromptCancelledError."""
+        *before, last = self._messages
+        other = "b" if str(last.content).startswith("a") else "a"
+        later = Message(role="user", content=other)
+        edited = [*before, msgspec.structs.replace(last, content=other)]
+        answered = [*self._messages, Message(role="assistant", content=other), later]
+        return tuple(
+            common_prefix(
+                self._tokens,
+                self._prompter.as_tokens(messages, self._thinking, self._cancelled),
+            )
+            for messages in (edited, answered)
+        )
 
     @cached_property
     def _text(self) -> str:
