@@ -19,8 +19,8 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.load_options import (
     CHECKPOINTS_MIB,
     DRAFT_WINDOW_DEFAULT,
-    CheckpointsMib,
     BatchSize,
+    CheckpointsMib,
     ContextSize,
     DraftWindow,
     FlashAttention,

@@ -72,7 +72,8 @@ class CacheState:
         return self._cut(self._drafting.resume(tokens[:common], to_draft=to_draft))
 
     def save_checkpoint(self) -> None:
-        """Keep what it takes to come back to the tokens held now, where the target cannot rewind."""
+        """Keep what it takes to come back to the tokens held now, which the target cannot rewind
+        to."""
         if self._target.n_rollback is None or not self.tokens:
             return
         length = len(self.tokens)
