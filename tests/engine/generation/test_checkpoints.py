@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -17,7 +17,7 @@ from eaglechat.engine.generation.window import common_prefix
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import Message, Speculation
 from tests import tiny
-from tests.engine.rig import Reply, Rig, open_rig
+from tests.engine.rig import Reply, Rig, drafts_of, open_rig
 
 DROPS_REASONING = (
     "{% for m in messages %}x {{ m['role'] }} {{ m['content'] }} z "
@@ -48,7 +48,7 @@ def live(*, enabled: bool) -> Live:
 class Talk:
     """A chat, every reply of which is held against a fresh pair's."""
 
-    def __init__(self, rig: Rig, fresh: object, *, enabled: bool) -> None:
+    def __init__(self, rig: Rig, fresh: Callable[[], AbstractContextManager[Rig]], *, enabled: bool) -> None:
         self.rig, self.fresh, self.enabled = rig, fresh, enabled
         self.messages: list[Message] = []
         self.prompt: tuple[int, ...] = ()
@@ -62,9 +62,10 @@ class Talk:
             self.prompt, live=live(enabled=self.enabled), max_tokens=24, boundaries=turns.boundaries
         )
         assert reply.offs == []
-        with self.fresh() as rig:  # type: ignore[operator]
+        with self.fresh() as rig:
             again = rig.reply(self.prompt, live=live(enabled=self.enabled), max_tokens=24)
         assert again.tokens == reply.tokens
+        assert drafts_of(again) == drafts_of(reply)
         self.messages.append(Message(role="assistant", content="the cat sat"))
         new = len(self.prompt) - 1 - common_prefix(before, self.prompt)
         return reply, reply.end.timings.prefill_tokens, new
@@ -73,29 +74,25 @@ class Talk:
 @pytest.mark.parametrize("make_drafter", [plain, Eagle3Drafter, both])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
-    hybrid: Model, tiny_models: tuple[Model, Model], make_drafter: object, *, enabled: bool
+    hybrid: Model, tiny_models: tuple[Model, Model], make_drafter: Callable[[Eagle3Session], Drafter], *, enabled: bool
 ) -> None:
     @contextmanager
     def pair() -> Iterator[Rig]:
-        with open_rig(hybrid, tiny_models[1], n_batch=64, make_drafter=make_drafter) as rig:  # type: ignore[arg-type]
+        with open_rig(hybrid, tiny_models[1], n_batch=64, make_drafter=make_drafter) as rig:
             yield rig
 
-    counts = []
     with pair() as rig:
         talk = Talk(rig, pair, enabled=enabled)
         for turn in range(10):
             _, read, new = talk.ask(f"the quick brown fox {'and the dog ' * (turn % 3)}")
-            counts.append((turn + 1, len(talk.prompt), read, new))
             assert read <= new
         # The seventh question is edited: what stands before it is not read again.
         del talk.messages[12:]
         _, read, new = talk.ask("a red fox")
-        counts.append((0, len(talk.prompt), read, new))
         assert read <= new
         n, n_bytes = rig.generator.checkpoints
         assert n > 0
         assert n_bytes > 0
-    print(counts, n, n_bytes)
 
 
 def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
