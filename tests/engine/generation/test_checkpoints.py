@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.wording import prompt_seen
 from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
@@ -15,9 +17,14 @@ from eaglechat.engine.generation.checkpoints import Checkpoints
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.window import common_prefix
 from eaglechat.engine.llama.objects import Model
-from eaglechat.wire.protocol import Message, Speculation
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.process.chat_job import ChatJob
+from eaglechat.engine.process.rendering import rendered
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny
-from tests.engine.rig import Reply, Rig, drafts_of, open_rig
+from tests.engine.rig import GREEDY, Reply, Rig, drafts_of, open_rig
 
 DROPS_REASONING = (
     "{% for m in messages %}x {{ m['role'] }} {{ m['content'] }} z "
@@ -48,7 +55,9 @@ def live(*, enabled: bool) -> Live:
 class Talk:
     """A chat, every reply of which is held against a fresh pair's."""
 
-    def __init__(self, rig: Rig, fresh: Callable[[], AbstractContextManager[Rig]], *, enabled: bool) -> None:
+    def __init__(
+        self, rig: Rig, fresh: Callable[[], AbstractContextManager[Rig]], *, enabled: bool
+    ) -> None:
         self.rig, self.fresh, self.enabled = rig, fresh, enabled
         self.messages: list[Message] = []
         self.prompt: tuple[int, ...] = ()
@@ -74,7 +83,11 @@ class Talk:
 @pytest.mark.parametrize("make_drafter", [plain, Eagle3Drafter, both])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
-    hybrid: Model, tiny_models: tuple[Model, Model], make_drafter: Callable[[Eagle3Session], Drafter], *, enabled: bool
+    hybrid: Model,
+    tiny_models: tuple[Model, Model],
+    make_drafter: Callable[[Eagle3Session], Drafter],
+    *,
+    enabled: bool,
 ) -> None:
     @contextmanager
     def pair() -> Iterator[Rig]:
@@ -93,6 +106,30 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
         n, n_bytes = rig.generator.checkpoints
         assert n > 0
         assert n_bytes > 0
+
+
+@pytest.mark.parametrize("mib", [1, 0])
+def test_a_loaded_pair_goes_on_from_a_checkpoint_and_says_what_they_cost(
+    tmp_path: Path, tiny_files: tuple[Path, Path], mib: int
+) -> None:
+    target = tiny.write_hybrid_target(tmp_path / "target.gguf", DROPS_REASONING)
+    headers = check_pair(target, tiny_files[1])
+    options = LoadOptions(n_ctx=512, n_threads=1, checkpoints_mib=mib)
+    messages: tuple[Message, ...] = ()
+    reads = []
+    with closing(LoadedPair(headers, options)) as pair:
+        for question in ("the quick brown fox", "and the dog"):
+            messages = (*messages, Message(role="user", content=question))
+            said: list[AnyEvent] = []
+            request = Chat(id=1, messages=messages, sampling=GREEDY, max_tokens=8)
+            ChatJob(request, live(enabled=True), lambda: False, said.append).run(pair)
+            [done] = [event for event in said if isinstance(event, Done)]
+            reads.append(done.end.timings.reused_tokens)
+            messages = (*messages, Message(role="assistant", content="the cat sat"))
+        seen = rendered(Render(id=2, messages=messages[:3]), pair, lambda: False)
+    assert (reads[1] > 0) is (mib > 0)
+    assert (seen.checkpoints > 0) is (mib > 0)
+    assert ("to go back to, 0.0 MiB" in prompt_seen(seen, 512, "hi")) is (mib > 0)
 
 
 def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
