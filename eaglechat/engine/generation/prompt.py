@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, groupby
 
@@ -218,20 +219,19 @@ class ConversationTurns:
     def boundaries(self) -> tuple[int, ...]:
         """Positions in the prompt up to which later prompts are likely to be the same: the start
         of the last message's text, which may be edited, and the start of the reply, whose
-        reasoning a template leaves out of later prompts. Raises PromptError,
-        PromptCancelledError."""
+        reasoning a template leaves out of later prompts. A template may refuse those prompts."""
+        if not self._messages:
+            return ()
         *before, last = self._messages
-        other = "b" if str(last.content).startswith("a") else "a"
-        later = Message(role="user", content=other)
+        other = "b" if last.content.startswith("a") else "a"
         edited = [*before, msgspec.structs.replace(last, content=other)]
-        answered = [*self._messages, Message(role="assistant", content=other), later]
-        return tuple(
-            common_prefix(
-                self._tokens,
-                self._prompter.as_tokens(messages, self._thinking, self._cancelled),
-            )
-            for messages in (edited, answered)
-        )
+        later = [Message(role=role, content=other) for role in ("assistant", "user")]
+        found = []
+        for messages in (edited, [*self._messages, *later]):
+            with suppress(PromptError):
+                changed = self._prompter.as_tokens(messages, self._thinking, self._cancelled)
+                found.append(common_prefix(self._tokens, changed))
+        return tuple(found)
 
     @cached_property
     def _text(self) -> str:

@@ -15,6 +15,7 @@ from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.generation.checkpoints import Checkpoints
 from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.generation.window import common_prefix
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
@@ -130,6 +131,15 @@ def test_a_loaded_pair_goes_on_from_a_checkpoint_and_says_what_they_cost(
     assert (reads[1] > 0) is (mib > 0)
     assert (seen.checkpoints > 0) is (mib > 0)
     assert ("to go back to, 0.0 MiB" in prompt_seen(seen, 512, "hi")) is (mib > 0)
+
+
+def test_a_template_that_refuses_the_next_turn_answers_this_one(tmp_path: Path) -> None:
+    template = "{% if messages | length > 1 %}{{ raise_exception('one only') }}{% endif %}"
+    path = tiny.write_hybrid_target(tmp_path / "target.gguf", template + DROPS_REASONING)
+    with Model(path) as model:
+        turns = Prompter(model).turns([Message(role="user", content="the fox")])
+        assert len(turns.boundaries()) == 1
+        assert Prompter(model).turns([]).boundaries() == ()
 
 
 def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
