@@ -110,6 +110,9 @@ def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
         n = prompt.first_turn
         left = "the first turn is" if n == 1 else f"the first {n:,} turns are"
         said.append(f"{left} not in the context")
+    if prompt.checkpoints:
+        mib = one_decimal(prompt.checkpoint_bytes / 2**20)
+        said.append(f"{plural(prompt.checkpoints, 'checkpoint')} to go back to, {mib} MiB")
     if not typed:
         said.append(f"“{STAND_IN}” stands for the question that you have not typed yet")
     return "; ".join(said) + "."

@@ -17,8 +17,10 @@ from msgspec import Meta
 from eaglechat.settings.hints import extra_of, hints_of
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.load_options import (
+    CHECKPOINTS_MIB,
     DRAFT_WINDOW_DEFAULT,
     BatchSize,
+    CheckpointsMib,
     ContextSize,
     DraftWindow,
     FlashAttention,
@@ -221,6 +223,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         DraftWindow,
         Meta(description="How many of the latest tokens the draft sees; 0 means all."),
     ] = DRAFT_WINDOW_DEFAULT
+    checkpoints_mib: Annotated[
+        CheckpointsMib,
+        Meta(
+            description="Memory, in MiB, for saved states of a recurrent or hybrid target, from "
+            "which a chat goes on; 0 saves none."
+        ),
+    ] = CHECKPOINTS_MIB
     llama_server: Annotated[
         str,
         Meta(

@@ -17,6 +17,9 @@ ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 DRAFT_WINDOW_DEFAULT = 2048
 """docs/long-chats.md has the measurements."""
 DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
+CHECKPOINTS_MIB = 512
+"""A few turns: a checkpoint of a 9B hybrid model takes tens of MiB."""
+CheckpointsMib = Annotated[int, Meta(ge=0, le=1 << 20)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=99_999)]
 SplitMode = Literal["none", "layer", "row"]
 TENSOR_SPLIT_REFUSED = (
@@ -59,3 +62,5 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     draft_kv_type: KvType = "f16"
     draft_window: DraftWindow = DRAFT_WINDOW_DEFAULT
     """Positions the draft looks back on; 0 is the whole context."""
+    checkpoints_mib: CheckpointsMib = CHECKPOINTS_MIB
+    """Memory for saved states of a recurrent or hybrid target; 0 saves none."""

@@ -384,12 +384,15 @@ class PromptRun(msgspec.Struct, frozen=True):
 
 class Rendered(Event, frozen=True, kw_only=True, tag="rendered"):
     """A prompt as the target would read it: its `runs` joined, so many `tokens`, without the turns
-    before `first_turn`, which are not in the context."""
+    before `first_turn`, which are not in the context. A recurrent or hybrid target's chat can go
+    back to so many `checkpoints`, which take `checkpoint_bytes` of memory."""
 
     id: int
     runs: tuple[PromptRun, ...]
     tokens: int
     first_turn: int = 0
+    checkpoints: int = 0
+    checkpoint_bytes: int = 0
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):

@@ -107,6 +107,7 @@ class Rig:
         parts: ReplyParts | None = None,
         top: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
+        boundaries: Callable[[], Sequence[int]] = tuple,
     ) -> Iterator[ReplyEvent]:
         speculation = Speculation(n_draft_max=n_draft_max, shape=self.shape, ngram=True)
         live = live or Live(speculation, sampling.temperature)
@@ -121,6 +122,7 @@ class Rig:
             parts=parts,
             top=top,
             cancelled=cancelled,
+            boundaries=boundaries,
         )
 
     def reply(self, prompt: Sequence[int], **options: Any) -> Reply:

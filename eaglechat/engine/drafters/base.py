@@ -188,6 +188,14 @@ class Drafter(Protocol):
         With `to_draft` it is about to propose, and may ask for more again in order to see it.
         """
 
+    def mark(self) -> object:
+        """What `restore` needs beside what the drafter holds, to go on here with any token; not
+        None."""
+
+    def restore(self, length: int, mark: object) -> None:
+        """Take `mark` up again, made where `length` positions were known that are known still;
+        `resume` follows."""
+
     def shift(self, start: int, end: int) -> None:
         """The positions from `start` up to `end` have left the target, those from `end` on have
         moved to `start`; between two rounds."""

@@ -54,6 +54,12 @@ class LookupFirst:
             kept = drafter.resume(tokens[:kept], to_draft=to_draft)
         return kept
 
+    def mark(self) -> object:
+        return self._both[0].mark()
+
+    def restore(self, length: int, mark: object) -> None:
+        self._both[0].restore(length, mark)
+
     def shift(self, start: int, end: int) -> None:
         for drafter in self._both:
             drafter.shift(start, end)

@@ -59,6 +59,12 @@ class NgramDrafter:
         self._tokens += tokens[len(self._tokens) :]
         return len(tokens)
 
+    def mark(self) -> object:
+        return ()
+
+    def restore(self, length: int, mark: object) -> None:
+        """It goes on anywhere."""
+
     def shift(self, start: int, end: int) -> None:
         rest = self._tokens[end:]
         self._forget(start)

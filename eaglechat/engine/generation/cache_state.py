@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import Proposal
+from eaglechat.engine.generation.checkpoints import Checkpoint, Checkpoints
 from eaglechat.engine.generation.drafting import Drafting
 from eaglechat.engine.generation.window import common_prefix, find_cut
 from eaglechat.engine.llama.branches import Branches
@@ -29,11 +30,12 @@ class CacheState:
     the target has to go back for it.
     """
 
-    def __init__(self, target: Context, drafting: Drafting) -> None:
+    def __init__(self, target: Context, drafting: Drafting, checkpoint_bytes: int) -> None:
         self._target = target
         self._drafting = drafting
         self._batch = Batch(target)
         self._branches = Branches(target)
+        self.checkpoints = Checkpoints(checkpoint_bytes)
         self._proposal = Proposal()
         self._decode_ms = 0.0
         self.tokens: list[int] = []
@@ -65,9 +67,44 @@ class CacheState:
         many of them are left. With `to_draft` a proposal comes next, and needs its drafter to know
         the end of them."""
         common = common_prefix(self.tokens, tokens)
-        # A recurrent state would have to be computed anew, all of it, for the drafter to see more.
-        to_draft = to_draft and self._target.n_rollback is None
+        if self._target.n_rollback is not None:
+            return self._resume_recurrent(tokens[:common])
         return self._cut(self._drafting.resume(tokens[:common], to_draft=to_draft))
+
+    def save_checkpoint(self) -> None:
+        """Keep what it takes to come back to the tokens held now, which the target cannot rewind
+        to."""
+        if self._target.n_rollback is None or not self.tokens:
+            return
+        length = len(self.tokens)
+        drafter = self._drafting.mark() if self._drafting.known == length else None
+        size = self._target.recurrent_size(SEQ)
+        self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(SEQ))
+
+    def _resume_recurrent(self, tokens: Sequence[int]) -> int:
+        """Keep all that is held, or go back to the longest checkpoint from which both can go on.
+
+        The drafter is not asked to see more: a recurrent state would be computed anew for it.
+        """
+        if len(tokens) == self._target.last_position(SEQ) + 1:
+            kept = self._drafting.resume(tokens, to_draft=False)
+            if kept == len(tokens):
+                return kept
+        for checkpoint in self.checkpoints.up_to(len(tokens)):
+            self._drafting.restore(checkpoint.length, checkpoint.drafter)
+            held = tokens[: checkpoint.length]
+            if self._drafting.resume(held, to_draft=False) == len(held):
+                return self._restore(checkpoint)
+        return self._cut(0)
+
+    def _restore(self, checkpoint: Checkpoint) -> int:
+        length = checkpoint.length
+        restored = self._target.restore_recurrent(SEQ, checkpoint.state)
+        if not restored or not self._branches.forget(length):
+            return self._cut(0)
+        del self.tokens[length:]
+        self.checkpoints.cut(length)
+        return length
 
     def shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
         """Take the turns that have left out of both caches, keeping what was behind them.
@@ -170,6 +207,7 @@ class CacheState:
             self._branches.forget(0)
             length = 0
         del self.tokens[length:]
+        self.checkpoints.cut(length)
         if length < self._drafting.known:
             self._drafting.resume(self.tokens, to_draft=False)
         return length

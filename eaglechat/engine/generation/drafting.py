@@ -16,6 +16,10 @@ _T = TypeVar("_T")
 _Method = Callable[Concatenate["Drafting", _P], _T]
 
 
+NO_MARK: object = None
+"""There is nothing to go on from."""
+
+
 def _guarded(otherwise: _T) -> Callable[[_Method[_P, _T]], _Method[_P, _T]]:
     """Where the drafter fails, it is given up and the call answers `otherwise`."""
 
@@ -153,6 +157,19 @@ class Drafting:
     def _forget_all(self) -> None:
         assert self._drafter is not None
         self._drafter.resume((), to_draft=False)
+
+    def mark(self) -> object:
+        """As of a drafter; None while it is off, or has failed."""
+        return self._mark()
+
+    @_guarded(NO_MARK)
+    def _mark(self) -> object:
+        return self._drafter.mark() if self._drafter is not None and self.on else None
+
+    @_guarded(None)
+    def restore(self, length: int, mark: object) -> None:
+        if self._drafter is not None and mark is not None:
+            self._drafter.restore(length, mark)
 
     @_guarded(None)
     def shift(self, start: int, end: int) -> None:

@@ -26,6 +26,7 @@ from eaglechat.engine.generation.window import ContextWindow, Turns
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.wire.errors import PromptError
+from eaglechat.wire.load_options import CHECKPOINTS_MIB
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, SpeculationOff, Window
 
@@ -44,10 +45,11 @@ class Generator:
         target: Context,
         drafter: Drafter | None,
         calibration: Calibration = NOT_CALIBRATED,
+        checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
     ) -> None:
         self._target = target
         self._drafting = Drafting(drafter)
-        self._cache = CacheState(target, self._drafting)
+        self._cache = CacheState(target, self._drafting, checkpoint_bytes)
         self._auto = AutoLength(calibration)
 
     def close(self) -> None:
@@ -57,6 +59,11 @@ class Generator:
     def cached(self) -> Sequence[int]:
         """The tokens whose KV the target holds."""
         return tuple(self._cache.tokens)
+
+    @property
+    def checkpoints(self) -> tuple[int, int]:
+        """How many checkpoints of a recurrent state there are, and their bytes."""
+        return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
 
     def would_read(
         self, prompt: Sequence[int], turns: Turns, max_tokens: int | None
@@ -82,11 +89,14 @@ class Generator:
         parts: ReplyParts | None = None,
         top: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
+        boundaries: Callable[[], Sequence[int]] = tuple,
     ) -> Iterator[ReplyEvent]:
         """Prefill `prompt`, then yield a Round for each pass and a ReplyEnd at the end.
 
         Where the context has no room for all of it, the oldest of its `turns` leave, before the
         reply and while it is written; a Window says so.
+        `boundaries` are positions in the prompt up to which the next one may be the same; they are
+        asked for only where the target's state cannot be rewound.
         Raises PromptError, DecodeError; a failing drafter ends speculation, never the reply.
         """
         if not prompt:
@@ -110,7 +120,9 @@ class Generator:
         with closing(reply):
             yield from open_window(window, cache, reply.tokens_left)
             _check_fits(window.tokens, target.n_ctx)
-            for progress in reader.read(window.tokens[:-1], live.speculation):
+            left = window.tokens_left
+            ends = [] if target.n_rollback is None else [end - left for end in boundaries()]
+            for progress in reader.read(window.tokens[:-1], live.speculation, ends):
                 books.note_prefill(progress)
                 yield progress
             if reader.stopped:

@@ -36,25 +36,38 @@ class Reader:
         self.stopped = False
         """Whether it was cancelled with something left to read."""
 
-    def read(self, tokens: Sequence[int], speculation: Speculation) -> Iterator[Prefill]:
+    def read(
+        self, tokens: Sequence[int], speculation: Speculation, boundaries: Sequence[int] = ()
+    ) -> Iterator[Prefill]:
         """Bring the caches to exactly `tokens`; the drafter takes them in where it may draft,
-        elsewhere they wait for it, at no cost. Raises DecodeError."""
+        elsewhere they wait for it, at no cost. At `boundaries`, where a later prompt may differ,
+        and at the end a checkpoint is saved. Raises DecodeError."""
         started = time.perf_counter()
         to_draft = self._will_draft(speculation, len(tokens))
         reused = self._cache.resume(tokens, to_draft=to_draft)
         self.ms += ms_since(started)
         yield Prefill(reused, len(tokens), reused)
-        for first in range(reused, len(tokens), self._n_batch):
-            chunk = tokens[first : first + self._n_batch]
+        ends = [*sorted({end for end in boundaries if reused < end < len(tokens)}), len(tokens)]
+        stretches = zip([reused, *ends], ends, strict=False)
+        chunks = [
+            (first, min(first + self._n_batch, end))
+            for start, end in stretches
+            for first in range(start, end, self._n_batch)
+        ]
+        for first, last in chunks:
             # Not what passes until the next chunk is asked for.
             started = time.perf_counter()
+            chunk = tokens[first:last]
             self.stopped = self._cancelled() or not self._cache.read(chunk, self._cancelled)
-            if not self.stopped and speculation.n_draft_max != 0:
-                self._drafting.take_in()
+            if not self.stopped:
+                if speculation.n_draft_max != 0:
+                    self._drafting.take_in()
+                if last in ends:
+                    self._cache.save_checkpoint()
             self.ms += ms_since(started)
             if self.stopped:
                 return
-            yield Prefill(first + len(chunk), len(tokens), reused)
+            yield Prefill(last, len(tokens), reused)
 
     def catch_up(self, speculation: Speculation) -> Iterator[Prefill]:
         """Read again what the drafter has to see, where speculation came on in mid-reply. Where the

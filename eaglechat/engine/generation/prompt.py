@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, groupby
 
-from eaglechat.engine.generation.window import cut_starts
+import msgspec
+
+from eaglechat.engine.generation.window import common_prefix, cut_starts
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.parts import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
@@ -212,6 +215,23 @@ class ConversationTurns:
             if first is not None and last is not None:
                 return self._tokens[:first] + self._tokens[last:]
         return self._prompter.tokens_of(shorter)
+
+    def boundaries(self) -> tuple[int, ...]:
+        """Positions in the prompt up to which later prompts are likely to be the same: the start
+        of the last message's text, which may be edited, and the start of the reply, whose
+        reasoning a template leaves out of later prompts. A template may refuse those prompts."""
+        if not self._messages:
+            return ()
+        *before, last = self._messages
+        other = "b" if last.content.startswith("a") else "a"
+        edited = [*before, msgspec.structs.replace(last, content=other)]
+        later = [Message(role=role, content=other) for role in ("assistant", "user")]
+        found = []
+        for messages in (edited, [*self._messages, *later]):
+            with suppress(PromptError):
+                changed = self._prompter.as_tokens(messages, self._thinking, self._cancelled)
+                found.append(common_prefix(self._tokens, changed))
+        return tuple(found)
 
     @cached_property
     def _text(self) -> str:

@@ -119,6 +119,19 @@ _SYMBOLS: _Symbols = {
     "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
     "seq_cp": (("llama_memory_seq_cp",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
     "seq_add": (("llama_memory_seq_add",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
+    "state_size": (("llama_state_seq_get_size_ext",), False, _SIZE, (_PTR, _I32, _U32)),
+    "state_get": (
+        ("llama_state_seq_get_data_ext",),
+        False,
+        _SIZE,
+        (_PTR, _PTR, _SIZE, _I32, _U32),
+    ),
+    "state_set": (
+        ("llama_state_seq_set_data_ext",),
+        False,
+        _SIZE,
+        (_PTR, _TEXT, _SIZE, _I32, _U32),
+    ),
     "seq_pos_min": (("llama_memory_seq_pos_min",), True, _I32, (_PTR, _I32)),
     "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
     "can_shift": (("llama_memory_can_shift",), True, _BOOL, (_PTR,)),
@@ -240,7 +253,13 @@ def _ggml_libraries() -> Iterator[Any]:
 C: Any = _bind(_SYMBOLS, lambda: (api._lib,))
 G: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
 
-__all__ = ["WRAPPER_VERSION", "C", "Floats", "G", "api"]
+__all__ = ["WRAPPER_VERSION", "C", "Floats", "G", "api", "bytes_of"]
+
+
+def bytes_of(size: int, write: Callable[[Any, int], int]) -> bytes:
+    """What `write` puts into a buffer of `size` bytes, as many as it says."""
+    buffer = ctypes.create_string_buffer(size)
+    return bytes(memoryview(buffer)[: write(buffer, size)])
 
 
 SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}

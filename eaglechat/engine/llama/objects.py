@@ -350,6 +350,21 @@ class Context(Owned):
         C.seq_rm(self._memory, seq_id, start, end)
         C.seq_add(self._memory, seq_id, end, -1, start - end)
 
+    def recurrent_size(self, seq_id: int) -> int:
+        """Bytes of the recurrent part of a sequence's state."""
+        return int(C.state_size(self.pointer, seq_id, _PARTIAL_ONLY))
+
+    def save_recurrent(self, seq_id: int) -> bytes:
+        """The recurrent part of a sequence's state; empty where llama.cpp cannot save it."""
+        return bindings.bytes_of(
+            self.recurrent_size(seq_id),
+            lambda buffer, size: C.state_get(self.pointer, buffer, size, seq_id, _PARTIAL_ONLY),
+        )
+
+    def restore_recurrent(self, seq_id: int, state: bytes) -> bool:
+        """Put a saved recurrent part back; the positions behind it are then to be forgotten."""
+        return bool(C.state_set(self.pointer, state, len(state), seq_id, _PARTIAL_ONLY))
+
     def last_position(self, seq_id: int) -> int:
         """The highest position in a sequence's KV cache, -1 when it is empty."""
         return int(C.seq_pos_max(self._memory, seq_id))
@@ -397,6 +412,10 @@ class Context(Owned):
     def state(self, row: int) -> Floats:
         """A view [1, n_embd] of the state of an output row of the last decode."""
         return _view(C.nextn_ith(self.pointer, row), (1, self.model.n_embd))
+
+
+_PARTIAL_ONLY = 1
+"""LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: without the keys and values of attention layers."""
 
 
 def _view(address: int | None, shape: tuple[int, ...]) -> Floats:

@@ -116,7 +116,9 @@ class LoadedPair:
             calibration = calibrate(self._target_context, eagle3, report.is_cancelled)
             drafter = LookupFirst(eagle3)
         report.stage("context", 1.0)
-        self.generator = Generator(self._target_context, drafter, calibration)
+        self.generator = Generator(
+            self._target_context, drafter, calibration, options.checkpoints_mib << 20
+        )
         self._owned.insert(0, self.generator)
         self.prompter = Prompter(target)
         self._infos = tuple(

@@ -44,12 +44,14 @@ class ChatJob:
         asked = (request.messages, request.thinking, self._cancelled)
         try:
             prompt = pair.prompter.prompt(*asked, begun=request.begun)
+            turns = pair.prompter.turns(*asked, begun=request.begun)
             for record in pair.generator.reply(
                 prompt,
                 request.sampling,
                 self._live,
                 seed=request.sampling.draw_seed(),
-                turns=pair.prompter.turns(*asked, begun=request.begun),
+                turns=turns,
+                boundaries=turns.boundaries,
                 max_tokens=request.max_tokens,
                 stop=request.stop,
                 parts=pair.prompter.parts(request.thinking, request.begun),

@@ -14,6 +14,12 @@ def rendered(request: Render, pair: LoadedPair, cancelled: Callable[[], bool]) -
     first_turn, tokens = pair.generator.would_read(
         prompter.as_tokens(*asked), prompter.turns(*asked), request.max_tokens
     )
+    checkpoints, checkpoint_bytes = pair.generator.checkpoints
     return Rendered(
-        id=request.id, runs=prompter.runs(tokens), tokens=len(tokens), first_turn=first_turn
+        id=request.id,
+        runs=prompter.runs(tokens),
+        tokens=len(tokens),
+        first_turn=first_turn,
+        checkpoints=checkpoints,
+        checkpoint_bytes=checkpoint_bytes,
     )

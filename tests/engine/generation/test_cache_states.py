@@ -215,7 +215,12 @@ class Chats(RuleBasedStateMachine):
         """The reply to a question, judged."""
         turns = self.conversation(words)
         stream = self.rig.stream(
-            turns.without(0), live=live, turns=turns, max_tokens=max_tokens, cancelled=cancelled
+            turns.without(0),
+            live=live,
+            turns=turns,
+            max_tokens=max_tokens,
+            cancelled=cancelled,
+            boundaries=lambda: [len(turns.without(0)) - len(words)],
         )
         events = []
         for event in stream:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken, Spent
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.eagle3.waiting_rows import Boundary
 from eaglechat.engine.llama.objects import Batch
 
 SEQ = 0
@@ -51,6 +52,13 @@ class Eagle3Drafter:
         kept = self._session.resumable(SEQ, len(tokens), to_draft=to_draft)
         self._session.rewind(SEQ, kept)
         return kept
+
+    def mark(self) -> object:
+        return self._session.mark(SEQ)
+
+    def restore(self, length: int, mark: object) -> None:
+        assert isinstance(mark, Boundary)
+        self._session.restore(SEQ, length, mark)
 
     def shift(self, start: int, end: int) -> None:
         self._session.shift(SEQ, start, end)

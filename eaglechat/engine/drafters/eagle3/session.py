@@ -31,7 +31,7 @@ from eaglechat.engine.drafters.eagle3.session_config import (
 from eaglechat.engine.drafters.eagle3.session_stats import SessionCounts, SessionStats
 from eaglechat.engine.drafters.eagle3.stretches import chunks, runs
 from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode, parents_of
-from eaglechat.engine.drafters.eagle3.waiting_rows import WaitingRows
+from eaglechat.engine.drafters.eagle3.waiting_rows import Boundary, WaitingRows
 from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
@@ -190,6 +190,18 @@ class Eagle3Session:
         sequence.window_start = min(sequence.window_start, length)
         sequence.drafted = []
         self._forget(seq_id, sequence.taken)
+
+    def mark(self, seq_id: int) -> Boundary:
+        """The row of the last known position, which `draft` pairs with the token that follows."""
+        return self._sequence(seq_id).rows.last()
+
+    def restore(self, seq_id: int, length: int, boundary: Boundary) -> None:
+        """Have the row of position `length` - 1 wait again, as it did at `mark`, where it has been
+        taken in since; any token may then follow."""
+        sequence = self._sequence(seq_id)
+        if sequence.taken >= length - 1:
+            self.rewind(seq_id, length - 1)
+            sequence.rows.put(boundary)
 
     def shift(self, seq_id: int, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and move those from `end` on to `start`, as

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,13 @@ from eaglechat.engine.llama.bindings import Floats
 
 _CAPACITY = 64
 """Rows held without growing: a few rounds of the longest draft."""
+
+
+class Boundary(NamedTuple):
+    """The last row, whose next token is not known yet."""
+
+    token: int
+    features: Floats
 
 
 class WaitingRows:
@@ -41,6 +49,13 @@ class WaitingRows:
             width = layer.shape[1]
             self._store[start:end, column : column + width] = layer[first : first + len(tokens)]
             column += width
+
+    def last(self) -> Boundary:
+        return Boundary(self.tokens[-1], self.features[-1].copy())
+
+    def put(self, row: Boundary) -> None:
+        """Put a row of `last` behind the others."""
+        self.add([row.token], [row.features[None]], 0)
 
     def keep(self, n_rows: int) -> None:
         """Keep the first `n_rows` rows."""

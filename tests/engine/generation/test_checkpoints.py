@@ -1,0 +1,157 @@
+"""A hybrid target's chat goes on from a saved state; what the template drops costs no reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from eaglechat.chat.wording import prompt_seen
+from eaglechat.engine.drafters.base import Drafter
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.drafters.lookup_first import LookupFirst
+from eaglechat.engine.generation.checkpoints import Checkpoints
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.generation.window import common_prefix
+from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.process.chat_job import ChatJob
+from eaglechat.engine.process.rendering import rendered
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
+from tests import tiny
+from tests.engine.rig import GREEDY, Reply, Rig, drafts_of, open_rig
+
+DROPS_REASONING = (
+    "{% for m in messages %}x {{ m['role'] }} {{ m['content'] }} z "
+    "{% endfor %}{% if add_generation_prompt %}x assistant qq {% endif %}"
+)
+"""The prompt begins the reasoning (qq), which later prompts do not have."""
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    path = tmp_path_factory.mktemp("checkpoints") / "hybrid.gguf"
+    with Model(tiny.write_hybrid_target(path, DROPS_REASONING)) as model:
+        yield model
+
+
+def plain(_session: Eagle3Session) -> Drafter:
+    return LookupFirst(None)
+
+
+def both(session: Eagle3Session) -> Drafter:
+    return LookupFirst(Eagle3Drafter(session))
+
+
+def live(*, enabled: bool) -> Live:
+    return Live(Speculation(enabled=enabled, n_draft_max=3, ngram=True), 0.0)
+
+
+class Talk:
+    """A chat, every reply of which is held against a fresh pair's."""
+
+    def __init__(
+        self, rig: Rig, fresh: Callable[[], AbstractContextManager[Rig]], *, enabled: bool
+    ) -> None:
+        self.rig, self.fresh, self.enabled = rig, fresh, enabled
+        self.messages: list[Message] = []
+        self.prompt: tuple[int, ...] = ()
+
+    def ask(self, question: str) -> tuple[Reply, int, int]:
+        """The reply, the tokens read, and those that the last prompt did not begin with."""
+        self.messages.append(Message(role="user", content=question))
+        before, self.prompt = self.prompt, self.rig.prompter.prompt(self.messages)
+        turns = self.rig.prompter.turns(self.messages)
+        reply = self.rig.reply(
+            self.prompt, live=live(enabled=self.enabled), max_tokens=24, boundaries=turns.boundaries
+        )
+        assert reply.offs == []
+        with self.fresh() as rig:
+            again = rig.reply(self.prompt, live=live(enabled=self.enabled), max_tokens=24)
+        assert again.tokens == reply.tokens
+        assert drafts_of(again) == drafts_of(reply)
+        self.messages.append(Message(role="assistant", content="the cat sat"))
+        new = len(self.prompt) - 1 - common_prefix(before, self.prompt)
+        return reply, reply.end.timings.prefill_tokens, new
+
+
+@pytest.mark.parametrize("make_drafter", [plain, Eagle3Drafter, both])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
+    hybrid: Model,
+    tiny_models: tuple[Model, Model],
+    make_drafter: Callable[[Eagle3Session], Drafter],
+    *,
+    enabled: bool,
+) -> None:
+    @contextmanager
+    def pair() -> Iterator[Rig]:
+        with open_rig(hybrid, tiny_models[1], n_batch=64, make_drafter=make_drafter) as rig:
+            yield rig
+
+    with pair() as rig:
+        talk = Talk(rig, pair, enabled=enabled)
+        for turn in range(10):
+            _, read, new = talk.ask(f"the quick brown fox {'and the dog ' * (turn % 3)}")
+            assert read <= new
+        # The seventh question is edited: what stands before it is not read again.
+        del talk.messages[12:]
+        _, read, new = talk.ask("a red fox")
+        assert read <= new
+        n, n_bytes = rig.generator.checkpoints
+        assert n > 0
+        assert n_bytes > 0
+
+
+@pytest.mark.parametrize("mib", [1, 0])
+def test_a_loaded_pair_goes_on_from_a_checkpoint_and_says_what_they_cost(
+    tmp_path: Path, tiny_files: tuple[Path, Path], mib: int
+) -> None:
+    target = tiny.write_hybrid_target(tmp_path / "target.gguf", DROPS_REASONING)
+    headers = check_pair(target, tiny_files[1])
+    options = LoadOptions(n_ctx=512, n_threads=1, checkpoints_mib=mib)
+    messages: tuple[Message, ...] = ()
+    reads = []
+    with closing(LoadedPair(headers, options)) as pair:
+        for question in ("the quick brown fox", "and the dog"):
+            messages = (*messages, Message(role="user", content=question))
+            said: list[AnyEvent] = []
+            request = Chat(id=1, messages=messages, sampling=GREEDY, max_tokens=8)
+            ChatJob(request, live(enabled=True), lambda: False, said.append).run(pair)
+            [done] = [event for event in said if isinstance(event, Done)]
+            reads.append(done.end.timings.reused_tokens)
+            messages = (*messages, Message(role="assistant", content="the cat sat"))
+        seen = rendered(Render(id=2, messages=messages[:3]), pair, lambda: False)
+    assert (reads[1] > 0) is (mib > 0)
+    assert (seen.checkpoints > 0) is (mib > 0)
+    assert ("to go back to, 0.0 MiB" in prompt_seen(seen, 512, "hi")) is (mib > 0)
+
+
+def test_a_template_that_refuses_the_next_turn_answers_this_one(tmp_path: Path) -> None:
+    template = "{% if messages | length > 1 %}{{ raise_exception('one only') }}{% endif %}"
+    path = tiny.write_hybrid_target(tmp_path / "target.gguf", template + DROPS_REASONING)
+    with Model(path) as model:
+        turns = Prompter(model).turns([Message(role="user", content="the fox")])
+        assert len(turns.boundaries()) == 1
+        assert Prompter(model).turns([]).boundaries() == ()
+
+
+def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
+    kept = Checkpoints(100)
+    for length in (10, 20, 30):
+        kept.save(length, 40, None, lambda: bytes(40))
+    assert [one.length for one in kept.up_to(30)] == [30, 20]
+    assert kept.n_bytes == 80
+    kept.save(40, 101, None, lambda: bytes(101))
+    assert len(kept) == 2
+    kept.cut(25)
+    assert [one.length for one in kept.up_to(30)] == [20]
+    nothing = Checkpoints(0)
+    nothing.save(10, 40, None, lambda: bytes(40))
+    assert len(nothing) == 0
