@@ -128,6 +128,18 @@ def test_a_window_that_is_not_used_or_not_passed_changes_nothing(
     assert tensors(converted(draft(**given), target, name="window")) == tensors(plain)
 
 
+@pytest.mark.parametrize("last", ["full_attention", "sliding_attention"])
+def test_rope_parameters_by_layer_type_are_read_as_the_trainer_speculators_reads_them(
+    last: str, target: Path
+) -> None:
+    """Whatever their order is, those of sliding attention come first."""
+    thetas = {"full_attention": 1e6, "sliding_attention": 1e4}
+    ordered = sorted(thetas, key=lambda layer_type: layer_type == last)
+    nested = {one: {"rope_type": "default", "rope_theta": thetas[one]} for one in ordered}
+    path = converted(draft(rope_parameters=nested), target)
+    assert fields(path)["eagle3.rope.freq_base"] == ["FLOAT32", 1e4]
+
+
 @pytest.mark.parametrize("place", ["top", "rope_parameters"])
 def test_a_share_of_each_head_is_rotated(place: str, target: Path) -> None:
     share = {"partial_rotary_factor": 0.5}

@@ -130,7 +130,8 @@ def _merged(raw: dict[str, Any]) -> dict[str, Any]:
 def _rope(merged: dict[str, Any]) -> dict[str, Any]:
     """The parameters of RoPE in transformers 5's words, from those or older ones."""
     given = _table(merged, "rope_parameters") or _table(merged, "rope_scaling")
-    given = _table(given, "full_attention") or given
+    # By layer type, speculators builds a draft with those of sliding attention where there are any.
+    given = _table(given, "sliding_attention") or _table(given, "full_attention") or given
     renamed = {
         "rope_theta": merged.get("rope_theta"),
         "partial_rotary_factor": merged.get("partial_rotary_factor"),
