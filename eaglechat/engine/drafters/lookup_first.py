@@ -55,10 +55,10 @@ class LookupFirst:
         return kept
 
     def mark(self) -> object:
-        return self._both[0].mark()
+        return self._both[-1].mark()
 
     def restore(self, length: int, mark: object) -> None:
-        self._both[0].restore(length, mark)
+        self._both[-1].restore(length, mark)
 
     def shift(self, start: int, end: int) -> None:
         for drafter in self._both:

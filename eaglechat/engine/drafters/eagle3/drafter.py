@@ -57,8 +57,9 @@ class Eagle3Drafter:
         return self._session.mark(SEQ)
 
     def restore(self, length: int, mark: object) -> None:
-        assert isinstance(mark, Boundary)
-        self._session.restore(SEQ, length, mark)
+        # Else the n-grams made it while the draft had failed: it knows nothing of that place.
+        if isinstance(mark, Boundary):
+            self._session.restore(SEQ, length, mark)
 
     def shift(self, start: int, end: int) -> None:
         self._session.shift(SEQ, start, end)
