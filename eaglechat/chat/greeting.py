@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eaglechat.chat.wording import KeyOf
 from eaglechat.hub.local.pair import Pair
+from eaglechat.wire.left_out import without
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 
 
@@ -17,7 +18,8 @@ def to_be_loaded(pair: Pair) -> tuple[str, str]:
 def greeting(info: PairInfo, pair: Pair, hello: Hello | None, key_of: KeyOf) -> str:
     """What a new chat says of the pair it runs on, in the engine that said hello."""
     where = ", ".join(info.devices) or "the processor"
-    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}."
+    without_it = f", {without(info.left_out)}" if info.left_out else ""
+    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}{without_it}."
     if info.server:
         loaded = f"Connected to {info.server}."
     if info.speculation_off:
