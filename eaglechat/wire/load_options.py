@@ -18,7 +18,7 @@ DRAFT_WINDOW_DEFAULT = 2048
 """docs/long-chats.md has the measurements."""
 DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 CHECKPOINTS_MIB = 512
-"""A few turns: a checkpoint of a 9B hybrid model takes tens of MiB."""
+"""A guess that leaves room for some turns; what a checkpoint takes depends on the model alone."""
 CheckpointsMib = Annotated[int, Meta(ge=0, le=1 << 20)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=99_999)]
 SplitMode = Literal["none", "layer", "row"]
