@@ -11,6 +11,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import jinja2
@@ -21,10 +22,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_eval_context
 from jinja2.visitor import NodeTransformer
 
-MOST_CHARACTERS = 1 << 24
-"""Of one text: several times what the longest context holds."""
-_MOST_SOURCE = 1 << 18
-_MOST_WRITTEN = 1 << 28
+MOST_CHARACTERS = 1 << 22
+"""Of one text, and of the prompt: more than the longest context holds."""
+_MOST_SOURCE = 1 << 16
+"""The longest template of a model known here has 25,000 characters; 65,536 compile in a second."""
+_MOST_WRITTEN = 1 << 25
+"""Of all that is written into the prompt, into macros and into blocks."""
 _MOST_VALUES = 1 << 17
 _MOST_BITS = 1 << 12
 
@@ -39,8 +42,14 @@ _METHODS_LEFT_OUT = frozenset(
         "translate", "zfill",
     }
 )  # fmt: skip
-# `%99999d`, `%*d`, `{:99999}`, `{:{}}`
-_WIDTHS = re.compile(r"%[^a-zA-Z%]*(\d{5}|\*)|\{[^{}]*(\d{5}|:[^}]*\{)")
+_WIDTHS = re.compile(r"%[^a-zA-Z%]*(\d{5}|\*)")
+"""`%99999d`, `%*d`"""
+_FIELD = re.compile(r"\{([^{}]*)([{}]?)")
+"""A field of the method `format`, and what ends it: `{:99999}`, or `{:{}}` with a field inside."""
+
+
+_DIGITS = re.compile(r"\d{5}")
+_LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 class TooMuchError(SecurityError):
@@ -69,9 +78,14 @@ class Meter:
 
     def allow_text(self, length: int) -> None:
         """See that a text of this length may be made. Raises TooMuchError."""
-        self._written += max(length, 0)
-        if length > MOST_CHARACTERS or self._written > _MOST_WRITTEN:
-            raise TooMuchError(f"it writes more than {MOST_CHARACTERS:,} characters")
+        if length > MOST_CHARACTERS:
+            raise TooMuchError(f"it makes a text of more than {MOST_CHARACTERS:,} characters")
+
+    def note_written(self, length: int) -> None:
+        """So many characters more go into the prompt. Raises TooMuchError."""
+        self._written += length
+        if self._written > _MOST_WRITTEN:
+            raise TooMuchError(f"it writes more than {_MOST_WRITTEN:,} characters")
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -94,13 +108,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
             indent=self._indent,
             format=self._format,
             sum=self._sum,
+            list=_few,
+            sort=_of_few(self.filters["sort"]),
+            unique=_of_few(self.filters["unique"]),
+            groupby=_of_few(self.filters["groupby"]),
+            title=_of_few(self.filters["title"]),
             round=_round,
             int=_int,
         )
         self.filters.update({name: self._watched(one) for name, one in self.filters.items()})
         self.tests.update({name: self._watched(one) for name, one in self.tests.items()})
         # Those that _Instrumented puts into the template.
-        self.filters.update(_each=self._each, _weighed=weighed, _joined=self._join)
+        self.filters.update(_each=self._each, _weighed=weighed, _joined=self._join, _arguments=_few)
 
     def template(self, source: str) -> jinja2.Template:
         """Compile a template. It may raise anything."""
@@ -131,6 +150,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return self._join(args[0], owner)
         if name == "format":
             self._allow_format(str(owner), (*args, *kwargs.values()))
+        if name in ("split", "rsplit", "splitlines"):
+            _allow_pieces(str(owner), name, *args, **kwargs)
         return self._made(super().call(context, method, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -157,7 +178,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _allow_format(self, text: str, values: tuple[Any, ...] | dict[str, Any]) -> None:
         """See that a text with places for values is not too large; `str` of each is asked."""
-        if _WIDTHS.search(text):
+        nested = (":" in field and end == "{" for field, end in _FIELD.findall(text))
+        wide = (_DIGITS.search(field) for field, _ in _FIELD.findall(text))
+        if _WIDTHS.search(text) or any(nested) or any(wide):
             raise TooMuchError("it formats a text to a width that no prompt has")
         listed = values.values() if isinstance(values, dict) else values
         longest = max((len(_text(value)) for value in listed), default=0)
@@ -183,6 +206,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """What an expression or the text between two of them puts into the prompt."""
         text = _text(value)
         self.meter.allow_text(len(text))
+        self.meter.note_written(len(text))
         return text
 
     def _each(self, values: Iterable[Any]) -> Iterator[Any]:
@@ -191,10 +215,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
             yield value
 
     def _join(self, value: Any, d: Any = "", attribute: Any = None) -> str:
-        texts = []
+        texts: list[str] = []
+        length = 0
         for part in value:
             texts.append(_text(part if attribute is None else self.getitem(part, attribute)))
-            self.meter.allow_text(len(texts[-1]) + len(str(d)))
+            length += len(texts[-1]) + len(str(d))
+            self.meter.allow_text(length)
+            if len(texts) > _MOST_VALUES:
+                raise _too_many_values()
         return str(d).join(texts)
 
     def _replace(self, s: Any, old: Any, new: Any, count: Any = -1) -> str:
@@ -233,6 +261,9 @@ class _Instrumented(NodeTransformer):
             return _through("_joined", nodes.List(node.nodes, lineno=node.lineno))
         elif isinstance(node, (nodes.List, nodes.Dict)) or _makes_a_tuple(node):
             return _through("_weighed", node)
+        elif isinstance(node, nodes.Call) and node.dyn_args is not None:
+            # The arguments behind a star: as many as there are characters in a text.
+            node.dyn_args = _through("_arguments", node.dyn_args)
         elif isinstance(node, nodes.TemplateData):
             # As a value it is counted each time it is written.
             return nodes.Const(node.data, lineno=node.lineno)
@@ -272,6 +303,44 @@ def weighed(value: Any) -> Any:
                 raise _too_many_values()
             rest += one.values() if isinstance(one, dict) else one
     return value
+
+
+def _few(value: Iterable[Any]) -> list[Any]:
+    """A list of what is turned over, as long as there is not too much. Raises TooMuchError."""
+    found = list(islice(value, _MOST_VALUES + 1))
+    if len(found) > _MOST_VALUES:
+        raise _too_many_values()
+    return found
+
+
+def _of_few(function: Any) -> Callable[..., Any]:
+    """A filter that makes a list of its own of what it is given, or of the words of a text."""
+    place = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @functools.wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        given = args[place]
+        few = _few(given)
+        return function(
+            *args[:place], given if isinstance(given, str) else few, *args[place + 1 :], **kwargs
+        )
+
+    return limited
+
+
+def _allow_pieces(
+    text: str, method: str, sep: Any = None, maxsplit: Any = -1, *_: Any, **__: Any
+) -> None:
+    """See that a text is not cut into too many pieces. Raises TooMuchError."""
+    if isinstance(maxsplit, int) and 0 <= maxsplit < _MOST_VALUES and method != "splitlines":
+        return
+    at_most = text.count(sep) if isinstance(sep, str) and sep else len(text)
+    if at_most > _MOST_VALUES and method == "splitlines":
+        at_most = sum(map(text.count, _LINE_ENDS))
+    elif at_most > _MOST_VALUES and not (isinstance(sep, str) and sep):
+        at_most = sum(map(str.isspace, text))
+    if at_most > _MOST_VALUES:
+        raise _too_many_values()
 
 
 def _text(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,18 @@ TOO_LARGE = {
     "{{ f(1, 2) }}",
     "a namespace, written": "{% set n = namespace(x=1) %}{{ n }}",
     "a namespace in a list": "{% set n = namespace(x=1) %}{% set n.x = [n, n] %}",
+    "a format without an end": "{{ ('{' ~ ':' * 100000) % () }}{{ 'x' * 10 ** 9 }}",
+    "a format method without an end": "{{ ('{' ~ ':' * 100000 ~ '{').format() }}",
+    "a list of characters": "{{ ('Ω' * 4000000) | list | length }}",
+    "a generator as a list": "{{ ('Ω' * 4000000) | map('upper') | list | length }}",
+    "a split": "{{ ('Ω,' * 2000000).split(',') | length }}",
+    "a split at spaces": "{{ ('Ω ' * 2000000).split() | length }}",
+    "lines": "{{ ('Ω\n' * 2000000).splitlines() | length }}",
+    "arguments": "{% macro m() %}{{ varargs | length }}{% endmacro %}{{ m(*('Ω' * 4000000)) }}",
+    "a sort": "{{ ('Ω' * 4000000) | sort | length }}",
+    "unique": "{{ ('Ω' * 4000000) | unique | list | length }}",
+    "a title": "{{ ('Ω ' * 2000000) | title | length }}",
+    "a join of characters": "{{ ('Ω' * 4000000) | join('') | length }}",
     "a long list of a long text": "{% set x = 'x' * 999999 %}{{ [x] * 99 }}",
 }  # fmt: skip
 NOT_OPEN = [
@@ -146,7 +159,7 @@ def test_a_cancelled_rendering_leaves_nothing_wrong_behind() -> None:
         ("{% for i in messages %}" * 25 + "{% endfor %}" * 25, "not valid Jinja: too many"),
         ("{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "cannot be compiled"),
         ("{{" + "-" * 9000 + "1 }}", "cannot be compiled"),
-        ("x" * (1 << 19), "longer than 262,144 characters"),
+        ("x" * (1 << 19), "longer than 65,536 characters"),
         ("{% include 'x' %}", "refuses this conversation"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself without end"),
         ("{{ messages.nothing.more }}", "refuses this conversation"),
@@ -213,3 +226,33 @@ def test_nothing_but_an_error_of_the_prompt_comes_of_any_template(source: str) -
     except PromptError:
         return
     assert len(text) <= 16 * MOST_CHARACTERS
+
+
+def test_long_chats_are_no_bombs() -> None:
+    """A template that joins with ~ message by message, as many do."""
+    source = (
+        "{% set n = namespace(text='') %}{% for m in messages %}"
+        "{% set n.text = n.text ~ '<|' ~ m.role ~ '|>' ~ m.content ~ '\n' %}{% endfor %}"
+        "{{ n.text }}"
+    )
+    messages = tuple(Message(role="user", content="x" * 500) for _ in range(1600))
+    text = ChatTemplate(source, bos="", eos="").render(messages)
+    assert text == "<|user|>" + "\n<|user|>".join("x" * 500 for _ in messages) + "\n"
+
+
+def test_a_template_of_many_expressions_is_refused_before_it_is_compiled() -> None:
+    with pytest.raises(PromptError, match="longer than 65,536 characters"):
+        ChatTemplate("{{a}}" * 52_000, bos="", eos="")
+
+
+def test_what_a_bomb_takes_before_it_is_stopped() -> None:
+    """In bytes: what is stopped may take as much as a long prompt, and no more."""
+    template = Template("{% for s in x %}{% endfor %}{{ ('Ω' * 4000000) | list | length }}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooMuchError):
+            template.render(x=[])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 64 << 20
