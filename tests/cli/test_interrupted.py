@@ -1,0 +1,39 @@
+"""Ctrl+C at any moment, the first ones too, ends a command without a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INTERRUPT_AT = """
+import os, runpy, signal, sys
+class Hook:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Hook())
+sys.argv[1:] = ["models"]
+runpy.run_module("eaglechat", run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
+@pytest.mark.parametrize(
+    "module",
+    ["eaglechat.cli", "eaglechat.cli.run", "eaglechat.settings", "eaglechat.hub.catalogue"],
+)
+def test_ctrl_c_while_the_program_is_read_is_no_traceback(module: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPT_AT.format(module=module)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "EAGLECHAT_HOME": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr == b""
