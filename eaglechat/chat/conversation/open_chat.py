@@ -169,7 +169,9 @@ class OpenChat:
         for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
             self.rolling.add(round_)
         if reply := self.turns.last_reply:
-            self.n_past = reply.recording.n_past
+            n_past = reply.recording.n_past
+            # It may have been written in a larger context, of which this one holds the end.
+            self.n_past = min(n_past, self.n_ctx) if self.n_ctx else n_past
 
     def _open_role(self, name: str) -> None:
         found = find_role(self._roles_dir, name) if name else None

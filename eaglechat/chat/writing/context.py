@@ -82,10 +82,12 @@ def context_use(
     turns = _turns(session, path)
     limit = session.settings.generation.max_tokens or session.n_ctx
     estimated = sum(turn.tokens for turn in turns if turn.is_in)
+    # Not the cache's length: it may hold another version, or what was deleted.
+    used = (_n_past(path[-1]) if path else 0) or estimated
     return ContextUse(
         n_ctx=session.n_ctx,
-        # Not the cache's length: it may hold another version, or what was deleted.
-        used=(_n_past(path[-1]) if path else 0) or estimated,
+        # The chat may be from a larger context, of which this one holds the end.
+        used=min(used, session.n_ctx) if session.n_ctx else used,
         draft=tokens_about(text_of(draft)),
         wanted=min(limit, session.n_ctx // _ROOM),
         turns=turns,

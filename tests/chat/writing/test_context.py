@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.history.reading import saved_chats
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.context import ContextUse, TurnLength, context_use, in_words
+from eaglechat.settings import Settings
 from tests.chat.headless import Headless
 
 DRAFT = (TurnPart("x" * 400),)
@@ -87,3 +92,28 @@ def test_without_models_there_is_no_context() -> None:
     nothing = ContextUse(n_ctx=0, used=0, draft=9999, wanted=0, turns=())
     assert nothing.warning == ""
     assert "No models" in in_words(nothing)
+
+
+def test_a_chat_from_a_larger_context_fills_a_smaller_one_and_no_more(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    for question in ("one", "two", "three"):
+        chat.ask(question)
+    before = chat.session.n_past
+    chat.session.leave("")
+    chat.session.close()
+    (saved,) = saved_chats(tmp_path / "chats")
+    chat.info = msgspec.structs.replace(chat.info, n_ctx=before // 2)
+    again = ChatSession(
+        chat.engine,
+        chat,
+        pair=chat.pair,
+        info=chat.info,
+        settings=Settings,
+        chats_dir=tmp_path / "chats",
+        roles_dir=tmp_path / "roles",
+        saved=saved,
+    )
+
+    assert again.n_past == before // 2
+    use = context_use(again, ())
+    assert (use.used, use.room) == (before // 2, 0)
