@@ -228,6 +228,12 @@ def target_layers(
     """
     n_layers = target.n_layers
     layers = config.aux_layer_ids or (2, n_layers // 2, n_layers - 3)
+    if not config.aux_layer_ids and notes is not None:
+        notes.append(
+            "config.json does not say which layers of its target the draft reads: the usual "
+            f"{', '.join(map(str, layers))} were taken; if hardly any guess is accepted, they are "
+            "others"
+        )
     if layers[0] == 1:
         by_input = tuple(layer + 1 for layer in layers)
         if notes is not None:
