@@ -202,11 +202,13 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees("· gated")
         await user.press("down", "enter")
-        await user.sees("org/small-GGUF is gated")
-        await user.press("enter")
-        await user.sees("failed · Enter tries again")
-        await user.sees(f"accept its licence at {fake.endpoint}/org/small-GGUF")
+        # Before anything is downloaded, the draft either.
+        await user.sees("org/small-GGUF is gated: accept its licence at")
+        await user.sees(f"{fake.endpoint}/org/small-GGUF")
+        assert fake.requests("storage") == []
         monkeypatch.setenv("HF_TOKEN", "hf_good")
+        await user.press("enter")
+        await user.sees("Licence: apache-2.0 (org/small-GGUF)")
         await user.press("enter")
         await user.sees("small  installed · Enter loads it")
 
