@@ -140,12 +140,14 @@ class HubDesk:
     def start(self, plan: Plan) -> None:
         """Download and convert a pair in the background; a found one joins the user's catalogue.
 
-        Raises DiskFullError, OSError.
+        Raises HubError, OSError.
         """
         from eaglechat.hub.catalogue import entries as catalogue
+        from eaglechat.hub.downloads import install
         from eaglechat.hub.downloads.installs import Installs
         from eaglechat.hub.downloads.queue import Queue
 
+        install.check_access(self.hub, plan)
         with self._lock:
             if self._installs is None:
                 self._installs = Installs(Queue(self.hub))

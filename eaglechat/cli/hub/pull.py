@@ -125,6 +125,7 @@ def _pull_pair(
     try:
         plan = install.plan(queue.hub, entry)
         install.check_draft(queue.hub, plan)
+        install.check_access(queue.hub, plan)
     except OfflineError:
         here = installed.status(entry, cache)
         if here.pair is None:

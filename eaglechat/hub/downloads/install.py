@@ -72,12 +72,10 @@ def plan(hub: Hub, entry: Entry) -> Plan:
 
 
 def check_draft(hub: Hub, plan: Plan) -> None:
-    """Refuse before the download what would fail in it or after it: a gated repository that this
-    user may not read, and a checkpoint that would not convert.
+    """Refuse before its download a checkpoint that would not convert after it.
 
-    A gated checkpoint is judged when it is here. Raises HubError, GGUFError.
+    A gated one is judged when it is here. Raises HubError, GGUFError.
     """
-    _check_access(hub, plan)
     if not plan.converts or plan.gated or not plan.bytes_missing:
         return
     problem = why_unfit(hub, plan)
@@ -88,8 +86,9 @@ def check_draft(hub: Hub, plan: Plan) -> None:
         )
 
 
-def _check_access(hub: Hub, plan: Plan) -> None:
-    """Ask for a file of each gated repository. Raises GatedError."""
+def check_access(hub: Hub, plan: Plan) -> None:
+    """Refuse before anything is downloaded a gated repository that this user may not read: the
+    draft of a target that cannot be had is of no use. Raises HubError."""
     asked = set[str]()
     for file in plan.files:
         if file.repo in plan.gated and file.repo not in asked and _missing(hub.cache_dir, file):

@@ -144,7 +144,7 @@ def test_a_gated_target_is_told_before_anything_is_downloaded(hub: Hub, fake: Fa
     fake.repos["lab/draft"].gated = False
     plan = install.plan(hub, ENTRY)
     with pytest.raises(GatedError, match="org/model is gated: accept its licence"):
-        install.check_draft(hub, plan)
+        install.check_access(hub, plan)
     assert fake.requests("storage") == []
 
 
@@ -153,4 +153,4 @@ def test_a_gated_repository_that_may_be_read_is_no_obstacle(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_good")
     fake.repos["org/model"].gated = True
-    install.check_draft(hub, install.plan(hub, ENTRY))
+    install.check_access(hub, install.plan(hub, ENTRY))

@@ -202,13 +202,12 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees("· gated")
         await user.press("down", "enter")
-        # Before anything is downloaded, the draft either.
-        await user.sees("org/small-GGUF is gated: accept its licence at")
-        await user.sees(f"{fake.endpoint}/org/small-GGUF")
-        assert fake.requests("storage") == []
-        monkeypatch.setenv("HF_TOKEN", "hf_good")
+        await user.sees("org/small-GGUF is gated")
         await user.press("enter")
-        await user.sees("Licence: apache-2.0 (org/small-GGUF)")
+        # Said at once, and not after the draft has come.
+        await user.sees("and try again.")
+        await user.sees(f"{fake.endpoint}/org/small-GGUF")
+        monkeypatch.setenv("HF_TOKEN", "hf_good")
         await user.press("enter")
         await user.sees("small  installed · Enter loads it")
 
