@@ -203,8 +203,7 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
         await user.sees("· gated")
         await user.press("down", "enter")
         await user.sees("org/small-GGUF is gated")
-        await user.press("enter")
-        # Said at once, and not after the draft has come.
+        # In the plan, and not after the draft has come.
         await user.sees("and try again.")
         await user.sees(f"{fake.endpoint}/org/small-GGUF")
         monkeypatch.setenv("HF_TOKEN", "hf_good")
