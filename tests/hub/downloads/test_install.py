@@ -139,13 +139,17 @@ def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(
     assert status(entry, hub.cache_dir).state is State.INSTALLED
 
 
-def test_a_gated_target_is_told_before_anything_is_downloaded(hub: Hub, fake: FakeHub) -> None:
+def test_a_gated_target_is_told_before_anything_is_downloaded(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake.repos["org/model"].gated = True
     fake.repos["lab/draft"].gated = False
     plan = install.plan(hub, ENTRY)
     with pytest.raises(GatedError, match="org/model is gated: accept its licence"):
         install.check_access(hub, plan)
     assert fake.requests("storage") == []
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    install.check_access(hub, plan)
 
 
 def test_a_gated_repository_that_may_be_read_is_no_obstacle(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Input, OptionList
+from textual.widgets import Button, Input, OptionList
 
 from eaglechat.hub.catalogue import entries as catalogue
 from eaglechat.hub.catalogue import facts
@@ -203,10 +203,14 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
         await user.sees("· gated")
         await user.press("down", "enter")
         await user.sees("org/small-GGUF is gated")
-        # In the plan, and not after the draft has come.
+        await user.press("enter")
+        # Where the download would begin, and not after the draft has come.
         await user.sees("and try again.")
         await user.sees(f"{fake.endpoint}/org/small-GGUF")
         monkeypatch.setenv("HF_TOKEN", "hf_good")
+        button = user.app.screen.query_one("#go", Button)
+        # A button that was just pressed is shown so for a moment, and takes no key meanwhile.
+        await user.until(lambda: button.has_focus and not button.has_class("-active"), "the button")
         await user.press("enter")
         await user.sees("small  installed · Enter loads it")
 
