@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.engine.templates import environment
-from eaglechat.engine.templates.environment import Template
-from eaglechat.engine.templates.sandbox import MOST_CHARACTERS, CancelledError, TooMuchError
+from eaglechat.engine.templates import sandbox
+from eaglechat.engine.templates.sandbox import (
+    MOST_CHARACTERS,
+    CancelledError,
+    Template,
+    TooMuchError,
+)
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptCancelledError, PromptError
 from eaglechat.wire.protocol import Message
@@ -123,7 +127,7 @@ def test_what_has_no_bound_and_no_use_is_not_open(source: str) -> None:
 
 
 def test_a_template_is_stopped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 0.2)
     template = ChatTemplate(ENDLESS["loops in loops"], bos="", eos="")
     with pytest.raises(PromptError, match="chat template was stopped: it took longer than"):
         template.render((USER,))
