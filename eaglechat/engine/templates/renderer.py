@@ -31,7 +31,7 @@ MOST_CHARACTERS = 1 << 24
 """Of what a template writes: several times what the longest context holds."""
 MOST_MEMORY = 1 << 30
 _MOST_REASON = 2_000
-_LONGEST_S = 60
+_LONGEST_S = 10
 """A rendering that nobody ends, because whoever asked was killed, ends by itself."""
 
 
@@ -104,10 +104,12 @@ def outcome(task: Task) -> Outcome:
         return Outcome("invalid", _reason(error))
     except Exception as error:  # Jinja's compiler and Python's may give up on it in any way
         return Outcome("uncompilable", f"{type(error).__name__}: {_reason(error)}")
-    if task.variables is None:
-        return Outcome("text")
+    return Outcome("text") if task.variables is None else _rendered(template, task.variables)
+
+
+def _rendered(template: jinja2.Template, variables: dict[str, Any]) -> Outcome:
     try:
-        text = template.render(task.variables)
+        text = template.render(variables)
         if len(text) > MOST_CHARACTERS:
             return Outcome("length")
         text.encode()
@@ -141,7 +143,7 @@ def read_frame(stream: IO[bytes], most: int = 0xFFFFFFFF) -> bytes | None:
 def _limit_memory() -> None:
     """Where the system can: macOS and Windows do not, so there time alone is limited."""
     with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
+        import resource  # noqa: PLC0415 - Windows has none
 
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         limit = MOST_MEMORY if most == resource.RLIM_INFINITY else min(MOST_MEMORY, most)

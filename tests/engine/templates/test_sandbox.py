@@ -1,12 +1,14 @@
-"""Templates that would never end, or take all memory: each is stopped with a sentence."""
+"""Templates that would never end, or take all memory: each is stopped with a sentence, and the next
+is rendered."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.engine.templates import sandbox
@@ -68,30 +70,31 @@ TOO_LARGE = {
     "the method format, a width in it": "{{ '{:{}}'.format(1, 999999999) }}",
     "a text formatted many times": "{{ ('{0}' * 99999).format('x' * 99999) }}",
     "a wide indent": "{{ 'a\nb' | indent(999999999) }}",
-    "an exact round": "{{ 5 | round(-999999999, 'floor') }}",
     "much literal text": "{% for a in range(99999) %}" + "x" * 9999 + "{% endfor %}",
     "much output": "{% set x = 'x' * 999999 %}{% for a in range(99999) %}{{ x }}{% endfor %}",
     "a list of lists, written": "{% set n = namespace(x=[1]) %}{% for i in range(99) %}"
     "{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
-    "a dict of dicts, compared": "{% set n = namespace(x={}) %}{% for i in range(99) %}"
-    "{% set n.x = {'a': n.x, 'b': n.x} %}{% endfor %}{{ n.x == {} }}",
-    "a macro's arguments": "{% macro f(n) %}{{ f(0, varargs, varargs) }}{% endmacro %}"
-    "{{ f(1, 2) }}",
-    "a namespace, written": "{% set n = namespace(x=1) %}{{ n }}",
-    "a namespace in a list": "{% set n = namespace(x=1) %}{% set n.x = [n, n] %}",
     "a long list of a long text": "{% set x = 'x' * 999999 %}{{ [x] * 99 }}",
+    "a list of characters": "{{ ('\u03a9' * 16777216) | list | map('upper') | list | length }}",
+    "characters as arguments": "{% macro m() %}{{ varargs | length }}{% endmacro %}"
+    "{{ m(*('\u03a9' * 16777216)) }}",
+    "sorted characters": "{{ ('ab' * 8388608) | sort | length }}",
+    "a text made wide by a method": "{{ 'x'.center(999999999) }}{{ 'x'.zfill(999999999) }}",
+    "a text made wide by a filter": "{{ 'x' | center(999999999) }}",
+    "a number as bytes": "{{ (1).to_bytes(999999999, 'big') }}",
+    "text without sense": "{{ lipsum(999999) }}",
+    "more than is read": "{{ 'x' * 20000000 }}",
 }  # fmt: skip
 NOT_OPEN = [
-    "{{ 'x'.center(999999999) }}",
-    "{{ 'x'.ljust(999999999) }}",
-    "{{ 'x'.zfill(999999999) }}",
-    "{{ 'x'.encode() }}",
-    "{{ 'x'.translate({120: 'y' * 99999}) }}",
-    "{{ '{a}'.format_map({'a': 1}) }}",
-    "{{ (1).to_bytes(999999999, 'big') }}",
-    "{{ lipsum(99999) }}",
-    "{{ 'x' | center(999999999) }}",
+    "{{ ''.__class__.__mro__ }}",
+    "{{ raise_exception.__globals__['sys'] }}",
+    "{{ '{0.__class__.__mro__}'.format(1) }}",
+    "{{ '{a.__class__.__mro__}'.format_map({'a': 1}) }}",
+    "{{ messages.append(1) }}",
+    "{{ messages[0].update(role='system') }}",
+    "{{ cycler.__init__.__globals__.os.getcwd() }}",
 ]
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
 
 
 def limited(source: str, cancelled: Callable[[], bool] = lambda: False, **values: Any) -> str:
@@ -108,20 +111,65 @@ def test_what_never_ends_is_stopped_at_the_deadline(source: str) -> None:
 
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS.keys())
 def test_what_never_ends_is_stopped_when_it_is_cancelled(source: str) -> None:
-    asked = iter([False] * 50)
-    with pytest.raises(CancelledError):
-        limited(source, lambda: next(asked, True))
-
-
-@pytest.mark.parametrize("source", TOO_LARGE.values(), ids=TOO_LARGE.keys())
-def test_what_would_take_all_memory_is_stopped_before_it_does(source: str) -> None:
+    asked = iter([False] * 3)
     template = Template(source)
-    with pytest.raises(TooMuchError, match=r"it (makes|writes|formats|rounds|puts)"):
+    with template.limits(lambda: next(asked, True), deadline_s=60.0), pytest.raises(CancelledError):
         template.render()
 
 
+@ON_LINUX
+@pytest.mark.parametrize("source", TOO_LARGE.values(), ids=TOO_LARGE.keys())
+def test_what_would_take_all_memory_is_stopped_before_it_does(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Jinja works out what is constant while it compiles: that has a deadline of its own.
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 1.0)
+    with pytest.raises((TooMuchError, PromptError), match=r"it (takes|writes) more than|it took longer than"):
+        limited(source)
+
+
+@ON_LINUX
+def test_the_system_limits_the_memory_of_a_template() -> None:
+    with pytest.raises(PromptError, match="was stopped: it takes more than 1,024 MiB of memory"):
+        ChatTemplate("{{ messages[0].content * 10 ** 9 }}", bos="", eos="").render((USER,))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [TOO_LARGE["a list of lists, written"], ENDLESS["loops in loops"], "{{ n ** (n ** n) }}"],
+)
+def test_the_next_template_is_rendered_when_one_was_stopped(source: str) -> None:
+    before = Template("{{ text }}")
+    with pytest.raises(TooMuchError):
+        limited(source, n=9)
+    assert before.render(text="still here") == "still here"
+    assert Template("{{ text }}!").render(text="here too") == "here too!"
+
+
+def test_a_template_may_join_a_long_chat_with_tildes() -> None:
+    source = (
+        "{% set all = namespace(text='') %}{% for m in messages %}"
+        "{% set all.text = all.text ~ m.role ~ ': ' ~ m.content ~ '\n' %}{% endfor %}"
+        "{{ all.text }}"
+    )
+    roles: tuple[Literal["user", "assistant"], ...] = ("user", "assistant")
+    chat = [Message(role=roles[n % 2], content=f"{n} " + "word " * 200) for n in range(801)]
+    text = ChatTemplate(source, bos="", eos="").render(chat)
+    assert text == "".join(f"{one.role}: {one.content}\n" for one in chat)
+
+
+def test_a_template_may_be_long() -> None:
+    assert Template("x" * (1 << 19)).render() == "x" * (1 << 19)
+
+
+@pytest.mark.parametrize("source", ["{{ '\\ud800' }}", "{{ messages[0].content }}"])
+def test_half_a_character_is_an_error_of_the_prompt(source: str) -> None:
+    with pytest.raises(PromptError, match="surrogates not allowed"):
+        ChatTemplate(source, bos="", eos="").render((Message(role="user", content="\ud800"),))
+
+
 @pytest.mark.parametrize("source", NOT_OPEN)
-def test_what_has_no_bound_and_no_use_is_not_open(source: str) -> None:
+def test_what_is_behind_the_template_is_not_open(source: str) -> None:
     with pytest.raises(PromptError):
         ChatTemplate(source, bos="", eos="").render((USER,))
 
@@ -150,7 +198,9 @@ def test_a_cancelled_rendering_leaves_nothing_wrong_behind() -> None:
         ("{% for i in messages %}" * 25 + "{% endfor %}" * 25, "not valid Jinja: too many"),
         ("{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "cannot be compiled"),
         ("{{" + "-" * 9000 + "1 }}", "cannot be compiled"),
-        ("x" * (1 << 19), "longer than 262,144 characters"),
+        ("{{ 5 | round(-999999999, 'floor') }}", "refuses this conversation: float division"),
+        ("{% macro f(n) %}{{ f(0, varargs, varargs) }}{% endmacro %}{{ f(1, 2) }}",
+         "calls itself without end"),
         ("{% include 'x' %}", "refuses this conversation"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself without end"),
         ("{{ messages.nothing.more }}", "refuses this conversation"),
@@ -210,10 +260,29 @@ PIECES = st.sampled_from(
 
 
 @settings(max_examples=60)
+@example("{{ ('{' ~ ':'*100000) % () }}")
+@example("{{a}}" * 9000)
+@example("{{ (',' * 16777216).split(',') | length }}{{ ('ab' * 8388608) | title | length }}")
+@example(
+    "{% set n = namespace(x={}) %}{% for i in range(99) %}"
+    "{% set n.x = {'a': n.x, 'b': n.x} %}{% endfor %}{{ n.x == {} }}"
+)
+@example("{% set n = namespace(x=1) %}{% set n.x = [n, n] %}{{ n }}")
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_nothing_but_an_error_of_the_prompt_comes_of_any_template(source: str) -> None:
     try:
         text = ChatTemplate(source, bos="", eos="").render((USER,))
     except PromptError:
         return
-    assert len(text) <= 16 * MOST_CHARACTERS
+    assert len(text) <= MOST_CHARACTERS
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(TEXTS, max_size=5))
+@example(["\x00", "\x1b]0;title\x07", "\u202e", "\U0010ffff"])
+def test_what_was_said_reaches_the_prompt_unchanged(said: list[str]) -> None:
+    chat = [Message(role="user", content=text) for text in said]
+    source = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    assert ChatTemplate(source, bos="", eos="").render(chat) == "".join(said)
