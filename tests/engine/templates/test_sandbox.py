@@ -124,7 +124,8 @@ def test_what_would_take_all_memory_is_stopped_before_it_does(
 ) -> None:
     # Jinja works out what is constant while it compiles: that has a deadline of its own.
     monkeypatch.setattr(sandbox, "DEADLINE_S", 1.0)
-    with pytest.raises((TooMuchError, PromptError), match=r"it (takes|writes) more than|it took longer than"):
+    says = r"it (takes|writes) more than|it took longer than"
+    with pytest.raises((TooMuchError, PromptError), match=says):
         limited(source)
 
 
