@@ -4,6 +4,7 @@ is rendered."""
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -159,6 +160,19 @@ def test_a_template_may_join_a_long_chat_with_tildes() -> None:
     assert text == "".join(f"{one.role}: {one.content}\n" for one in chat)
 
 
+@ON_LINUX
+def test_a_bomb_takes_nothing_of_the_process_that_holds_the_models() -> None:
+    template = Template("{{ ('\u03a9' * n) | list | length }}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooMuchError), template.limits():
+            template.render(n=1 << 26)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+
+
 def test_a_template_may_be_long() -> None:
     assert Template("x" * (1 << 19)).render() == "x" * (1 << 19)
 
@@ -261,6 +275,18 @@ PIECES = st.sampled_from(
 
 
 @settings(max_examples=60)
+@example("{{ ('{' ~ ':' * 100000) % () }}{{ 'x' * 10 ** 9 }}")
+@example("{{ ('{' ~ ':' * 100000 ~ '{').format() }}")
+@example("{{ ('\u03a9' * 4000000) | list | length }}")
+@example("{{ ('\u03a9' * 4000000) | map('upper') | list | length }}")
+@example("{{ ('\u03a9,' * 2000000).split(',') | length }}")
+@example("{{ ('\u03a9 ' * 2000000).split() | length }}")
+@example("{{ ('\u03a9\n' * 2000000).splitlines() | length }}")
+@example("{% macro m() %}{{ varargs | length }}{% endmacro %}{{ m(*('\u03a9' * 4000000)) }}")
+@example("{{ ('\u03a9' * 4000000) | sort | length }}")
+@example("{{ ('\u03a9' * 4000000) | unique | list | length }}")
+@example("{{ ('\u03a9 ' * 2000000) | title | length }}")
+@example("{{ ('\u03a9' * 4000000) | join('') | length }}")
 @example("{{ ('{' ~ ':'*100000) % () }}")
 @example("{{a}}" * 9000)
 @example("{{ (',' * 16777216).split(',') | length }}{{ ('ab' * 8388608) | title | length }}")
