@@ -21,6 +21,7 @@ from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.machine import free_memory
 from eaglechat.engine.loading.placement import Placement, draft_placement, target_placement
 from eaglechat.engine.loading.recommended import recommended_sampling
+from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.model_info import model_info
@@ -74,6 +75,8 @@ class LoadedPair:
         self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
     ) -> None:
         target_header, draft_header = headers
+        # It starts while the models are read.
+        sandbox.prepare()
         if 0 < options.n_ctx < N_CTX_LEAST:
             raise SettingsError(
                 f"a context holds at least {N_CTX_LEAST} tokens, and engine.n_ctx (--ctx) is "

@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from eaglechat.engine.templates.dialect import Dialect, find_dialect
-from eaglechat.engine.templates.environment import Template
 from eaglechat.engine.templates.messages import Shape, find_shape
 from eaglechat.engine.templates.modes import PartStream
-from eaglechat.engine.templates.sandbox import CancelledError, TooMuchError
+from eaglechat.engine.templates.sandbox import CancelledError, Template, TooMuchError
 from eaglechat.engine.templates.variables import Switches, find_switches, variables
 from eaglechat.wire.errors import PromptCancelledError, PromptError
 from eaglechat.wire.protocol import Message, Thinking
@@ -61,6 +60,8 @@ class ChatTemplate:
             raise PromptCancelledError("cancelled while the prompt was rendered") from None
         except TooMuchError as error:
             raise PromptError(f"the model's chat template was stopped: {error}") from None
+        except PromptError:
+            raise
         except RecursionError:
             raise PromptError("the model's chat template calls itself without end") from None
         except Exception as error:  # a template is a program out of a file: it may raise anything

@@ -1,18 +1,24 @@
-"""Templates that would never end, or take all memory: each is stopped with a sentence."""
+"""Templates that would never end, or take all memory: each is stopped with a sentence, and the next
+is rendered."""
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eaglechat.engine.templates import environment
-from eaglechat.engine.templates.environment import Template
-from eaglechat.engine.templates.sandbox import MOST_CHARACTERS, CancelledError, TooMuchError
+from eaglechat.engine.templates import sandbox
+from eaglechat.engine.templates.sandbox import (
+    MOST_CHARACTERS,
+    CancelledError,
+    Template,
+    TooMuchError,
+)
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptCancelledError, PromptError
 from eaglechat.wire.protocol import Message
@@ -65,42 +71,31 @@ TOO_LARGE = {
     "the method format, a width in it": "{{ '{:{}}'.format(1, 999999999) }}",
     "a text formatted many times": "{{ ('{0}' * 99999).format('x' * 99999) }}",
     "a wide indent": "{{ 'a\nb' | indent(999999999) }}",
-    "an exact round": "{{ 5 | round(-999999999, 'floor') }}",
     "much literal text": "{% for a in range(99999) %}" + "x" * 9999 + "{% endfor %}",
     "much output": "{% set x = 'x' * 999999 %}{% for a in range(99999) %}{{ x }}{% endfor %}",
     "a list of lists, written": "{% set n = namespace(x=[1]) %}{% for i in range(99) %}"
     "{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
-    "a dict of dicts, compared": "{% set n = namespace(x={}) %}{% for i in range(99) %}"
-    "{% set n.x = {'a': n.x, 'b': n.x} %}{% endfor %}{{ n.x == {} }}",
-    "a macro's arguments": "{% macro f(n) %}{{ f(0, varargs, varargs) }}{% endmacro %}"
-    "{{ f(1, 2) }}",
-    "a namespace, written": "{% set n = namespace(x=1) %}{{ n }}",
-    "a namespace in a list": "{% set n = namespace(x=1) %}{% set n.x = [n, n] %}",
-    "a format without an end": "{{ ('{' ~ ':' * 100000) % () }}{{ 'x' * 10 ** 9 }}",
-    "a format method without an end": "{{ ('{' ~ ':' * 100000 ~ '{').format() }}",
-    "a list of characters": "{{ ('Ω' * 4000000) | list | length }}",
-    "a generator as a list": "{{ ('Ω' * 4000000) | map('upper') | list | length }}",
-    "a split": "{{ ('Ω,' * 2000000).split(',') | length }}",
-    "a split at spaces": "{{ ('Ω ' * 2000000).split() | length }}",
-    "lines": "{{ ('Ω\n' * 2000000).splitlines() | length }}",
-    "arguments": "{% macro m() %}{{ varargs | length }}{% endmacro %}{{ m(*('Ω' * 4000000)) }}",
-    "a sort": "{{ ('Ω' * 4000000) | sort | length }}",
-    "unique": "{{ ('Ω' * 4000000) | unique | list | length }}",
-    "a title": "{{ ('Ω ' * 2000000) | title | length }}",
-    "a join of characters": "{{ ('Ω' * 4000000) | join('') | length }}",
     "a long list of a long text": "{% set x = 'x' * 999999 %}{{ [x] * 99 }}",
+    "a list of characters": "{{ ('\u03a9' * 16777216) | list | map('upper') | list | length }}",
+    "characters as arguments": "{% macro m() %}{{ varargs | length }}{% endmacro %}"
+    "{{ m(*('\u03a9' * 16777216)) }}",
+    "sorted characters": "{{ ('ab' * 8388608) | sort | length }}",
+    "a text made wide by a method": "{{ 'x'.center(999999999) }}{{ 'x'.zfill(999999999) }}",
+    "a text made wide by a filter": "{{ 'x' | center(999999999) }}",
+    "a number as bytes": "{{ (1).to_bytes(999999999, 'big') }}",
+    "text without sense": "{{ lipsum(999999) }}",
+    "more than is read": "{{ 'x' * 20000000 }}",
 }  # fmt: skip
 NOT_OPEN = [
-    "{{ 'x'.center(999999999) }}",
-    "{{ 'x'.ljust(999999999) }}",
-    "{{ 'x'.zfill(999999999) }}",
-    "{{ 'x'.encode() }}",
-    "{{ 'x'.translate({120: 'y' * 99999}) }}",
-    "{{ '{a}'.format_map({'a': 1}) }}",
-    "{{ (1).to_bytes(999999999, 'big') }}",
-    "{{ lipsum(99999) }}",
-    "{{ 'x' | center(999999999) }}",
+    "{{ ''.__class__.__mro__ }}",
+    "{{ raise_exception.__globals__['sys'] }}",
+    "{{ '{0.__class__.__mro__}'.format(1) }}",
+    "{{ '{a.__class__.__mro__}'.format_map({'a': 1}) }}",
+    "{{ messages.append(1) }}",
+    "{{ messages[0].update(role='system') }}",
+    "{{ cycler.__init__.__globals__.os.getcwd() }}",
 ]
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
 
 
 def limited(source: str, cancelled: Callable[[], bool] = lambda: False, **values: Any) -> str:
@@ -117,26 +112,85 @@ def test_what_never_ends_is_stopped_at_the_deadline(source: str) -> None:
 
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS.keys())
 def test_what_never_ends_is_stopped_when_it_is_cancelled(source: str) -> None:
-    asked = iter([False] * 50)
-    with pytest.raises(CancelledError):
-        limited(source, lambda: next(asked, True))
-
-
-@pytest.mark.parametrize("source", TOO_LARGE.values(), ids=TOO_LARGE.keys())
-def test_what_would_take_all_memory_is_stopped_before_it_does(source: str) -> None:
+    asked = iter([False] * 3)
     template = Template(source)
-    with pytest.raises(TooMuchError, match=r"it (makes|writes|formats|rounds|puts)"):
+    with template.limits(lambda: next(asked, True), deadline_s=60.0), pytest.raises(CancelledError):
         template.render()
 
 
+@ON_LINUX
+@pytest.mark.parametrize("source", TOO_LARGE.values(), ids=TOO_LARGE.keys())
+def test_what_would_take_all_memory_is_stopped_before_it_does(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Jinja works out what is constant while it compiles: that has a deadline of its own.
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 1.0)
+    says = r"it (takes|writes) more than|it took longer than"
+    with pytest.raises((TooMuchError, PromptError), match=says):
+        limited(source)
+
+
+@ON_LINUX
+def test_the_system_limits_the_memory_of_a_template() -> None:
+    with pytest.raises(PromptError, match="was stopped: it takes more than 1,024 MiB of memory"):
+        ChatTemplate("{{ messages[0].content * 10 ** 9 }}", bos="", eos="").render((USER,))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [TOO_LARGE["a list of lists, written"], ENDLESS["loops in loops"], "{{ n ** (n ** n) }}"],
+)
+def test_the_next_template_is_rendered_when_one_was_stopped(source: str) -> None:
+    before = Template("{{ text }}")
+    with pytest.raises(TooMuchError):
+        limited(source, n=9)
+    assert before.render(text="still here") == "still here"
+    assert Template("{{ text }}!").render(text="here too") == "here too!"
+
+
+def test_a_template_may_join_a_long_chat_with_tildes() -> None:
+    source = (
+        "{% set all = namespace(text='') %}{% for m in messages %}"
+        "{% set all.text = all.text ~ m.role ~ ': ' ~ m.content ~ '\n' %}{% endfor %}"
+        "{{ all.text }}"
+    )
+    roles: tuple[Literal["user", "assistant"], ...] = ("user", "assistant")
+    chat = [Message(role=roles[n % 2], content=f"{n} " + "word " * 200) for n in range(801)]
+    text = ChatTemplate(source, bos="", eos="").render(chat)
+    assert text == "".join(f"{one.role}: {one.content}\n" for one in chat)
+
+
+@ON_LINUX
+def test_a_bomb_takes_nothing_of_the_process_that_holds_the_models() -> None:
+    template = Template("{{ ('\u03a9' * n) | list | length }}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooMuchError), template.limits():
+            template.render(n=1 << 26)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+
+
+def test_a_template_may_be_long() -> None:
+    assert Template("x" * (1 << 19)).render() == "x" * (1 << 19)
+
+
+@pytest.mark.parametrize("source", ["{{ '\\ud800' }}", "{{ messages[0].content }}"])
+def test_half_a_character_is_an_error_of_the_prompt(source: str) -> None:
+    with pytest.raises(PromptError, match="surrogates not allowed"):
+        ChatTemplate(source, bos="", eos="").render((Message(role="user", content="\ud800"),))
+
+
 @pytest.mark.parametrize("source", NOT_OPEN)
-def test_what_has_no_bound_and_no_use_is_not_open(source: str) -> None:
+def test_what_is_behind_the_template_is_not_open(source: str) -> None:
     with pytest.raises(PromptError):
         ChatTemplate(source, bos="", eos="").render((USER,))
 
 
 def test_a_template_is_stopped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 0.2)
     template = ChatTemplate(ENDLESS["loops in loops"], bos="", eos="")
     with pytest.raises(PromptError, match="chat template was stopped: it took longer than"):
         template.render((USER,))
@@ -159,7 +213,9 @@ def test_a_cancelled_rendering_leaves_nothing_wrong_behind() -> None:
         ("{% for i in messages %}" * 25 + "{% endfor %}" * 25, "not valid Jinja: too many"),
         ("{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "cannot be compiled"),
         ("{{" + "-" * 9000 + "1 }}", "cannot be compiled"),
-        ("x" * (1 << 19), "longer than 65,536 characters"),
+        ("{{ 5 | round(-999999999, 'floor') }}", "refuses this conversation: float division"),
+        ("{% macro f(n) %}{{ f(0, varargs, varargs) }}{% endmacro %}{{ f(1, 2) }}",
+         "calls itself without end"),
         ("{% include 'x' %}", "refuses this conversation"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself without end"),
         ("{{ messages.nothing.more }}", "refuses this conversation"),
@@ -219,40 +275,41 @@ PIECES = st.sampled_from(
 
 
 @settings(max_examples=60)
+@example("{{ ('{' ~ ':' * 100000) % () }}{{ 'x' * 10 ** 9 }}")
+@example("{{ ('{' ~ ':' * 100000 ~ '{').format() }}")
+@example("{{ ('\u03a9' * 4000000) | list | length }}")
+@example("{{ ('\u03a9' * 4000000) | map('upper') | list | length }}")
+@example("{{ ('\u03a9,' * 2000000).split(',') | length }}")
+@example("{{ ('\u03a9 ' * 2000000).split() | length }}")
+@example("{{ ('\u03a9\n' * 2000000).splitlines() | length }}")
+@example("{% macro m() %}{{ varargs | length }}{% endmacro %}{{ m(*('\u03a9' * 4000000)) }}")
+@example("{{ ('\u03a9' * 4000000) | sort | length }}")
+@example("{{ ('\u03a9' * 4000000) | unique | list | length }}")
+@example("{{ ('\u03a9 ' * 2000000) | title | length }}")
+@example("{{ ('\u03a9' * 4000000) | join('') | length }}")
+@example("{{ ('{' ~ ':'*100000) % () }}")
+@example("{{a}}" * 9000)
+@example("{{ (',' * 16777216).split(',') | length }}{{ ('ab' * 8388608) | title | length }}")
+@example(
+    "{% set n = namespace(x={}) %}{% for i in range(99) %}"
+    "{% set n.x = {'a': n.x, 'b': n.x} %}{% endfor %}{{ n.x == {} }}"
+)
+@example("{% set n = namespace(x=1) %}{% set n.x = [n, n] %}{{ n }}")
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_nothing_but_an_error_of_the_prompt_comes_of_any_template(source: str) -> None:
     try:
         text = ChatTemplate(source, bos="", eos="").render((USER,))
     except PromptError:
         return
-    assert len(text) <= 16 * MOST_CHARACTERS
+    assert len(text) <= MOST_CHARACTERS
 
 
-def test_long_chats_are_no_bombs() -> None:
-    """A template that joins with ~ message by message, as many do."""
-    source = (
-        "{% set n = namespace(text='') %}{% for m in messages %}"
-        "{% set n.text = n.text ~ '<|' ~ m.role ~ '|>' ~ m.content ~ '\n' %}{% endfor %}"
-        "{{ n.text }}"
-    )
-    messages = tuple(Message(role="user", content="x" * 500) for _ in range(1600))
-    text = ChatTemplate(source, bos="", eos="").render(messages)
-    assert text == "<|user|>" + "\n<|user|>".join("x" * 500 for _ in messages) + "\n"
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def test_a_template_of_many_expressions_is_refused_before_it_is_compiled() -> None:
-    with pytest.raises(PromptError, match="longer than 65,536 characters"):
-        ChatTemplate("{{a}}" * 52_000, bos="", eos="")
-
-
-def test_what_a_bomb_takes_before_it_is_stopped() -> None:
-    """In bytes: what is stopped may take as much as a long prompt, and no more."""
-    template = Template("{% for s in x %}{% endfor %}{{ ('Ω' * 4000000) | list | length }}")
-    tracemalloc.start()
-    try:
-        with pytest.raises(TooMuchError):
-            template.render(x=[])
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 64 << 20
+@given(st.lists(TEXTS, max_size=5))
+@example(["\x00", "\x1b]0;title\x07", "\u202e", "\U0010ffff"])
+def test_what_was_said_reaches_the_prompt_unchanged(said: list[str]) -> None:
+    chat = [Message(role="user", content=text) for text in said]
+    source = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    assert ChatTemplate(source, bos="", eos="").render(chat) == "".join(said)
