@@ -258,6 +258,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._request_id = 0
         code = "server" if self._pair.server else code
         self.add_class("-failed")
+        # What happened says it too, and there has to be room for the buttons.
+        self.query_one("#restarts").display = False
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
         self.query_one("#cancel", Button).label = "Back"

@@ -311,3 +311,15 @@ async def test_an_engine_that_crashes_in_a_load_says_what_the_next_one_leaves_ou
         await user.sees("trying again without repacked")
         user.engine.hold_load = False
         await user.on(ChatScreen)
+
+
+async def test_a_load_that_crashes_to_the_end_leaves_room_for_a_way_out(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        user.engine.can_leave_out = ("amx", "extra_buffers", "flash_attention")
+        await begin_to_load(user)
+        for said in ("without AMX", "repacked weights", "flash attention", "Try again"):
+            user.engine.die(*["a line of the log"] * 8, exit_status=-4)
+            await user.sees(said)
+        await user.sees("without AMX,")
+        await user.sees("Try again")
+        await user.sees("Back")
