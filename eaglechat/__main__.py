@@ -6,10 +6,10 @@ import sys
 
 
 def main() -> int:
-    """Run a command; its exit status. Ctrl+C ends it quietly, also while the program is still
+    """Run a command; its exit status. An interrupt ends it quietly, also while the program is still
     being read, which takes a third of a second."""
     try:
-        from eaglechat.cli import main as run  # noqa: PLC0415 - inside of what Ctrl+C may end
+        from eaglechat.cli import main as run  # noqa: PLC0415 - inside of what an interrupt may end
 
         return run()
     except KeyboardInterrupt:
