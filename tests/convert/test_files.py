@@ -78,6 +78,7 @@ def test_a_pickle_that_asks_for_a_program_is_refused_and_runs_nothing(
         ({"fc.weight": [1, 2]}, "holds a list under 'fc.weight' where a tensor is expected"),
         (OrderedDict(epoch=3), "holds a int under 'epoch' where a tensor is expected"),
         ([1], "holds a list, not named tensors"),
+        ({(1, 2): 3}, "names a tensor with a tuple, not with text"),
     ],
 )
 def test_a_pickle_of_other_things_is_refused(

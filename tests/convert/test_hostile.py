@@ -128,6 +128,16 @@ def test_a_pickle_takes_no_memory_that_it_does_not_bring(pickled: bytes) -> None
     assert most < 4 << 20
 
 
+@pytest.mark.parametrize("deep", [5_000, 2_000_000])
+@pytest.mark.parametrize(
+    "pickled", [b"\x80\x02})%bK\x01s.", b"\x80\x02}U\x01a)%bs.", b"\x80\x02)%b."]
+)
+def test_tuples_in_tuples_are_refused(deep: int, pickled: bytes, tmp_path: Path) -> None:
+    path = torch_file(tmp_path / "pytorch_model.bin", pickled % (b"\x85" * deep))
+    with pytest.raises(ConversionError):
+        read_bin(path)
+
+
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 @example(b'{"a":' + b"[" * 1100)
 @example(b"[" * 100_000)

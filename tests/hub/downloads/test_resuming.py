@@ -130,8 +130,8 @@ class Downloads(RuleBasedStateMachine):
     def changes_on_the_hub(self, seed: int) -> None:
         self.renew(seed, len(self.data))
 
-    # No precondition: what an attempt leaves on the disk depends on its threads' pace, and Hypothesis
-    # must be able to choose the same rules again.
+    # No precondition: what an attempt leaves on the disk depends on the pace of its threads, and
+    # Hypothesis must be able to choose the same rules again.
     @rule(at=PLACES, harm=st.sampled_from(["damage", "cut", "no map", "wrong map"]))
     def is_harmed_on_the_disk(self, at: int, harm: str) -> None:
         if not self.part.exists():

@@ -23,6 +23,9 @@ from eaglechat.hub.errors import HubError
 
 _MAX_PICKLE_BYTES = 2 << 20
 """About 150 bytes describe a tensor; what unpickling them makes takes up to 60 times the memory."""
+_MAX_TUPLES = 10_000
+"""A tensor takes four. Python hashes nested tuples without a limit of depth: 2 million in one
+another, as a key, end the process with SIGSEGV; 120,000 did not in a stack of 8 MiB."""
 _MAX_BYTEORDER_BYTES = 16
 _LOCAL_HEADER_BYTES = 30
 
@@ -94,17 +97,24 @@ _MEMO = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
 
 def _check_opcodes(data: bytes) -> None:
     """Refuse what makes the unpickler take memory that the file does not have: it makes room for
-    the highest number of its memo, and for the bytes that an opcode announces.
+    the highest number of its memo, and for the bytes that an opcode announces. Refuse more tuples than a checkpoint needs.
 
     Raises ConversionError, ValueError for what is no pickle.
     """
+    tuples = 0
     for opcode, argument, _ in pickletools.genops(data):
+        tuples += "TUPLE" in opcode.name
+        if tuples > _MAX_TUPLES:
+            raise ConversionError("is damaged: it holds more tuples than a checkpoint needs")
         if opcode.name in _MEMO and int(argument or 0) > len(data):
             raise ConversionError(f"is damaged: its memo has {len(data)} places, not {argument}")
 
 
 def _named(path: Place, name: Any, value: Any) -> StoredTensor:
-    if not isinstance(name, str) or not isinstance(value, _View):
+    # Never the repr of what the pickle made: nested deeply enough it raises RecursionError.
+    if not isinstance(name, str):
+        raise ConversionError(f"{path} names a tensor with a {type(name).__name__}, not with text")
+    if not isinstance(value, _View):
         raise ConversionError(
             f"{path} holds a {type(value).__name__} under {name!r} where a tensor is expected"
         )
