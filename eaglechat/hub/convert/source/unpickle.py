@@ -97,7 +97,8 @@ _MEMO = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
 
 def _check_opcodes(data: bytes) -> None:
     """Refuse what makes the unpickler take memory that the file does not have: it makes room for
-    the highest number of its memo, and for the bytes that an opcode announces. Refuse more tuples than a checkpoint needs.
+    the highest number of its memo, and for the bytes that an opcode announces.
+    Refuse more tuples than a checkpoint needs.
 
     Raises ConversionError, ValueError for what is no pickle.
     """
