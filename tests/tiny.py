@@ -76,13 +76,20 @@ def write_hybrid_target(path: Path, template: str = TEMPLATE) -> Path:
 
 
 def write_draft(
-    path: Path, *, layers: Sequence[int] = TARGET_LAYERS, shared: bool = True, **changes: Any
+    path: Path,
+    *,
+    layers: Sequence[int] = TARGET_LAYERS,
+    shared: bool = True,
+    flags: Sequence[str] = (),
+    **changes: Any,
 ) -> Path:
     """The target's draft, with a vocabulary of its own; `shared` leaves the embeddings out."""
     random = np.random.default_rng(11)
     writer = GGUFWriter(path, changes.pop("general.architecture", "eagle3"))
     if layers:
         writer.add_array("eagle3.target_layers", [int(layer) for layer in layers])
+    for flag in flags:
+        writer.add_bool(flag, True)
     hidden = changes.pop("target_hidden_size", N_EMBD)
     writer.add_uint32("eagle3.target_hidden_size", hidden)
     _write_shape(writer, changes)

@@ -178,6 +178,17 @@ def read_header(path: Path) -> GGUFHeader:
     return replace(first, size_bytes=first.size_bytes + sum(other.size_bytes for other in others))
 
 
+def read_tensor(header: GGUFHeader, tensor: TensorInfo) -> bytes:
+    """A tensor's bytes, as they lie in the file. Raises GGUFTruncatedError, OSError."""
+    n_bytes = tensor.n_bytes or 0
+    with header.path.open("rb") as file:
+        file.seek(header.data_start + tensor.offset)
+        data = file.read(n_bytes)
+    if len(data) < n_bytes:
+        raise GGUFTruncatedError(f"{header.path} was cut short while it was read")
+    return data
+
+
 def read_shards(path: Path) -> list[GGUFHeader]:
     """The headers of all files of a split model in order, or the one of `path`; raises as above."""
     header = _read_file(path)

@@ -11,7 +11,7 @@ from array import array
 from pathlib import Path
 
 from eaglechat.gguf.errors import GGUFError, printable
-from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header
+from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header, read_tensor
 from eaglechat.wire.errors import EngineError, SettingsError
 from eaglechat.wire.load_options import FlashAttention
 from eaglechat.wire.records import KvType
@@ -19,6 +19,12 @@ from eaglechat.wire.records import KvType
 DRAFT_ARCHITECTURE = "eagle3"
 EXTRACT_LAYERS = 3
 DRAFT_LAYERS = 1
+
+NORMS_FEATURES = "eaglechat.fc_norm"
+NORM_OUTPUT = "eaglechat.norm_output"
+DRAFT_WINDOW = "eaglechat.sliding_window"
+"""Keys that our converter writes for what llama.cpp's eagle3 graph does not have, and the engine
+does beside it: EAGLE-3.1's two norms, and how many tokens a draft was trained to look back on."""
 
 TARGET_ARCHITECTURES = frozenset(
     {
@@ -177,16 +183,11 @@ def _check_vocabulary_map(draft: GGUFHeader) -> None:
 
 
 def _ids(draft: GGUFHeader, d2t: TensorInfo) -> array[int]:
-    ids, n_bytes = array("q"), 8 * d2t.shape[0]
+    ids = array("q")
     try:
-        with draft.path.open("rb") as file:
-            file.seek(draft.data_start + d2t.offset)
-            packed = file.read(n_bytes)
-    except OSError as error:
+        ids.frombytes(read_tensor(draft, d2t))
+    except (OSError, GGUFError) as error:
         raise PreflightError(f"the draft cannot be read: {error}") from error
-    if len(packed) < n_bytes:
-        raise PreflightError(f"the draft {draft.path} was cut short while it was read")
-    ids.frombytes(packed)
     if sys.byteorder == "big":
         ids.byteswap()
     return ids

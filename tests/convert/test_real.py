@@ -20,6 +20,8 @@ from tests.convert import checkpoints
 from tests.convert.checkpoints import LLAMA3_SCALING
 from tests.convert.shipped import HEAD_DIM, SHIPPED, save_shipped_draft
 
+WINDOW = ["sliding_attention"]
+
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
@@ -109,6 +111,8 @@ def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None
         {"full_vocabulary": True, "lm_head": False},
         {"rope_scaling": LLAMA3_SCALING, "head_dim": 32},
         {"norm_before_fc": True, "norm_before_residual": True},
+        {"norm_before_fc": True, "norm_output": True, "sliding_window": 64, "layer_types": WINDOW},
+        {"fc_norm": True, "norm_output": True},
     ],
     ids="+".join,
 )
@@ -121,6 +125,9 @@ def test_every_feature_loads_and_drafts(
     variant = checkpoints.draft(**{"head_dim": HEAD_DIM, **features})
     if features.get("norm_before_fc"):
         variant.put("input_norm.weight", 3 * 576)
+    if features.get("fc_norm"):
+        for third in range(3):
+            variant.put(f"fc_norm.{third}.weight", 576)
     checkpoint = variant.save(tmp_path / "draft")
     path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q8_0").path
     assert speculation(path)["drafted"] > 0

@@ -64,12 +64,12 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: with_tensor("midlayer.self_attn.kv_a_proj_with_mqa.weight", 8, 64),
         r"\(MLA\).*kv_a_proj_with_mqa",
     ),
-    "EAGLE-3.1 by config": (lambda: draft(fc_norm=True), r"EAGLE-3.1 draft \(fc_norm is set\)"),
-    "EAGLE-3.1 output norm": (
-        lambda: draft(eagle_config={"norm_output": True}), r"3.1 draft \(norm_output is set\)"
+    "missing fc_norm": (lambda: draft(fc_norm=True), "lacks fc_norm.0.weight, fc_norm.1.weight, f"),
+    "unannounced fc_norm": (
+        lambda: with_tensor("fc_norm.0.weight", HIDDEN), "does not set fc_norm"
     ),
-    "EAGLE-3.1 by tensor": (
-        lambda: with_tensor("fc_norm.0.weight", HIDDEN), "norm for each hidden state"
+    "two norms before fc": (
+        lambda: draft(fc_norm=True, norm_before_fc=True), "two ways to norm the same features"
     ),
     "P-EAGLE by config": (lambda: draft(parallel_drafting=True), "P-EAGLE"),
     "P-EAGLE by model type": (
@@ -110,13 +110,6 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "layers the target lacks": (
         lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]),
         r"layers 2, 6, 12 of its target, target.gguf offers 0 to 11",
-    ),
-    "a sliding window by layer": (
-        lambda: draft(sliding_window=512, layer_types=["sliding_attention"]),
-        r"looks back 512 tokens only \(sliding_window\)",
-    ),
-    "a sliding window by switch": (
-        lambda: draft(sliding_window=512, use_sliding_window=True), "looks back 512 tokens"
     ),
     "an odd share of rotated values": (
         lambda: draft(partial_rotary_factor=0.4), "rotates 3 of the 8 values of a head"

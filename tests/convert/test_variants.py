@@ -15,6 +15,7 @@ import gguf
 import numpy as np
 import pytest
 
+from eaglechat.engine.drafters.eagle3.norms import norms_of
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.convert import TYPES, convert
 from tests.convert.checkpoints import (
@@ -25,6 +26,7 @@ from tests.convert.checkpoints import (
     Variant,
     draft,
     draft_tokens,
+    nested,
     variants,
     write_target,
 )
@@ -203,3 +205,49 @@ def test_tensors_larger_than_one_piece_are_the_same(
 
 def test_every_direct_type_has_a_golden_result() -> None:
     assert set(UPSTREAM_TYPES) <= set(TYPES)
+
+
+def test_norms_of_eagle_3_1_are_multiplied_in_and_named(target: Path, tmp_path: Path) -> None:
+    variant = draft(fc_norm=True, norm_output=True, dtype="F32")
+    for third in range(3):
+        variant.put(f"fc_norm.{third}.weight", HIDDEN, dtype="F32")
+    report = convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf", "f32")
+    stored = {tensor.name: tensor.data for tensor in gguf.GGUFReader(report.path).tensors}
+    norms = [variant.tensors[f"fc_norm.{third}.weight"][1] for third in range(3)]
+    assert np.array_equal(stored["fc.weight"], variant.tensors["fc.weight"][1] * np.hstack(norms))
+    assert set(stored) == set(tensors(converted(draft(), target, name="plain")))
+    for key in ("eaglechat.fc_norm", "eaglechat.norm_output"):
+        assert fields(report.path)[key] == ["BOOL", True]
+    assert "an EAGLE-3.1 draft" in report.notes[-1]
+    _, header = check_pair(target, report.path)
+    assert header is not None
+    norm = norms_of(header)
+    assert norm.features
+    assert norm.output is not None
+    assert np.array_equal(norm.output, variant.tensors["norm.weight"][1])
+
+
+def test_what_the_trainer_speculators_writes_today_is_converted(target: Path) -> None:
+    variant = draft(
+        "layers.0.",
+        norm_before_fc=True,
+        sliding_window=2048,
+        layer_types=["sliding_attention"],
+        eagle_aux_hidden_state_layer_ids=[2, 6, 9],
+    )
+    variant.put("input_norm.weight", 3 * HIDDEN)
+    variant = nested(variant, "Eagle3DraftModel")
+    variant.config["norm_output"] = True
+    written = fields(converted(variant, target))
+    assert written["eaglechat.norm_output"] == ["BOOL", True]
+    assert written["eaglechat.sliding_window"] == ["UINT32", 2048]
+    assert written["eagle3.norm_before_fc"] == ["BOOL", True]
+    assert "eaglechat.fc_norm" not in written
+
+
+def test_an_output_norm_that_may_mean_plain_eagle_3_is_pointed_out(
+    target: Path, tmp_path: Path
+) -> None:
+    variant = draft(eagle_config={"norm_output": True})
+    report = convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf", "f32")
+    assert "SpecForge before September 2026" in report.notes[-1]

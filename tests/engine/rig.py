@@ -9,6 +9,7 @@ from typing import Any
 
 from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.generation.live import Live
@@ -140,6 +141,7 @@ def open_rig(
     draft_model: Model,
     *,
     draft_window: int = 0,
+    norms: Norms | None = None,
     shape: Shape = "chain",
     make_drafter: Callable[[Eagle3Session], Drafter] = Eagle3Drafter,
     **options: Any,
@@ -147,7 +149,7 @@ def open_rig(
     """`options` are those of `open_contexts`."""
     with ExitStack() as stack:
         target, draft = stack.enter_context(open_contexts(target_model, draft_model, **options))
-        config = Eagle3SessionConfig(n_seq=1, n_draft_max=16, draft_window=draft_window)
+        config = Eagle3SessionConfig(1, 16, draft_window=draft_window, norms=norms or Norms())
         session = stack.enter_context(Eagle3Session(target, draft, config))
         drafter = make_drafter(session)
         generator = Generator(target, drafter)

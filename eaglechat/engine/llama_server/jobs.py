@@ -29,7 +29,7 @@ from eaglechat.engine.loading.machine import memory
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.model_info import model_info
-from eaglechat.gguf.preflight import check_pair
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, check_pair
 from eaglechat.links.base import FINAL, AnsweredRequest, Died
 from eaglechat.links.http.link import HttpLink
 from eaglechat.links.rpc import ask_all
@@ -194,6 +194,13 @@ class LlamaServerJobs:
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
         headers = check_pair(expanded(request.target), draft)
+        if headers[1] is not None and (
+            headers[1].get(NORM_OUTPUT) or headers[1].get(NORMS_FEATURES)
+        ):
+            raise ProgramError(
+                f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
+                "eaglechat's own engine runs it: leave engine.llama_server empty"
+            )
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.

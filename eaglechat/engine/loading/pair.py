@@ -10,6 +10,7 @@ import msgspec
 from eaglechat.engine.auto.calibrate import calibrate
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
 from eaglechat.engine.drafters.lookup_first import LookupFirst
@@ -25,7 +26,7 @@ from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.model_info import model_info
-from eaglechat.gguf.preflight import check_kv_type
+from eaglechat.gguf.preflight import DRAFT_WINDOW, check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import ModelInfo, PairInfo
@@ -112,6 +113,8 @@ class LoadedPair:
         self._owned.insert(0, self._target_context)
         self._options = options
         self._off = _why_no_speculation(self._target_context)
+        self._norms = norms_of(draft_header) if draft_header else Norms()
+        self._draft_window = _draft_window(options.draft_window, draft_header)
         eagle3, drafter, calibration = None, None, NOT_CALIBRATED
         self._warm_up()
         if self._off is None:
@@ -156,7 +159,10 @@ class LoadedPair:
         )
         self._owned.insert(0, context)
         config = Eagle3SessionConfig(
-            n_seq=1, n_draft_max=N_DRAFT_MAX_LIMIT, draft_window=options.draft_window
+            n_seq=1,
+            n_draft_max=N_DRAFT_MAX_LIMIT,
+            draft_window=self._draft_window,
+            norms=self._norms,
         )
         drafter = Eagle3Drafter(Eagle3Session(self._target_context, context, config))
         self._owned.insert(0, drafter)
@@ -188,7 +194,7 @@ class LoadedPair:
             load_ms=self._load_ms,
             kv_type=self._options.kv_type,
             draft_kv_type=self._options.draft_kv_type,
-            draft_window=self._options.draft_window,
+            draft_window=self._draft_window,
             speculation_off=self._off,
             chains_only=self._why_chains_only(),
             reasoning=self.prompter.reasoning,
@@ -255,6 +261,12 @@ def _why_no_speculation(target: Context) -> str | None:
             "rejected tokens"
         )
     return None
+
+
+def _draft_window(wanted: int, draft: GGUFHeader | None) -> int:
+    """Positions that the draft looks back on, 0 for all: never more than it was trained with."""
+    trained = max(draft.number(DRAFT_WINDOW), 0) if draft else 0
+    return min(wanted, trained) if wanted and trained else wanted or trained
 
 
 def _paths(target: Model) -> int:

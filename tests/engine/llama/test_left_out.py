@@ -56,12 +56,15 @@ def asked(home: Path, target: Path, *, cure: str = "", **environment: str) -> li
     return found
 
 
-def test_a_machine_on_which_nothing_crashes_leaves_nothing_out(
+def test_what_this_machine_has_to_leave_out_is_found_and_remembered(
     tmp_path: Path, tiny_files: tuple[Path, Path]
 ) -> None:
-    assert asked(tmp_path, tiny_files[0]) == [[], []]
+    found, again = asked(tmp_path, tiny_files[0])
+    # Some compilers break AMX (see `compiler`); nothing else is known to crash anywhere.
+    assert found == again
+    assert found in ([], ["amx"])
     (known,) = json.loads((tmp_path / "state" / "llama-cpp.json").read_text())
-    assert known["left_out"] == []
+    assert known["left_out"] == found
 
 
 @pytest.mark.parametrize(

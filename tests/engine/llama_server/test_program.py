@@ -18,6 +18,7 @@ from eaglechat.engine.llama_server.arguments import (
     drafting_of,
     server_options,
 )
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.links.base import Ready
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
@@ -25,6 +26,7 @@ from eaglechat.wire.records import FinishReason
 from tests.engine.llama_server.program import ROOT, started, write_program
 from tests.engine_client import EngineClient
 from tests.rpc.fake_server import nobody, serving
+from tests.tiny import write_draft
 
 USER = p.Message(role="user", content="Name three rivers of Europe and say where they end.")
 
@@ -417,6 +419,17 @@ def test_an_rpc_server_that_cannot_be_reached_is_named_before_the_program_starts
     assert isinstance(failed, p.Error)
     assert failed.code == "rpc"
     assert f"the RPC server {gone} cannot be reached" in failed.message
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("key", [NORM_OUTPUT, NORMS_FEATURES])
+def test_a_draft_that_the_program_would_run_wrongly_is_refused(
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path, key: str
+) -> None:
+    draft = write_draft(tmp_path / "newer.gguf", flags=[key])
+    failed = start("crash").ask(load((tiny_files[0], draft)))
+    assert isinstance(failed, p.Error)
+    assert failed.message.startswith("newer.gguf is an EAGLE-3.1 draft")
     assert not (tmp_path / "started").exists()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.gguf.preflight import check_pair
+from eaglechat.gguf.preflight import DRAFT_WINDOW, check_pair
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.stats import stats_of
@@ -40,6 +41,19 @@ def test_a_pair_says_what_its_caches_are(real_files: tuple[Path, Path]) -> None:
     info = pair.info
     pair.close()
     assert (info.kv_type, info.draft_kv_type, info.draft_window) == ("q8_0", "f16", 512)
+
+
+@pytest.mark.parametrize(("wanted", "is_seen"), [(2048, 64), (0, 64), (16, 16)])
+def test_a_draft_looks_back_no_further_than_it_was_trained_to(
+    tiny_files: tuple[Path, Path], wanted: int, is_seen: int
+) -> None:
+    target, draft = check_pair(*tiny_files)
+    assert draft is not None
+    draft = replace(draft, fields={**draft.fields, DRAFT_WINDOW: 64})
+    pair = LoadedPair((target, draft), LoadOptions(n_ctx=256, draft_window=wanted))
+    info = pair.info
+    pair.close()
+    assert info.draft_window == is_seen
 
 
 @pytest.mark.real

@@ -345,7 +345,8 @@ class Eagle3Session:
                 continue
             position = sequence.taken + first
             started = time.perf_counter()
-            states = self._encoder.states(seq_id, rows.features[first:last], position)
+            features = self._config.norms.of_features(rows.features[first:last])
+            states = self._encoder.states(seq_id, features, position)
             self._counts.process_s += time.perf_counter() - started
             self._batch.clear()
             self._batch.add_tokens(
@@ -370,7 +371,7 @@ class Eagle3Session:
         drafted = sequence.drafted
         while len(drafted) < self.limits.n_max:
             if drafted:
-                state = self._draft.state(row)
+                state = self._config.norms.of_states(self._draft.state(row))
                 self._batch.clear()
                 position = n_past - 1 + len(drafted)
                 self._batch.add_tokens(drafted[-1:], position, seq_id, output=True, states=state)
@@ -385,7 +386,8 @@ class Eagle3Session:
     def _grow(self, sequence: DraftSequence, n_past: int) -> None:
         """Draft a tree from the seed's output on."""
         assert self._branches is not None
-        grower = TreeGrower(self._draft, self._branches, self._batch, self._likeliest)
+        norms = self._config.norms
+        grower = TreeGrower(self._draft, self._branches, self._batch, self._likeliest, norms)
         nodes = grower.grow(self.limits, n_past, len(self._batch) - 1)
         sequence.drafted = [node.id for node in nodes]
         sequence.probabilities = [node.path[-1] for node in nodes]

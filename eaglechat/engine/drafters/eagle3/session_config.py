@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.llama.objects import Context
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.wire.errors import InitError, InvalidConfigError
@@ -23,6 +24,7 @@ class Eagle3SessionConfig:
     p_min: float = 0.0
     draft_window: int = 0
     """Positions the draft's KV cache keeps, the last ones; 0 keeps all."""
+    norms: Norms = field(default_factory=Norms)
 
     def __post_init__(self) -> None:
         if self.n_seq <= 0:

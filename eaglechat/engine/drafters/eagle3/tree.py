@@ -15,6 +15,7 @@ import numpy as np
 
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
+from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
@@ -33,7 +34,7 @@ class Node:
     """Their product."""
     parent: Node | None
     state: Floats
-    """The draft's state [n_embd] behind the parent."""
+    """The draft's state [n_embd] behind the parent, as the draft is to read it."""
     branch: int | None = None
     """The draft's sequence that holds it, once it was decoded."""
 
@@ -47,9 +48,10 @@ class TreeGrower:
         branches: Branches,
         batch: Batch,
         likeliest: Likeliest,
+        norms: Norms,
     ) -> None:
         self._draft, self._branches, self._batch = draft, branches, batch
-        self._likeliest = likeliest
+        self._likeliest, self._norms = likeliest, norms
 
     def grow(self, limits: Limits, n_past: int, row: int) -> list[Node]:
         """The likeliest tokens to follow the output row of the batch just decoded, the likeliest
@@ -57,12 +59,13 @@ class TreeGrower:
         afterwards some of the tree behind them. Raises ProcessError."""
         self._free = list(range(1, self._branches.most))
         self._room = self._draft.n_ctx - n_past
-        frontier = self._children(None, row, self._draft.state(row)[0].copy(), limits)
+        state = self._norms.of_states(self._draft.state(row))[0].copy()
+        frontier = self._children(None, row, state, limits)
         nodes = _likeliest(frontier, limits)
         depth = 0
         while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
             self._decode_level(going_on, n_past + depth)
-            states = self._draft.states(len(going_on)).copy()
+            states = self._norms.of_states(self._draft.states(len(going_on))).copy()
             frontier = [
                 child
                 for place, node in enumerate(going_on)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import deepest_readable_layer
-from eaglechat.hub.convert.eagle3.mapping import map_names, plain_name
+from eaglechat.hub.convert.eagle3.mapping import FC_NORMS, map_names, plain_name
 from eaglechat.hub.convert.eagle3.rope import llama3_factors, scaling_fields
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.source.config import EXTRACT_LAYERS, DraftConfig
@@ -68,6 +68,7 @@ def examine(stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGU
     _check_shared(tensors, config, target)
     _check_shapes(tensors, config, head_dim, feed_forward, target)
     layers = target_layers(config, target, notes)
+    notes += _about_norms(config)
     return Draft(config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes))
 
 
@@ -194,7 +195,15 @@ def _check_shapes(
             else "the checkpoint holds input_norm.weight, but config.json does not set "
             "norm_before_fc"
         )
+    lacking = [name for name in FC_NORMS if name not in tensors]
+    if lacking if config.fc_norm else len(lacking) < len(FC_NORMS):
+        raise ConversionError(
+            f"config.json sets fc_norm, but the checkpoint lacks {', '.join(lacking)}"
+            if config.fc_norm
+            else "the checkpoint holds fc_norm tensors, but config.json does not set fc_norm"
+        )
     expected = {
+        **dict.fromkeys(FC_NORMS, (target.n_embd,)),
         "fc.weight": (hidden, fused),
         "enc.output_norm.weight": (fused,),
         "blk.0.attn_norm.weight": (hidden,),
@@ -217,6 +226,20 @@ def _check_shapes(
                 f"{tensors[name].name} has the shape {list(tensors[name].shape)}, "
                 f"a draft of these dimensions needs {list(shape)}"
             )
+
+
+def _about_norms(config: DraftConfig) -> Iterable[str]:
+    if config.fc_norm or config.norm_output:
+        yield (
+            "an EAGLE-3.1 draft, whose norms llama.cpp does not have: eaglechat's engine runs it, "
+            "other programs guess badly with it"
+        )
+    if config.norm_output and not config.fc_norm and not config.speculators_model_type:
+        yield (
+            "norm_output is read as EAGLE-3.1's; SpecForge before September 2026 wrote it for "
+            "plain EAGLE-3: if hardly any guess but the first is accepted, take it out of "
+            "config.json and convert again"
+        )
 
 
 def target_layers(

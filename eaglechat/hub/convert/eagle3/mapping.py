@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.source.tensors import StoredTensor
 
@@ -23,16 +24,19 @@ _LAYER = {
     "mlp.up_proj.weight": "blk.0.ffn_up.weight",
     "mlp.down_proj.weight": "blk.0.ffn_down.weight",
 }
+FC_NORMS = tuple(f"fc_norm.{third}.weight" for third in range(EXTRACT_LAYERS))
+"""EAGLE-3.1's norm of each hidden state, which is multiplied into `fc.weight`."""
 _TOP = {
     "embed_tokens.weight": "token_embd.weight",
     "input_norm.weight": "enc.output_norm.weight",
+    **{name: name for name in FC_NORMS},
     "fc.weight": "fc.weight",
     **{f"layers.0.{name}": gguf_name for name, gguf_name in _LAYER.items()},
     "norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
     "d2t": "d2t",
 }
-_OPTIONAL = {"token_embd.weight", "enc.output_norm.weight", "output.weight", "d2t"}
+_OPTIONAL = {"token_embd.weight", "enc.output_norm.weight", "output.weight", "d2t", *FC_NORMS}
 
 # Derived from others, and not read by llama.cpp.
 _UNUSED = re.compile(r"t2d$|.*rotary_emb\.inv_freq$")
@@ -42,11 +46,6 @@ _REFUSALS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
         (r"mask_hidden|mask_embedding", "it is a P-EAGLE draft, which llama.cpp cannot run"),
-        (
-            r"fc_norm|aux_norm_",
-            "it is an EAGLE-3.1 draft with a norm for each hidden state of the target, "
-            "which llama.cpp's eagle3 graph does not have",
-        ),
         (
             r"q_a_proj|q_b_proj|kv_a_proj|kv_b_proj|kv_a_layernorm",
             "it uses DeepSeek's multi-head latent attention (MLA), "

@@ -9,7 +9,12 @@ from pathlib import Path
 import gguf
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    DRAFT_WINDOW,
+    NORM_OUTPUT,
+    NORMS_FEATURES,
+)
 from eaglechat.hub.convert.eagle3.draft import Draft
 from eaglechat.hub.convert.eagle3.rope import scaling_fields
 from eaglechat.hub.convert.eagle3.target import tokenizer_fields
@@ -90,3 +95,9 @@ def _model_fields(draft: Draft) -> Iterable[bytes]:
     yield pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
     yield pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
     yield pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)
+    if config.fc_norm:
+        yield pack(NORMS_FEATURES, True, _T.BOOL)
+    if config.norm_output:
+        yield pack(NORM_OUTPUT, True, _T.BOOL)
+    if config.window is not None:
+        yield pack(DRAFT_WINDOW, config.window, _T.UINT32)

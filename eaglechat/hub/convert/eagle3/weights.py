@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as Type
 
 from eaglechat.hub.convert.eagle3.draft import Draft
+from eaglechat.hub.convert.eagle3.mapping import FC_NORMS
 from eaglechat.hub.convert.eagle3.rope import llama3_factors
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.output.writer import OutputTensor
@@ -31,7 +32,7 @@ def output_tensors(draft: Draft, kind: gguf.GGMLQuantizationType) -> list[Output
     if factors is not None:
         tensors.append(_in_memory("rope_freqs.weight", factors, Type.F32))
     for name, stored in draft.tensors.items():
-        if name != "d2t":
+        if name != "d2t" and name not in FC_NORMS:
             tensors.append(_from_disk(name, stored, _type_for(stored, kind), draft))
     if draft.d2t is not None:
         tensors.append(_in_memory("d2t", draft.d2t, Type.I64))
@@ -65,10 +66,14 @@ def _from_disk(
     name: str, stored: StoredTensor, kind: gguf.GGMLQuantizationType, draft: Draft
 ) -> OutputTensor:
     rotated = name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight")
+    normed = name == "fc.weight" and draft.config.fc_norm
 
     def chunks() -> Iterator[npt.NDArray[Any]]:
+        weights = [draft.tensors[norm].read() for norm in FC_NORMS if normed]
         for rows in _read_rows(stored, multiple_of=draft.head_dim if rotated else 1):
             values = _interleave_halves(rows, draft.head_dim, draft.n_rot) if rotated else rows
+            if normed:
+                values = values * np.concatenate(weights)
             yield _quantise(stored.name, values, kind)
 
     return OutputTensor(name, stored.shape, kind, chunks)

@@ -159,11 +159,9 @@ def _refuse_unsupported(config: DraftConfig) -> None:
             f"{name} is a P-EAGLE draft, which writes all its tokens in one pass; "
             "llama.cpp runs EAGLE-3 drafts only"
         )
-    if config.fc_norm or config.norm_output:
-        flag = "fc_norm" if config.fc_norm else "norm_output"
+    if config.fc_norm and config.norm_before_fc:
         raise ConversionError(
-            f"{name} is an EAGLE-3.1 draft ({flag} is set), whose extra norms "
-            "llama.cpp's eagle3 graph does not have"
+            f"{name} sets fc_norm and norm_before_fc, which are two ways to norm the same features"
         )
     if config.num_hidden_layers != 1:
         raise ConversionError(
@@ -173,11 +171,6 @@ def _refuse_unsupported(config: DraftConfig) -> None:
         raise ConversionError(
             f"the draft reads one hidden state of its target, EAGLE-3 in llama.cpp reads "
             f"{EXTRACT_LAYERS}"
-        )
-    if config.window is not None:
-        raise ConversionError(
-            f"the draft looks back {config.window:,} tokens only (sliding_window), "
-            "llama.cpp's eagle3 graph looks back on all"
         )
     if config.hidden_act not in ("silu", "swish"):
         raise ConversionError(
