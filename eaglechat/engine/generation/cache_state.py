@@ -82,7 +82,7 @@ class CacheState:
         self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(SEQ))
 
     def _resume_recurrent(self, tokens: Sequence[int]) -> int:
-        """Keep all that is held, or go back to the longest checkpoint from which both can go on.
+        """Keep all that is held, or go back to a checkpoint.
 
         The drafter is not asked to see more: a recurrent state would be computed anew for it.
         """
@@ -90,6 +90,10 @@ class CacheState:
             kept = self._drafting.resume(tokens, to_draft=False)
             if kept == len(tokens):
                 return kept
+        return self._go_back(tokens)
+
+    def _go_back(self, tokens: Sequence[int]) -> int:
+        """Restore the longest checkpoint within `tokens` from which the drafter can go on too."""
         for checkpoint in self.checkpoints.up_to(len(tokens)):
             self._drafting.restore(checkpoint.length, checkpoint.drafter)
             held = tokens[: checkpoint.length]
@@ -123,7 +127,8 @@ class CacheState:
         return True
 
     def read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> bool:
-        """Decode more of a prompt. False where it was cancelled: nothing of it is held then.
+        """Decode more of a prompt. False where it was cancelled: nothing of it is held then,
+        and of a recurrent target's only what stands before the last checkpoint.
 
         Raises DecodeError.
         """
@@ -189,7 +194,10 @@ class CacheState:
             self._drafting.see(self._batch)
             return True
         # Some of the batch may be in the cache. A recurrent state has taken it in for good.
-        self._cut(len(self.tokens) if self._target.n_rollback is None else 0)
+        if self._target.n_rollback is None:
+            self._cut(len(self.tokens))
+        else:
+            self._go_back(self.tokens)
         if status == _STOPPED:
             return False
         if status == _NO_ROOM:

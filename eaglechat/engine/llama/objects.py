@@ -415,7 +415,9 @@ class Context(Owned):
 
 
 _PARTIAL_ONLY = 1
-"""LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: without the keys and values of attention layers."""
+"""LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: without the keys and values of attention layers. Not beside
+ON_DEVICE, which keeps one state of a sequence and drops it at the next save: a chat goes back to
+one of several."""
 
 
 def _view(address: int | None, shape: tuple[int, ...]) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,34 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
         n, n_bytes = rig.generator.checkpoints
         assert n > 0
         assert n_bytes > 0
+
+
+def test_a_cancelled_prompt_costs_no_more_than_itself(
+    hybrid: Model, tiny_models: tuple[Model, Model]
+) -> None:
+    @contextmanager
+    def pair() -> Iterator[Rig]:
+        with open_rig(hybrid, tiny_models[1], n_batch=64, make_drafter=both) as rig:
+            yield rig
+
+    with pair() as rig:
+        talk = Talk(rig, pair, enabled=True)
+        talk.ask("the quick brown fox")
+        question = "and the dog " * 60
+        asked = [*talk.messages, Message(role="user", content=question)]
+        seen: list[object] = []
+        calls = count()
+        for event in rig.stream(
+            rig.prompter.prompt(asked),
+            live=live(enabled=True),
+            boundaries=rig.prompter.turns(asked).boundaries,
+            # First asked between two batches, then in the midst of one.
+            cancelled=lambda: len(seen) > 2 and next(calls) > 0,
+        ):
+            seen.append(event)
+        assert next(calls) > 1
+        _, read, new = talk.ask(question)
+        assert read <= new
 
 
 @pytest.mark.parametrize("mib", [1, 0])
