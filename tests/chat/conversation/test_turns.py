@@ -8,16 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnError, Turns
-from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
+from eaglechat.chat.recording import TurnPart
 from eaglechat.wire.protocol import Message
+from tests.chat.records import answering
 
 
 def said(text: str) -> list[TurnPart]:
     return [TurnPart(text)]
-
-
-def answer(text: str) -> Recording:
-    return Recording(Terms(), TextOnly(text))
 
 
 def texts(turns: Turns) -> list[str]:
@@ -28,7 +25,7 @@ def chat(*said_in_turn: str) -> Turns:
     """A chat in one line: question, reply, question, reply ..."""
     turns = Turns()
     for question, reply in zip(said_in_turn[::2], said_in_turn[1::2], strict=True):
-        turns.answer(turns.ask(said(question)).id, answer(reply))
+        turns.answer(turns.ask(said(question)).id, answering(reply))
     return turns
 
 
@@ -50,7 +47,7 @@ def test_what_is_sent_is_the_path_to_the_question() -> None:
 def test_another_answer_stands_beside_the_first_and_nothing_is_lost() -> None:
     turns = chat("one", "1", "two", "2")
     question, reply, *_ = turns.path
-    again = turns.answer(question.id, answer("uno"))
+    again = turns.answer(question.id, answering("uno"))
     assert texts(turns) == ["one", "uno"]
     assert turns.siblings(again.id) == (reply.id, again.id)
     assert turns.step(again.id, -1) == reply.id
@@ -64,23 +61,23 @@ def test_an_edited_question_begins_a_branch_that_remembers_its_own_choices() -> 
     turns = chat("one", "1", "two", "2")
     second = turns.path[2]
     edited = turns.edit(second.id, said("zwei"))
-    turns.answer(edited.id, answer("II"))
-    turns.answer(edited.id, answer("ii"))
+    turns.answer(edited.id, answering("II"))
+    turns.answer(edited.id, answering("ii"))
     assert texts(turns) == ["one", "1", "zwei", "ii"]
     turns.step(edited.id, -1)
     assert texts(turns) == ["one", "1", "two", "2"]
     turns.step(second.id, 1)
     assert texts(turns) == ["one", "1", "zwei", "ii"]
     first = turns.path[0]
-    turns.answer(turns.edit(first.id, said("eins")).id, answer("I"))
+    turns.answer(turns.edit(first.id, said("eins")).id, answering("I"))
     assert texts(turns) == ["eins", "I"]
 
 
 def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
     turns = chat("one", "1", "two", "2")
     edited = turns.edit(turns.path[2].id, said("zwei"))
-    turns.answer(edited.id, answer("II"))
-    turns.compare(turns.path[3].id, answer("II"))
+    turns.answer(edited.id, answering("II"))
+    turns.compare(turns.path[3].id, answering("II"))
     assert turns.delete(edited.id) == edited
     assert texts(turns) == ["one", "1", "two", "2"]
     assert len(turns) == 4
@@ -90,7 +87,7 @@ def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
 def test_the_only_reply_takes_its_question_with_it() -> None:
     turns = chat("one", "1", "two", "2")
     question, reply = turns.path[2:]
-    again = turns.answer(question.id, answer("II"))
+    again = turns.answer(question.id, answering("II"))
     assert turns.delete(again.id) == again
     assert turns.delete(reply.id) == question
     assert texts(turns) == ["one", "1"]
@@ -99,14 +96,14 @@ def test_the_only_reply_takes_its_question_with_it() -> None:
 def test_a_comparison_is_no_reply() -> None:
     turns = chat("one", "1")
     question, reply = turns.path
-    comparison = turns.compare(reply.id, answer("1"))
+    comparison = turns.compare(reply.id, answering("1"))
     assert turns.comparisons(reply.id) == (comparison,)
     assert turns.last_reply == reply
     assert [turn.id for turn in turns] == [question.id, reply.id]
     with pytest.raises(TurnError, match="no question"):
-        turns.answer(comparison.id, answer("x"))
+        turns.answer(comparison.id, answering("x"))
     with pytest.raises(TurnError, match="no reply"):
-        turns.compare(comparison.id, answer("x"))
+        turns.compare(comparison.id, answering("x"))
     turns.delete(comparison.id)
     assert turns.comparisons(reply.id) == ()
 
@@ -139,7 +136,7 @@ class TreeMachine(RuleBasedStateMachine):
             self.expected[turn.id] = turn.text
 
     def answer_to(self, question: int) -> None:
-        self.keep(self.turns.answer(question, answer(f"reply to {question}")))
+        self.keep(self.turns.answer(question, answering(f"reply to {question}")))
 
     @rule()
     def ask(self) -> None:
@@ -164,7 +161,7 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def compare(self, data: st.DataObject) -> None:
         path = self.turns.path
-        self.keep(self.turns.compare(self.pick(data, Reply), answer("plain")))
+        self.keep(self.turns.compare(self.pick(data, Reply), answering("plain")))
         assert self.turns.path == path
 
     @precondition(lambda self: len(self.turns))
