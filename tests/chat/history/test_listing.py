@@ -78,13 +78,20 @@ def test_what_was_used_last_comes_first(tmp_path: Path) -> None:
     assert [chat.title for chat in list_chats(tmp_path)] == ["c", "a", "b"]
 
 
-def test_files_that_are_no_chats_are_listed_with_the_reason(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_listed_with_the_reason(tmp_path: Path) -> None:
+    write_chat(tmp_path / "fine.jsonl", "fine")
+    (tmp_path / "old.jsonl").write_text('{"type":"chat","created":"","pair":"p","target":"t"}\n')
     (tmp_path / "x.jsonl").write_bytes(b"\xff\xfe nothing")
     (tmp_path / "y.jsonl").write_text("")
     (tmp_path / "z.jsonl").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     rows = {chat.file.name: chat.problem for chat in list_chats(tmp_path)}
-    assert rows.keys() == {"x.jsonl", "y.jsonl", "z.jsonl"}
+    assert rows.keys() == {"fine.jsonl", "old.jsonl", "x.jsonl", "y.jsonl", "z.jsonl"}
+    assert rows["fine.jsonl"] is None
+    assert rows["old.jsonl"] == (
+        "its format is version 1, and this eaglechat reads version 2 only; open it with the "
+        "version of eaglechat that wrote it"
+    )
     assert rows["x.jsonl"] == "it does not begin like a chat"
     assert rows["y.jsonl"] == "it is empty"
     assert "directory" in (rows["z.jsonl"] or "")
