@@ -193,7 +193,7 @@ class _Reader:
         chat, turns = self._chat, self._turns
         for turn in reversed([*turns]):
             if turn.id in turns and not turns.is_followed(turn.id) and _is_unanswered(turn):
-                was_chosen = turn in turns.path
+                was_chosen = turns.is_chosen(turn.id)
                 question = turns.delete(turn.id)
                 if was_chosen and isinstance(question, Question):
                     chat.draft = chat.draft or question.parts
