@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
@@ -59,27 +58,11 @@ class Kept(Protocol):
         """What was written in a part of the reply."""
 
     def rounds(self) -> list[Round]:
-        """The rounds; none where only the text was kept."""
+        """The rounds."""
 
     def n_past(self) -> int:
         """Tokens in the context behind the last round; 0 where that is not known. Cheaper than the
         rounds."""
-
-
-@dataclass(frozen=True)
-class TextOnly:
-    """A reply of which only the answer is known."""
-
-    answer: str
-
-    def text(self, part: Part) -> str:
-        return self.answer if part is Part.ANSWER else ""
-
-    def rounds(self) -> list[Round]:
-        return []
-
-    def n_past(self) -> int:
-        return 0
 
 
 class Recording:
@@ -129,9 +112,9 @@ class Recording:
     @property
     def rounds(self) -> Sequence[Round]:
         """Every round so far."""
-        if self._kept is not None and (rounds := self._kept.rounds()):
-            self._kept = None
-            for round_ in rounds:
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            for round_ in kept.rounds():
                 self.add(round_)
         return self._rounds
 

@@ -133,7 +133,7 @@ def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -
     """What is said under a reply that is not being written: why it ended, and its speed."""
     end = recording.end
     if end is None:
-        return "cut off here" if recording.rounds else ""
+        return "cut off here"
     ending = ENDINGS.get(end.finish_reason)
     details = _end_details(recording, end, n_ctx, is_comparison=is_comparison)
     return f"{ending} · {details}" if ending else details

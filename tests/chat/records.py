@@ -43,6 +43,13 @@ def thinking(*words: str, part: Part | None = Part.REASONING) -> Round:
     return replace(round_of(1, drafted=0), tokens=tokens)
 
 
+def answering(text: str) -> Recording:
+    """A recording that wrote this answer in one round, and was cut off."""
+    recording = Recording(TERMS)
+    recording.add(thinking(text, part=Part.ANSWER))
+    return recording
+
+
 def end_of(tokens: int, ms: float, reason: FinishReason = FinishReason.STOP) -> ReplyEnd:
     return ReplyEnd(reason, SEED, tokens, "", ReplyTimings(5.0, 9, 0, ms, 0.0, 0.0, 0.0, 0.0))
 

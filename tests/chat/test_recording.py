@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from eaglechat.chat.conversation.turns import Turns
-from eaglechat.chat.recording import Recording, TextOnly, TurnPart
+from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Part, Round
 from eaglechat.wire.stats import stats_of
-from tests.chat.records import TERMS, end_of, plainly, recorded, round_of, thinking
+from tests.chat.records import TERMS, answering, end_of, plainly, recorded, round_of, thinking
 
 
 class Unread:
@@ -49,7 +49,7 @@ def test_a_recording_that_was_cut_off_still_has_numbers() -> None:
     assert recording.stats.rounds == 2
     assert recording.tokens_per_second == 150.0
     assert Recording(TERMS).tokens_per_second is None
-    assert not Recording(TERMS, TextOnly("so")).speculated
+    assert not answering("so").speculated
 
 
 def test_reasoning_is_a_part_of_its_own_and_sent_in_its_own_field() -> None:

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from eaglechat.chat import wording
-from eaglechat.chat.recording import Recording, TextOnly
 from eaglechat.wire.records import FinishReason, Part
-from tests.chat.records import TERMS, recorded, round_of, thinking
+from tests.chat.records import TERMS, answering, recorded, round_of, thinking
 
 
 @pytest.mark.parametrize(
@@ -36,11 +35,8 @@ def test_a_comparison_is_only_as_long_as_the_reply() -> None:
     assert "same length as the reply" in wording.end_note(recording, 4096, is_comparison=True)
 
 
-def test_a_reply_that_was_cut_off_says_so_where_that_is_known() -> None:
-    cut_off = Recording(TERMS)
-    cut_off.add(round_of(1))
-    assert wording.end_note(cut_off, 4096) == "cut off here"
-    assert wording.end_note(Recording(TERMS, TextOnly("of version 1")), 4096) == ""
+def test_a_reply_that_was_cut_off_says_so() -> None:
+    assert wording.end_note(answering("so"), 4096) == "cut off here"
 
 
 def test_one_token_of_reasoning_is_one_token() -> None:

@@ -16,7 +16,7 @@ from eaglechat.train.data.features import FeatureReader, FeatureStore
 from eaglechat.train.data.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
 from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.train.model.target import chats_side_by_side, read_target, shape_of
-from tests.chat.history.files import message, write_first_version
+from tests.chat.history.files import write_chat
 
 
 def spelled(model: Model, tokens: object) -> str:
@@ -52,7 +52,7 @@ def test_long_samples_are_cut_and_those_without_a_reply_left_out(
 
 
 def test_history_is_the_apps_own_chats(tiny_target: Model, tmp_path: Path) -> None:
-    write_first_version(tmp_path / "one.jsonl", message("user", "ab"), message("assistant", "cd"))
+    write_chat(tmp_path / "one.jsonl", "ab", "cd")
 
     (sample,) = corpus.read_history(tmp_path, tiny_target, 100)
 

@@ -178,12 +178,13 @@ class ChatSession(OpenChat):
 
     def choose(self, id: TurnId) -> bool:
         """Have the path go through a turn, if it is there."""
-        if id not in self.turns or (self.turns.find(id) not in self.turns.path and self._is_busy()):
+        if self.turns.is_chosen(id):
+            return True
+        if id not in self.turns or self._is_busy():
             return False
-        if self.turns.find(id) not in self.turns.path:
-            self.turns.choose(id)
-            self._recorder.chose(id)
-            self._touch()
+        self.turns.choose(id)
+        self._recorder.chose(id)
+        self._touch()
         return True
 
     def delete(self, id: TurnId) -> bool:

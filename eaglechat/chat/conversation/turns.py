@@ -106,7 +106,10 @@ class Turns:
         self._used: set[TurnId] = set()
         """Every id there ever was: what is deleted may come back."""
         self._next_id: TurnId = 1
-        self._path: list[Turn] | None = []
+        self._path: list[Turn] = []
+        """The path from its beginning, as far as anybody has asked for it."""
+        self._places: dict[TurnId, int] = {}
+        """Where each turn of it stands."""
         self.version = 0
         """Grows whenever turns come, go, or another sibling is chosen."""
 
@@ -154,6 +157,11 @@ class Turns:
     def find(self, id: TurnId) -> AnyTurn | None:
         """What has this id, if anything."""
         return self._turns.get(id) or self._comparisons.get(id)
+
+    def is_chosen(self, id: TurnId) -> bool:
+        """Whether the path goes through this turn."""
+        self._walked()
+        return id in self._places
 
     def is_followed(self, id: TurnId) -> bool:
         """Whether any turn has this one as its parent."""
@@ -217,16 +225,24 @@ class Turns:
         comparison = Comparison(self._new_id(id), reply, recording)
         self._comparisons[comparison.id] = comparison
         self._beside.setdefault(reply, []).append(comparison.id)
-        self._changed()
+        self.version += 1
         return comparison
 
     # Choosing and deleting
 
     def choose(self, id: TurnId) -> None:
         """Have the path go through this turn."""
-        for turn in self.path_to(id):
+        turn: Turn | None = self._turn(id)
+        climbed: list[Turn] = []
+        while turn is not None and turn.id not in self._places:
+            climbed.append(turn)
+            turn = None if turn.parent is None else self._turns[turn.parent]
+        if climbed:
+            self._cut_path(climbed[-1].parent)
+        for turn in reversed(climbed):
             self._chosen[turn.parent] = turn.id
-        self._changed()
+            self._follow(turn)
+        self.version += 1
 
     def step(self, id: TurnId, by: int) -> TurnId:
         """Choose the sibling so many places on, as far as there are some; the one chosen now."""
@@ -255,7 +271,8 @@ class Turns:
             del self._chosen[turn.parent]
             if siblings:
                 self._chosen[turn.parent] = siblings[max(place - 1, 0)]
-        self._changed()
+            self._cut_path(turn.parent)
+        self.version += 1
         return turn
 
     def restore(self, id: TurnId) -> AnyTurn:
@@ -280,9 +297,10 @@ class Turns:
             self._beside.setdefault(root.of, []).insert(branch.place, id)
         else:
             self._children.setdefault(root.parent, []).insert(branch.place, id)
-            if branch.was_chosen:
+            if branch.was_chosen or root.parent not in self._chosen:
                 self._chosen[root.parent] = id
-        self._changed()
+                self._cut_path(root.parent)
+        self.version += 1
         return root
 
     def _delete_comparison(self, id: TurnId) -> Comparison:
@@ -291,7 +309,7 @@ class Turns:
         place = beside.index(id)
         self._deleted[id] = Branch(comparison, place, False, {}, {id: comparison}, {}, {}, {})
         beside.remove(id)
-        self._changed()
+        self.version += 1
         return comparison
 
     def _taken_out(self, root: Turn, place: int, was_chosen: bool) -> Branch:
@@ -312,15 +330,9 @@ class Turns:
         return branch
 
     def _add(self, turn: NewTurn) -> NewTurn:
-        last, path = self.last, self._walked()
         self._turns[turn.id] = turn
         self._children.setdefault(turn.parent, []).append(turn.id)
-        if turn.parent == (last.id if last else None):
-            self._chosen[turn.parent] = turn.id
-            path.append(turn)
-            self.version += 1
-        else:
-            self.choose(turn.id)
+        self.choose(turn.id)
         return turn
 
     def _new_id(self, wanted: TurnId | None) -> TurnId:
@@ -342,15 +354,19 @@ class Turns:
             raise TurnError(f"Turn {id} is no {kind.__name__.lower()}.")
         return found
 
-    def _walked(self) -> list[Turn]:
-        if self._path is None:
-            self._path = []
-            id = self._chosen.get(None)
-            while id is not None:
-                self._path.append(self._turns[id])
-                id = self._chosen.get(id)
-        return self._path
+    def _cut_path(self, parent: TurnId | None) -> None:
+        """Another turn follows this one, if any, on the path."""
+        end = 0 if parent is None else self._places.get(parent, len(self._path)) + 1
+        for turn in self._path[end:]:
+            del self._places[turn.id]
+        del self._path[end:]
 
-    def _changed(self) -> None:
-        self._path = None
-        self.version += 1
+    def _follow(self, turn: Turn) -> None:
+        self._places[turn.id] = len(self._path)
+        self._path.append(turn)
+
+    def _walked(self) -> list[Turn]:
+        """The path to its end."""
+        while (id := self._chosen.get(self._path[-1].id if self._path else None)) is not None:
+            self._follow(self._turns[id])
+        return self._path

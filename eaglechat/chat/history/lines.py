@@ -2,8 +2,7 @@
 
 The first is the header. A turn has a line when it begins, a reply then lines with its rounds, at
 most a second apart, and one for its end; what a turn is under is named by its id, so that a line
-that is missing costs itself alone. Lines of the first version, which knew messages only, are read
-too.
+that is missing costs itself alone.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ class ChatHeader(_Line, frozen=True, kw_only=True, tag="chat"):
     target: str
     draft: str | None = None
     version: int = 1
+    """A header without it is of version 1."""
     server: str = ""
     """The address of the server that had the models, which `target` names then."""
 
@@ -113,10 +113,9 @@ class RestoredLine(_Line, frozen=True, kw_only=True, tag="restored"):
 
 
 class WindowLine(_Line, frozen=True, kw_only=True, tag="window"):
-    """The context begins with this question; version 1 counted them from 0."""
+    """The context begins with this question."""
 
     question: _Count | None = None
-    first_turn: _Count | None = None
 
 
 class UnsentLine(_Line, frozen=True, kw_only=True, tag="unsent"):
@@ -152,23 +151,6 @@ class PinnedLine(_Line, frozen=True, kw_only=True, tag="pinned"):
     pinned: bool
 
 
-class MessageLine(_Line, frozen=True, kw_only=True, tag="message"):
-    """Version 1: a whole message."""
-
-    role: str
-    content: str
-
-
-class PartialLine(_Line, frozen=True, kw_only=True, tag="partial"):
-    """Version 1: the next piece of a reply, which a whole message replaces."""
-
-    text: str
-
-
-class RetractedLine(_Line, frozen=True, kw_only=True, tag="retracted"):
-    """Version 1: the last message could not be answered."""
-
-
 Line = (
     ChatHeader
     | QuestionLine
@@ -187,9 +169,6 @@ Line = (
     | RoleLine
     | TitleLine
     | PinnedLine
-    | MessageLine
-    | PartialLine
-    | RetractedLine
 )
 
 _encoder = msgspec.json.Encoder()
@@ -211,3 +190,16 @@ def decode(raw: bytes) -> Line | None:
         return _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def header_of(beginning: bytes) -> ChatHeader:
+    """The first line of a chat's file. Raises ValueError where the file cannot be read."""
+    header = decode(beginning.partition(b"\n")[0])
+    if not isinstance(header, ChatHeader):
+        raise ValueError("it does not begin like a chat" if beginning else "it is empty")
+    if header.version != VERSION:
+        raise ValueError(
+            f"its format is version {header.version}, and this eaglechat reads version {VERSION} "
+            "only; open it with the version of eaglechat that wrote it"
+        )
+    return header

@@ -15,8 +15,7 @@ _LONGEST_TITLE = 160
 _READ_AT_ONCE = 250
 """Files whose ends are read before the list is shown with them."""
 _SUMMARY = b'\n{"type":"summary"'
-_MESSAGES = (b'\n{"type":"message"', b'\n{"type":"question"', b'\n{"type":"reply"')
-_TAKEN_BACK = b'\n{"type":"retracted"'
+_MESSAGES = (b'\n{"type":"question"', b'\n{"type":"reply"')
 _NO_STAMP = (0, 0)
 
 
@@ -119,10 +118,10 @@ def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
 
 def _summarise(file: Path, stamp: tuple[int, int], stream: BinaryIO) -> ChatSummary:
     head = stream.read(_HEAD)
-    header = lines.decode(head.partition(b"\n")[0])
-    if not isinstance(header, lines.ChatHeader):
-        problem = "it does not begin like a chat" if head else "it is empty"
-        return ChatSummary(file, stamp, problem=problem)
+    try:
+        header = lines.header_of(head)
+    except ValueError as error:
+        return ChatSummary(file, stamp, problem=str(error))
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, size - _TAIL))
     summary = _last_summary(stream.read())
@@ -142,15 +141,14 @@ def _last_summary(data: bytes) -> lines.SummaryLine | None:
 
 
 def _counted(data: bytes) -> lines.SummaryLine:
-    """The summary of a file without one: of version 1, or cut off before the first reply's end."""
+    """The summary of a file without one: it was cut off before the first reply's end."""
     title = ""
     for raw in data.split(b"\n"):
         line = lines.decode(raw)
         if isinstance(line, lines.QuestionLine):
             title = title_of("".join(part.text for part in line.parts))
-        elif isinstance(line, lines.MessageLine | lines.UnsentLine):
-            title = title_of(line.content if isinstance(line, lines.MessageLine) else line.text)
+        elif isinstance(line, lines.UnsentLine):
+            title = title_of(line.text)
         if title:
             break
-    taken_back = data.count(_TAKEN_BACK)
-    return lines.SummaryLine(title=title, messages=sum(map(data.count, _MESSAGES)) - taken_back)
+    return lines.SummaryLine(title=title, messages=sum(map(data.count, _MESSAGES)))

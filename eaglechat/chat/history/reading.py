@@ -1,4 +1,4 @@
-"""Chats read back from their files, of this version and of the first."""
+"""Chats read back from their files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eaglechat.chat.conversation.turns import (
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.packing import last_n_past, unpack
-from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
+from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.writing.parts import Draft, text_of, typed
 from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
@@ -65,15 +65,9 @@ def read_chat(file: Path) -> SavedChat:
 
 def chat_in(file: Path, raw: bytes) -> SavedChat:
     """The chat in the content of its file. Lines that cannot be read (a crash cut one short) are
-    passed over. Raises ValueError where it does not begin like a chat."""
-    first, *others = raw.split(b"\n")
-    header = lines.decode(first)
-    if not isinstance(header, ChatHeader):
-        raise ValueError("it is empty" if not raw else "it does not begin like a chat")
-    if header.version > lines.VERSION:
-        raise ValueError("a newer version of eaglechat wrote it")
-    reader = _Reader(SavedChat(file, header, size=len(raw)))
-    for other in others:
+    passed over. Raises ValueError where it does not begin like a chat of this format."""
+    reader = _Reader(SavedChat(file, lines.header_of(raw), size=len(raw)))
+    for other in raw.split(b"\n")[1:]:
         if (line := lines.decode(other)) is not None:
             reader.take(line)
     return reader.finished()
@@ -136,10 +130,6 @@ def _unknown(index: int, piece: lines.RoundsLine) -> Round:
     return Round(index, 0, (), 0, 0, tokens, 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
 
 
-_WITHIN_A_REPLY = (lines.MessageLine, lines.WindowLine, lines.UnsentLine, lines.RetractedLine)
-"""Lines that may stand between a piece of a reply of version 1 and the next one."""
-
-
 class _Reader:
     """Makes the turns of a chat from its lines, in order."""
 
@@ -149,15 +139,9 @@ class _Reader:
             pair=chat.header.pair, target=chat.header.target, draft=chat.header.draft
         )
         self._kept: dict[TurnId, _KeptRounds] = {}
-        self._partial = ""
 
     def take(self, line: lines.Line) -> None:
         """The next line. One that does not fit the tree (others were lost) is passed over."""
-        if isinstance(line, lines.PartialLine):
-            self._partial += line.text
-            return
-        if not isinstance(line, _WITHIN_A_REPLY):
-            self._end_partial()
         with suppress(TurnError):
             self._take(line)
 
@@ -179,15 +163,13 @@ class _Reader:
                 self._end(line)
             case lines.ChosenLine() | lines.DeletedLine() | lines.RestoredLine():
                 self._branch(line)
-            case lines.WindowLine():
-                self._window(line)
-            case lines.MessageLine() | lines.RetractedLine():
-                self._take_first_version(line)
             case _:
                 self._take_about_chat(line)
 
     def _take_about_chat(self, line: lines.Line) -> None:
         match line:
+            case lines.WindowLine():
+                self._chat.first_question = line.question
             case lines.UnsentLine():
                 self._chat.draft = line.parts or typed(line.text)
             case lines.RoleLine():
@@ -208,11 +190,10 @@ class _Reader:
 
     def finished(self) -> SavedChat:
         """The chat, without what a crash left unanswered: such a question is unsent again."""
-        self._end_partial()
         chat, turns = self._chat, self._turns
         for turn in reversed([*turns]):
             if turn.id in turns and not turns.is_followed(turn.id) and _is_unanswered(turn):
-                was_chosen = turn in turns.path
+                was_chosen = turns.is_chosen(turn.id)
                 question = turns.delete(turn.id)
                 if was_chosen and isinstance(question, Question):
                     chat.draft = chat.draft or question.parts
@@ -244,49 +225,6 @@ class _Reader:
             turn.recording.speculation_stopped = line.speculation_stopped
             if line.end is not None:
                 turn.recording.finish(line.end, line.stats)
-
-    def _window(self, line: lines.WindowLine) -> None:
-        first = line.question
-        if line.first_turn is not None:
-            questions = [turn.id for turn in self._turns.path if isinstance(turn, Question)]
-            first = questions[line.first_turn] if 0 < line.first_turn < len(questions) else None
-        self._chat.first_question = first
-
-    def _take_first_version(self, line: lines.MessageLine | lines.RetractedLine) -> None:
-        if isinstance(line, lines.MessageLine):
-            self._message(line)
-        else:
-            self._retract()
-
-    def _message(self, line: lines.MessageLine) -> None:
-        if line.role == "assistant":
-            self._partial = ""
-            self._answer(line.content)
-        elif line.role == "user":
-            self._end_partial()
-            if isinstance(self._turns.last, Question):
-                self._answer("")
-            self._turns.ask([TurnPart(line.content)])
-            self._chat.draft = ()
-
-    def _answer(self, text: str) -> None:
-        if not isinstance(self._turns.last, Question):
-            self._turns.ask(())
-        last = self._turns.last
-        assert isinstance(last, Question)
-        self._turns.answer(last.id, Recording(self._terms, TextOnly(text)))
-
-    def _end_partial(self) -> None:
-        """A reply that was cut off ends where something else begins."""
-        text, self._partial = self._partial, ""
-        if text:
-            self._answer(text)
-
-    def _retract(self) -> None:
-        last = self._turns.last
-        if isinstance(last, Question):
-            self._chat.draft = last.parts
-            self._turns.delete(last.id)
 
 
 def _is_unanswered(turn: Turn) -> bool:

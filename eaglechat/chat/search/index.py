@@ -20,7 +20,8 @@ from eaglechat.chat.history.listing import ChatSummary
 from eaglechat.chat.search.passages import Span
 from eaglechat.chat.search.query import Query, prepared
 
-_VERSION = 1
+_VERSION = 100 + lines.VERSION
+"""Of the tables in hundreds, and of the chats: what could not be read before is looked at again."""
 _BUSY_S = 10.0
 _GONE_AT_MOST = 20_000
 """Turns that are gone, beside as many as are there, from which the index is made anew."""

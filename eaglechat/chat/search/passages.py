@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.chat.conversation.turns import Question, Reply, TurnId
+from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history import lines
-from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.search.query import Query
 from eaglechat.wire.records import Part
 
 Span = tuple[int, int]
-"""The bytes of a file in which the lines of a turn stand; empty where only the whole file tells."""
+"""The bytes of a file in which the lines of a turn stand; empty where it has none."""
 
 _LINES = re.compile(rb'^\{"type":"(?:question","id|reply","id|rounds","of|end","of)":(\d+)', re.M)
 _BEFORE, _EXCERPT = 24, 120
@@ -41,11 +40,8 @@ def spans(raw: bytes) -> dict[TurnId, Span]:
 
 
 def texts_of(file: Path, turn: TurnId, span: Span) -> tuple[str, str]:
-    """What a turn says, and what was thought before. Raises OSError and ValueError."""
+    """What a turn says, and what was thought before. Raises OSError."""
     start, stop = span
-    if start == stop:
-        found = read_chat(file).turns.find(turn)
-        return (found.text, found.reasoning) if isinstance(found, Question | Reply) else ("", "")
     with file.open("rb") as stream:
         stream.seek(start)
         raw = stream.read(stop - start)

@@ -120,7 +120,7 @@ class ChatShelf:
 def _found(hits: Iterator[Hit], query: Query, with_thoughts: bool) -> Iterator[Found]:
     """The passages of hits."""
     for hit in hits:
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             said, thought = texts_of(hit.chat.file, hit.turn, hit.span)
             is_thought = with_thoughts and not query.is_in(said)
             text = thought if is_thought else said

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnError, Turns
-from eaglechat.chat.recording import Recording, Terms, TextOnly, TurnPart
+from eaglechat.chat.recording import TurnPart
 from eaglechat.wire.protocol import Message
+from tests.chat.records import answering
 
 
 def said(text: str) -> list[TurnPart]:
     return [TurnPart(text)]
-
-
-def answer(text: str) -> Recording:
-    return Recording(Terms(), TextOnly(text))
 
 
 def texts(turns: Turns) -> list[str]:
@@ -28,7 +28,7 @@ def chat(*said_in_turn: str) -> Turns:
     """A chat in one line: question, reply, question, reply ..."""
     turns = Turns()
     for question, reply in zip(said_in_turn[::2], said_in_turn[1::2], strict=True):
-        turns.answer(turns.ask(said(question)).id, answer(reply))
+        turns.answer(turns.ask(said(question)).id, answering(reply))
     return turns
 
 
@@ -50,7 +50,7 @@ def test_what_is_sent_is_the_path_to_the_question() -> None:
 def test_another_answer_stands_beside_the_first_and_nothing_is_lost() -> None:
     turns = chat("one", "1", "two", "2")
     question, reply, *_ = turns.path
-    again = turns.answer(question.id, answer("uno"))
+    again = turns.answer(question.id, answering("uno"))
     assert texts(turns) == ["one", "uno"]
     assert turns.siblings(again.id) == (reply.id, again.id)
     assert turns.step(again.id, -1) == reply.id
@@ -64,23 +64,23 @@ def test_an_edited_question_begins_a_branch_that_remembers_its_own_choices() -> 
     turns = chat("one", "1", "two", "2")
     second = turns.path[2]
     edited = turns.edit(second.id, said("zwei"))
-    turns.answer(edited.id, answer("II"))
-    turns.answer(edited.id, answer("ii"))
+    turns.answer(edited.id, answering("II"))
+    turns.answer(edited.id, answering("ii"))
     assert texts(turns) == ["one", "1", "zwei", "ii"]
     turns.step(edited.id, -1)
     assert texts(turns) == ["one", "1", "two", "2"]
     turns.step(second.id, 1)
     assert texts(turns) == ["one", "1", "zwei", "ii"]
     first = turns.path[0]
-    turns.answer(turns.edit(first.id, said("eins")).id, answer("I"))
+    turns.answer(turns.edit(first.id, said("eins")).id, answering("I"))
     assert texts(turns) == ["eins", "I"]
 
 
 def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
     turns = chat("one", "1", "two", "2")
     edited = turns.edit(turns.path[2].id, said("zwei"))
-    turns.answer(edited.id, answer("II"))
-    turns.compare(turns.path[3].id, answer("II"))
+    turns.answer(edited.id, answering("II"))
+    turns.compare(turns.path[3].id, answering("II"))
     assert turns.delete(edited.id) == edited
     assert texts(turns) == ["one", "1", "two", "2"]
     assert len(turns) == 4
@@ -90,23 +90,64 @@ def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
 def test_the_only_reply_takes_its_question_with_it() -> None:
     turns = chat("one", "1", "two", "2")
     question, reply = turns.path[2:]
-    again = turns.answer(question.id, answer("II"))
+    again = turns.answer(question.id, answering("II"))
     assert turns.delete(again.id) == again
     assert turns.delete(reply.id) == question
     assert texts(turns) == ["one", "1"]
 
 
+def test_what_comes_back_to_a_place_that_is_empty_meanwhile_is_chosen() -> None:
+    turns = chat("one", "1")
+    first = turns.path[0]
+    edited = turns.edit(first.id, said("eins"))
+    turns.delete(first.id)
+    turns.delete(edited.id)
+    turns.restore(first.id)
+    assert texts(turns) == ["one", "1"]
+
+
+def test_what_is_done_near_the_end_of_a_long_chat_takes_no_more_steps_than_in_a_short_one() -> None:
+    assert lines_run(10) == lines_run(1000)
+
+
+def lines_run(n_turns: int) -> int:
+    """Lines of Python that it takes to answer the last question again, and to step back and forth
+    between its answers."""
+    turns = chat(*["so"] * n_turns)
+    question, reply = turns.path[-2:]
+    n_lines = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> object:
+        nonlocal n_lines
+        n_lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        again = turns.answer(question.id, answering("once more"))
+        turns.step(again.id, -1)
+        turns.compare(reply.id, answering("plainly"))
+        assert turns.last == reply
+        turns.delete(reply.id)
+        turns.restore(reply.id)
+        assert turns.last == reply
+    finally:
+        sys.settrace(before)
+    return n_lines
+
+
 def test_a_comparison_is_no_reply() -> None:
     turns = chat("one", "1")
     question, reply = turns.path
-    comparison = turns.compare(reply.id, answer("1"))
+    comparison = turns.compare(reply.id, answering("1"))
     assert turns.comparisons(reply.id) == (comparison,)
     assert turns.last_reply == reply
     assert [turn.id for turn in turns] == [question.id, reply.id]
     with pytest.raises(TurnError, match="no question"):
-        turns.answer(comparison.id, answer("x"))
+        turns.answer(comparison.id, answering("x"))
     with pytest.raises(TurnError, match="no reply"):
-        turns.compare(comparison.id, answer("x"))
+        turns.compare(comparison.id, answering("x"))
     turns.delete(comparison.id)
     assert turns.comparisons(reply.id) == ()
 
@@ -121,13 +162,17 @@ def test_ids_are_not_used_twice_and_may_be_given() -> None:
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """Any order of operations leaves a tree in which every question was or is being answered."""
+    """Any order of operations leaves a tree in which every question was or is being answered, and
+    the path that a walk from the root finds. It is looked at only now and then: `Turns` keeps what
+    it has walked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.turns = Turns()
         self.seen_ids: set[int] = set()
         self.expected: dict[int, str] = {}
+        self.deleted: dict[int, tuple[bool, dict[int, str]]] = {}
+        self.chosen: dict[int | None, int] = {}
 
     def pick(self, data: st.DataObject, kind: type[Question | Reply]) -> int:
         return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kind)]))
@@ -137,9 +182,14 @@ class TreeMachine(RuleBasedStateMachine):
         self.seen_ids.add(turn.id)
         if not isinstance(turn, Comparison):
             self.expected[turn.id] = turn.text
+            self.choose(turn.id)
+
+    def choose(self, id: int) -> None:
+        for turn in self.turns.path_to(id):
+            self.chosen[turn.parent] = turn.id
 
     def answer_to(self, question: int) -> None:
-        self.keep(self.turns.answer(question, answer(f"reply to {question}")))
+        self.keep(self.turns.answer(question, answering(f"reply to {question}")))
 
     @rule()
     def ask(self) -> None:
@@ -157,33 +207,63 @@ class TreeMachine(RuleBasedStateMachine):
     def edit(self, data: st.DataObject) -> None:
         edited = self.turns.edit(self.pick(data, Question), said("edited"))
         self.keep(edited)
-        assert self.turns.last == edited
         self.answer_to(edited.id)
 
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data())
     def compare(self, data: st.DataObject) -> None:
-        path = self.turns.path
-        self.keep(self.turns.compare(self.pick(data, Reply), answer("plain")))
-        assert self.turns.path == path
+        self.keep(self.turns.compare(self.pick(data, Reply), answering("plain")))
 
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data(), by=st.integers(-2, 2))
     def step(self, data: st.DataObject, by: int) -> None:
-        turn = data.draw(st.sampled_from(self.turns.path))
-        chosen = self.turns.step(turn.id, by)
-        assert chosen in {t.id for t in self.turns.path}
-        assert self.turns.path_to(chosen) == self.turns.path[: len(self.turns.path_to(chosen))]
+        turn = data.draw(st.sampled_from(list(self.turns)))
+        self.choose(self.turns.step(turn.id, by))
 
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         turn = data.draw(st.sampled_from(list(self.turns)))
         gone = {t.id for t in self.turns if turn in self.turns.path_to(t.id)}
+        places = {t.id: self.turns.siblings(t.id).index(t.id) for t in self.turns}
         root = self.turns.delete(turn.id)
+        assert not isinstance(root, Comparison)
         assert root.id in {turn.id, turn.parent}
-        for id in {*gone, root.id}:
-            del self.expected[id]
+        was_chosen = self.chosen.get(root.parent) == root.id
+        self.deleted[root.id] = was_chosen, {id: self.expected.pop(id) for id in {*gone, root.id}}
+        if was_chosen:
+            del self.chosen[root.parent]
+            if left := self.turns.beside(root):
+                self.chosen[root.parent] = left[max(places[root.id] - 1, 0)]
+
+    @precondition(lambda self: self.deleted)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from([*self.deleted]))
+        try:
+            root = self.turns.restore(id)
+        except TurnError:
+            return
+        assert not isinstance(root, Comparison)
+        was_chosen, texts = self.deleted.pop(id)
+        self.expected |= texts
+        if was_chosen or root.parent not in self.chosen:
+            self.chosen[root.parent] = id
+
+    @rule()
+    def look(self) -> None:
+        path, walked = self.turns.path, list[int]()
+        while (id := self.chosen.get(walked[-1] if walked else None)) is not None:
+            walked.append(id)
+        assert [turn.id for turn in path] == walked
+        assert {turn.id for turn in self.turns if self.turns.is_chosen(turn.id)} == {*walked}
+        assert bool(path) == bool(len(self.turns))
+        if path:
+            assert isinstance(path[-1], Reply)
+            assert not self.turns.is_followed(path[-1].id)
+
+    def teardown(self) -> None:
+        self.look()
 
     @invariant()
     def nothing_else_is_lost(self) -> None:
@@ -199,15 +279,6 @@ class TreeMachine(RuleBasedStateMachine):
             )
             assert turn.id in self.turns.siblings(turn.id)
             before[turn.id] = turn
-
-    @invariant()
-    def the_path_leads_from_the_first_question_to_a_reply(self) -> None:
-        path = self.turns.path
-        assert bool(path) == bool(len(self.turns))
-        if path:
-            assert path == self.turns.path_to(path[-1].id)
-            assert isinstance(path[-1], Reply)
-            assert not any(turn.parent == path[-1].id for turn in self.turns)
 
 
 TestTree = TreeMachine.TestCase

@@ -11,7 +11,7 @@ import pytest
 from eaglechat.chat.history import listing
 from eaglechat.chat.history.listing import ChatSummary, summarise, title_of
 from tests.chat.headless import Headless
-from tests.chat.history.files import message, write_first_version
+from tests.chat.history.files import write_chat
 
 
 def list_chats(
@@ -57,46 +57,48 @@ def test_only_both_ends_of_a_long_file_are_read(
     assert (row.title, row.messages) == (whole.title, 12)
 
 
-def test_version_1_and_chats_cut_short_have_a_row_too(tmp_path: Path) -> None:
-    one = write_first_version(
-        tmp_path / "one.jsonl",
-        message("user", "first\nline"),
-        message("assistant", "so"),
-        message("user", "never mind"),
-        {"type": "retracted"},
-    )
-    two = write_first_version(tmp_path / "two.jsonl", {"type": "unsent", "text": "a thought"})
-    assert (summarise(one).title, summarise(one).messages) == ("first line", 2)
-    assert (summarise(two).title, summarise(two).messages) == ("a thought", 0)
-
-    cut = left_chat(tmp_path, "why?")
+@pytest.mark.parametrize(
+    ("questions", "typed", "title", "messages"),
+    [(("first\nline",), "", "first line", 2), ((), "a thought", "a thought", 0)],
+)
+def test_chats_cut_short_have_a_row_too(
+    tmp_path: Path, questions: tuple[str, ...], typed: str, title: str, messages: int
+) -> None:
+    cut = left_chat(tmp_path, *questions, typed=typed)
     raw = cut.read_bytes()
-    cut.write_bytes(raw[: raw.rindex(b'{"type":"summary"') + 9])
-    assert (summarise(cut).title, summarise(cut).messages) == ("why?", 2)
+    cut.write_bytes(raw[: raw.index(b'{"type":"summary"') + 9])
+    assert (summarise(cut).title, summarise(cut).messages) == (title, messages)
 
 
 def test_what_was_used_last_comes_first(tmp_path: Path) -> None:
     for name in ("b", "a", "c"):
-        write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+        write_chat(tmp_path / f"{name}.jsonl", name)
     for age, name in enumerate(("c", "a", "b")):
         os.utime(tmp_path / f"{name}.jsonl", (1e9 - age, 1e9 - age))
     assert [chat.title for chat in list_chats(tmp_path)] == ["c", "a", "b"]
 
 
-def test_files_that_are_no_chats_are_listed_with_the_reason(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_listed_with_the_reason(tmp_path: Path) -> None:
+    write_chat(tmp_path / "fine.jsonl", "fine")
+    (tmp_path / "old.jsonl").write_text('{"type":"chat","created":"","pair":"p","target":"t"}\n')
     (tmp_path / "x.jsonl").write_bytes(b"\xff\xfe nothing")
     (tmp_path / "y.jsonl").write_text("")
     (tmp_path / "z.jsonl").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     rows = {chat.file.name: chat.problem for chat in list_chats(tmp_path)}
-    assert rows.keys() == {"x.jsonl", "y.jsonl", "z.jsonl"}
+    assert rows.keys() == {"fine.jsonl", "old.jsonl", "x.jsonl", "y.jsonl", "z.jsonl"}
+    assert rows["fine.jsonl"] is None
+    assert rows["old.jsonl"] == (
+        "its format is version 1, and this eaglechat reads version 2 only; open it with the "
+        "version of eaglechat that wrote it"
+    )
     assert rows["x.jsonl"] == "it does not begin like a chat"
     assert rows["y.jsonl"] == "it is empty"
     assert "directory" in (rows["z.jsonl"] or "")
 
 
 def test_a_chat_in_which_nothing_was_said_has_no_row(tmp_path: Path) -> None:
-    write_first_version(tmp_path / "one.jsonl")
+    write_chat(tmp_path / "one.jsonl")
     assert list_chats(tmp_path) == []
     assert list_chats(tmp_path / "nowhere") == []
 
@@ -117,7 +119,7 @@ def test_what_is_known_is_not_read_until_its_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
-        write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+        write_chat(tmp_path / f"{name}.jsonl", name)
     known = {chat.file.name: chat for chat in list_chats(tmp_path)}
     read: list[str] = []
 
@@ -129,7 +131,7 @@ def test_what_is_known_is_not_read_until_its_file_changes(
     assert list_chats(tmp_path, known) == list_chats(tmp_path)
     assert read == ["b.jsonl", "a.jsonl"]
     read.clear()
-    write_first_version(tmp_path / "b.jsonl", message("user", "something else"))
+    write_chat(tmp_path / "b.jsonl", "something else")
     assert {chat.title for chat in list_chats(tmp_path, known)} == {"a", "something else"}
     assert read == ["b.jsonl"]
 
@@ -139,5 +141,5 @@ def test_a_long_list_is_shown_as_it_is_read(
 ) -> None:
     monkeypatch.setattr(listing, "_READ_AT_ONCE", 2)
     for name in "abcde":
-        write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+        write_chat(tmp_path / f"{name}.jsonl", name)
     assert [len(rows) for rows in listing.list_chats(tmp_path)] == [2, 4, 5]

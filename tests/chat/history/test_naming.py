@@ -13,7 +13,7 @@ from eaglechat.chat.history.naming import ChatInUseError, pin, rename
 from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.history.trash import KEPT_DAYS, Trash
 from tests.chat.headless import Headless
-from tests.chat.history.files import message, write_first_version
+from tests.chat.history.files import write_chat
 
 
 def left_chat(folder: Path, *questions: str) -> Path:
@@ -57,7 +57,7 @@ def test_a_chat_that_is_open_is_named_and_pinned_through_its_own_log(tmp_path: P
 
 def test_pinned_chats_come_first(tmp_path: Path) -> None:
     for age, name in enumerate(("new", "old", "oldest")):
-        file = write_first_version(tmp_path / f"{name}.jsonl", message("user", name))
+        file = write_chat(tmp_path / f"{name}.jsonl", name)
         os.utime(file, (1e9 - age, 1e9 - age))
     pin(tmp_path / "old.jsonl", True)
     assert titles(tmp_path) == ["old", "new", "oldest"]
@@ -86,7 +86,7 @@ def test_deleted_chats_come_back_latest_first(tmp_path: Path) -> None:
     trash = Trash(tmp_path / "trash", lambda: now)
     for name in ("a", "b"):
         now += 1
-        trash.take(write_first_version(chats / f"{name}.jsonl", message("user", name)))
+        trash.take(write_chat(chats / f"{name}.jsonl", name))
     assert titles(chats) == []
     assert trash.restore(chats) == chats / "b.jsonl"
     assert trash.restore(chats) == chats / "a.jsonl"
@@ -97,7 +97,7 @@ def test_deleted_chats_come_back_latest_first(tmp_path: Path) -> None:
 def test_deleted_chats_are_gone_for_good_after_a_month_and_nothing_else_is(tmp_path: Path) -> None:
     now = 1e9
     trash = Trash(tmp_path / "trash", lambda: now)
-    trash.take(write_first_version(tmp_path / "a.jsonl", message("user", "a")))
+    trash.take(write_chat(tmp_path / "a.jsonl", "a"))
     (tmp_path / "trash" / "mine.jsonl").write_text("not ours")
     now += KEPT_DAYS * 86400 - 1
     trash.empty()
@@ -118,9 +118,9 @@ def test_a_chat_that_another_program_writes_to_is_not_deleted(tmp_path: Path) ->
 
 def test_a_chat_that_came_again_is_not_overwritten(tmp_path: Path) -> None:
     trash = Trash(tmp_path / "trash")
-    file = write_first_version(tmp_path / "chats" / "a.jsonl", message("user", "old"))
+    file = write_chat(tmp_path / "chats" / "a.jsonl", "old")
     trash.take(file)
-    write_first_version(file, message("user", "new"))
+    write_chat(file, "new")
     with pytest.raises(FileExistsError):
         trash.restore(tmp_path / "chats")
     assert titles(tmp_path / "chats") == ["new"]

@@ -17,13 +17,8 @@ from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.search import index, shelf
 from eaglechat.chat.search.shelf import ChatShelf
 from tests.chat.headless import Headless
-from tests.chat.history.files import message, write_first_version
+from tests.chat.history.files import write_chat
 from tests.chat.records import end_of, thinking
-
-
-def asked(question: str) -> tuple[dict[str, object], dict[str, object]]:
-    """A question of version 1 and its answer."""
-    return message("user", question), message("assistant", "yes")
 
 
 @pytest.fixture
@@ -135,18 +130,10 @@ def test_reasoning_is_found_on_request(chats: ChatShelf, tmp_path: Path) -> None
     assert (hit.is_thought, hit.passage.text) == (True, "Hmm, pondering")
 
 
-def test_version_1_is_found(chats: ChatShelf) -> None:
-    write_first_version(
-        chats.directory / "one.jsonl", message("user", "ancient"), message("assistant", "history")
-    )
-    updated(chats)
-    assert found(chats, "history") == ["history"]
-
-
 def test_beginnings_are_completed_from_the_index_however_many_there_are(chats: ChatShelf) -> None:
     words = " ".join(f"beginning{n}" for n in range(200))
-    write_first_version(chats.directory / "a.jsonl", *asked(words))
-    write_first_version(chats.directory / "b.jsonl", *asked("beginners begin"))
+    write_chat(chats.directory / "a.jsonl", words, "yes")
+    write_chat(chats.directory / "b.jsonl", "beginners begin", "yes")
     updated(chats)
     assert len(found(chats, "beginn")) == 2
     assert len(found(chats, "beginner")) == 1
@@ -157,8 +144,7 @@ def test_beginnings_are_completed_from_the_index_however_many_there_are(chats: C
 
 def test_what_was_written_last_comes_first_and_no_chat_fills_the_list(chats: ChatShelf) -> None:
     for age, name in enumerate("abc"):
-        turns = [message("user" if n % 2 else "assistant", f"same {name}{n}") for n in range(1, 9)]
-        file = write_first_version(chats.directory / f"{name}.jsonl", *turns)
+        file = write_chat(chats.directory / f"{name}.jsonl", *(f"same {name}{n}" for n in range(8)))
         os.utime(file, (1e9 - age, 1e9 - age))
     updated(chats)
     assert [hit.chat.file.stem for hit in chats.find("same") or []] == [*"aaabbbccc"]
@@ -181,7 +167,7 @@ def test_titles_pins_and_deleted_chats(chats: ChatShelf, tmp_path: Path) -> None
 
 
 def test_a_file_that_is_no_chat_is_listed_and_does_no_harm(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     (chats.directory / "b.jsonl").write_bytes(b"\xff no chat")
     (chats.directory / "c.jsonl").mkdir()
     updated(chats)
@@ -192,7 +178,7 @@ def test_a_file_that_is_no_chat_is_listed_and_does_no_harm(chats: ChatShelf) -> 
 
 
 def test_the_index_is_a_cache(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     updated(chats)
     for file in chats.index_file.parent.glob("chats.sqlite3*"):
         file.unlink()
@@ -204,7 +190,7 @@ def test_the_index_is_a_cache(chats: ChatShelf) -> None:
 @pytest.mark.parametrize("damage", ["no database at all" * 500, "", "half"])
 def test_a_damaged_index_is_made_anew(chats: ChatShelf, damage: str) -> None:
     for n in range(300):
-        write_first_version(chats.directory / f"{n}.jsonl", *asked(f"fine {n}"))
+        write_chat(chats.directory / f"{n}.jsonl", f"fine {n}", "yes")
     updated(chats)
     if damage == "half":
         raw = chats.index_file.read_bytes()
@@ -219,7 +205,7 @@ def test_a_damaged_index_is_made_anew(chats: ChatShelf, damage: str) -> None:
 
 
 def test_an_index_of_another_version_is_made_anew(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     base = sqlite3.connect(chats.index_file)
     base.executescript("CREATE TABLE chats (x); PRAGMA user_version = 99;")
     base.close()
@@ -231,7 +217,7 @@ def test_an_index_of_another_version_is_made_anew(chats: ChatShelf) -> None:
 def test_where_nothing_can_be_written_the_list_is_read_from_the_files(
     chats: ChatShelf, tmp_path: Path
 ) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     tmp_path.chmod(0o500)
     try:
         assert titles(chats) == ["fine"]
@@ -243,7 +229,7 @@ def test_where_nothing_can_be_written_the_list_is_read_from_the_files(
 
 
 def test_where_the_index_cannot_be_the_list_is_read_from_the_files(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     chats.index_file.mkdir()
     assert titles(chats) == ["fine"]
     [*chats.update()]
@@ -254,7 +240,7 @@ def test_where_the_index_cannot_be_the_list_is_read_from_the_files(chats: ChatSh
 def test_without_fts5_the_list_is_read_from_the_files(
     chats: ChatShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     monkeypatch.setattr(index, "_SCHEMA", index._SCHEMA.replace("USING fts5", "USING fts5_not"))
     assert titles(chats) == ["fine"]
     [*chats.update()]
@@ -273,7 +259,7 @@ def update_and_die(directory: Path) -> None:
 
 
 def test_another_instance_that_is_killed_while_it_builds_leaves_no_harm(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     process = multiprocessing.get_context("spawn").Process(
         target=update_and_die, args=(chats.directory,)
     )
@@ -285,7 +271,7 @@ def test_another_instance_that_is_killed_while_it_builds_leaves_no_harm(chats: C
 
 
 def test_an_index_that_another_one_makes_just_now_is_waited_for(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("Why is the sky blue?"))
+    write_chat(chats.directory / "a.jsonl", "Why is the sky blue?", "yes")
     with closing(sqlite3.connect(chats.index_file, check_same_thread=False)) as another:
         another.execute("BEGIN IMMEDIATE")
         done = threading.Timer(0.3, another.rollback)
@@ -297,7 +283,7 @@ def test_an_index_that_another_one_makes_just_now_is_waited_for(chats: ChatShelf
 
 def test_one_instance_builds_while_another_searches(chats: ChatShelf) -> None:
     for name in "ab":
-        write_first_version(chats.directory / f"{name}.jsonl", *asked(f"fine {name}"))
+        write_chat(chats.directory / f"{name}.jsonl", f"fine {name}", "yes")
     other = ChatShelf(chats.directory)
     building = chats.update()
     next(building)
@@ -313,7 +299,7 @@ def test_chats_that_are_gone_wear_the_index_out_and_it_is_made_anew(
 ) -> None:
     monkeypatch.setattr(index, "_GONE_AT_MOST", 3)
     for name in "abcdef":
-        write_first_version(chats.directory / f"{name}.jsonl", *asked("fine"))
+        write_chat(chats.directory / f"{name}.jsonl", "fine", "yes")
     updated(chats)
     for name in "abcde":
         (chats.directory / f"{name}.jsonl").unlink()
@@ -325,7 +311,7 @@ def test_chats_that_are_gone_wear_the_index_out_and_it_is_made_anew(
 
 def test_a_chat_that_vanished_since_is_passed_over(chats: ChatShelf) -> None:
     for name in "ab":
-        write_first_version(chats.directory / f"{name}.jsonl", *asked(f"fine {name}"))
+        write_chat(chats.directory / f"{name}.jsonl", f"fine {name}", "yes")
     updated(chats)
     (chats.directory / "a.jsonl").unlink()
     assert found(chats, "fine") == ["fine b"]
@@ -337,7 +323,7 @@ def test_a_chat_that_vanished_since_is_passed_over(chats: ChatShelf) -> None:
 def test_a_search_that_another_one_overtakes_says_nothing(
     chats: ChatShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     updated(chats)
     inner: list[object] = []
     search = index.Index.search
@@ -356,7 +342,7 @@ def test_a_search_that_another_one_overtakes_says_nothing(
 def test_the_search_that_was_begun_last_counts_whichever_thread_comes_first(
     chats: ChatShelf,
 ) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     updated(chats)
     first = chats.search("fi", with_thoughts=False)
     last = chats.search("fine", with_thoughts=False)
@@ -377,9 +363,9 @@ def test_a_search_that_is_ended_leaves_no_problem(
 
 
 def test_a_file_whose_name_is_no_text_costs_the_others_nothing(chats: ChatShelf) -> None:
-    write_first_version(chats.directory / "a.jsonl", *asked("fine"))
+    write_chat(chats.directory / "a.jsonl", "fine", "yes")
     try:
-        write_first_version(chats.directory / os.fsdecode(b"\xff.jsonl"), *asked("odd"))
+        write_chat(chats.directory / os.fsdecode(b"\xff.jsonl"), "odd", "yes")
     except OSError:
         pytest.skip("no such names in the file system here")
     assert titles(chats) == ["fine"]

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from eaglechat.chat.conversation.entries import Entry, Kind
-from eaglechat.chat.recording import Recording, Terms, TextOnly
+from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.tui.themes import load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.reply import Reply
@@ -29,6 +29,7 @@ from eaglechat.wire.records import (
     RoundTimings,
     Token,
 )
+from tests.chat.records import answering
 
 THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir())[0]}
 
@@ -61,9 +62,9 @@ class TranscriptApp(App[None]):
         self._append(Entry(f"entry {len(self.shown)}", kind, text))
 
     def add_reply(self, text: str) -> None:
-        """Show a reply of which only the text is known."""
-        recording = Recording(Terms(), TextOnly(text))
-        self._append(Entry(f"entry {len(self.shown)}", "reply", recording=recording, note=""))
+        """Show a reply that wrote this text in one round."""
+        entry = Entry(f"entry {len(self.shown)}", "reply", recording=answering(text), note="")
+        self._append(entry)
 
     def begin_reply(self, kind: Kind = "reply") -> Reply:
         """Show an empty reply, to be fed with rounds."""

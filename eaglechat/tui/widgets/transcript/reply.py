@@ -193,12 +193,8 @@ class Reply(Entry):
         if self._note is None:
             yield from self._runs_of(self._recording.rounds[: self._rounds_drawn])
             return
-        if rounds := self._recording.rounds:
-            yield from self._runs_of(rounds)
-            yield from self._end_runs()
-        else:
-            yield Run(self.text, TEXT)
-            yield from self._note_runs()
+        yield from self._runs_of(self._recording.rounds)
+        yield from self._end_runs()
 
     def _runs_of(self, rounds: Iterable[Round]) -> Iterator[Run]:
         runs = (run for round in rounds for run in _round_runs(round, self.part))

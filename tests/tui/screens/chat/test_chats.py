@@ -19,7 +19,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
 from tests.chat.headless import Headless
-from tests.chat.history.files import message, write_first_version
+from tests.chat.history.files import write_chat
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -168,7 +168,7 @@ async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
 
 async def test_a_long_list_grows_towards_its_end(drive: Drive, tmp_path: Path) -> None:
     for n in range(ROWS_AT_ONCE + 30):
-        write_first_version(tmp_path / "chats" / f"{n:03}.jsonl", message("user", f"chat {n}"))
+        write_chat(tmp_path / "chats" / f"{n:03}.jsonl", f"chat {n}")
     async with drive() as user:
         await user.on(MenuScreen)
         await user.command("chats.open")
@@ -190,10 +190,10 @@ async def test_without_fts5_titles_are_found_and_it_is_said(
 
 
 async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Path) -> None:
-    write_first_version(
+    write_chat(
         tmp_path / "chats" / "a.jsonl",
-        message("user", "red \x1b[31malert"),
-        message("assistant", "and \x1b]0;title\x07 more"),
+        "red \x1b[31malert",
+        "and \x1b]0;title\x07 more",
     )
     async with drive() as user:
         await user.on(MenuScreen)
