@@ -170,7 +170,7 @@ UNFIT = {
     "another hidden size": (checkpoints.draft(hidden_size=64), "its hidden size is 64"),
     "another vocabulary": (checkpoints.draft(vocab_size=321), "a vocabulary of 321 tokens"),
     "two layers": (checkpoints.draft(num_hidden_layers=2), "has 2 layers, llama.cpp runs drafts"),
-    "EAGLE-3.1": (checkpoints.draft(fc_norm=True), "fc_norm is set"),
+    "norms it lacks": (checkpoints.draft(fc_norm=True), "lacks fc_norm.0.weight"),
     "layers it lacks": (
         checkpoints.draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]), "offers 0 to 11"
     ),
