@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
+from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session, Eagle3SessionConfig
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
@@ -19,13 +22,41 @@ from eaglechat.train.model.attention import ChainAttention, Stretch
 from eaglechat.train.model.draft_file import read_draft
 from eaglechat.train.model.loss import HeadLoss
 from eaglechat.train.model.network import HEAD, Unrolled
-from eaglechat.train.model.target import TargetMatrices
+from eaglechat.train.model.target import VocabularyMatrices
 from eaglechat.train.run.batches import assemble
 from eaglechat.train.run.preparation import Scales, lesson_for, to_training
 from eaglechat.train.settings import Recipe
 from tests.engine.rig import decode, open_contexts
 
 LENGTH, N_DRAFT = 40, 5
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}  # fmt: skip
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "own embeddings": {"embeddings": True},
+    "no head": {"lm_head": False},
+    "norm before fc": {"norm_before_fc": True},
+    "norm before residual": {"norm_before_residual": True},
+    "half of each head turned": {"partial_rotary_factor": 0.5},
+    "linear": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "llama3": {"rope_scaling": LLAMA3},
+    "yarn": {"rope_scaling": YARN},
+    "yarn's other figures, which llama.cpp ignores": {
+        "rope_scaling": {**YARN, "beta_fast": 0.2, "beta_slow": 0.1, "attention_factor": 1.5}
+    },
+    "three positions": {"rope_scaling": {"rope_type": "default", "mrope_section": [2, 3, 3]}},
+    "norm of each layer, EAGLE-3.1": {"fc_norm": True},
+    "norm of what is read again, EAGLE-3.1": {"norm_output": True},
+    "narrower than its target": {"embeddings": True, "hidden_size": 16},
+    "all at once": {
+        "embeddings": True, "norm_before_fc": True, "norm_before_residual": True,
+        "norm_output": True,
+        "rope_scaling": YARN,
+    },
+}  # fmt: skip
+"""What drafts on the Hub have, as their config.json says it."""
 
 
 def test_a_chain_says_what_the_engine_drafts(
@@ -37,7 +68,7 @@ def test_a_chain_says_what_the_engine_drafts(
     """
     text = np.random.default_rng(5).integers(0, 26, LENGTH).tolist()
     with Model(tiny_files[1]) as draft:
-        drafted = _engine_drafts(tiny_target, draft, text)
+        drafted = _engine_drafts(tiny_target, draft, text, Norms())
     ours = {base: _chain(tiny_files, tiny_target, text[: base + 2] + drafted[base][0], base)
             for base in drafted}  # fmt: skip
 
@@ -48,14 +79,33 @@ def test_a_chain_says_what_the_engine_drafts(
     assert len({tuple(tokens) for tokens, _ in drafted.values()}) > LENGTH // 4
 
 
+@pytest.mark.parametrize("features", PUBLISHED.values(), ids=PUBLISHED)
+def test_so_does_a_chain_of_a_published_draft(
+    features: dict[str, Any],
+    publish: Callable[..., Path],
+    tiny_files: tuple[Path, Path],
+    tiny_target: Model,
+) -> None:
+    path = publish(tiny_files[0], **features)
+    text = np.random.default_rng(5).integers(0, 26, LENGTH).tolist()
+    with Model(path) as draft:
+        drafted = _engine_drafts(tiny_target, draft, text, norms_of(read_header(path)))
+
+    for base in range(1, LENGTH - 2, 4):
+        tokens, probabilities = drafted[base]
+        # Of two tokens as likely as each other, rounding decides.
+        _, shares = _chain((tiny_files[0], path), tiny_target, text[: base + 2] + tokens, base)
+        np.testing.assert_allclose(shares, probabilities, rtol=5e-3)
+
+
 def _engine_drafts(
-    target: Model, draft: Model, text: list[int]
+    target: Model, draft: Model, text: list[int], norms: Norms
 ) -> dict[int, tuple[list[int], list[float]]]:
     """By base: the draft after `text` up to and with the token behind the base."""
     found = {}
     with open_contexts(target, draft) as (target_context, draft_context):
         for base in range(1, LENGTH - 2):
-            config = Eagle3SessionConfig(n_seq=1, n_draft_max=N_DRAFT)
+            config = Eagle3SessionConfig(n_seq=1, n_draft_max=N_DRAFT, norms=norms)
             with (
                 Eagle3Session(target_context, draft_context, config) as session,
                 Batch(target_context) as batch,
@@ -72,10 +122,11 @@ def _engine_drafts(
 def _chain(
     files: tuple[Path, Path], model: Model, tokens: list[int], base: int
 ) -> tuple[list[int], list[float]]:
-    """The chain from `base` on: its likeliest tokens, and their share among the ten likeliest."""
+    """The chain from `base` on: its likeliest tokens, and what the text's own have as their share
+    among the ten likeliest."""
     target = read_header(files[0])
-    matrices = TargetMatrices(target)
-    draft = read_draft(files[1], target, matrices)
+    matrices = VocabularyMatrices(target)
+    draft = read_draft(files[1], target, matrices, longest=64)
     random = np.random.default_rng(9)
     scales = Scales(random.uniform(0.5, 5, 3 * 32).astype(np.float32), np.ones(32, np.float32))
     lesson = lesson_for(
@@ -92,7 +143,8 @@ def _chain(
     for number in range(1, N_DRAFT + 1):
         logits = (step.normed[:1] @ weights[HEAD].T)[0]
         said.append(int(draft.d2t[int(logits.argmax())]))
-        shares.append(float(torch.softmax(logits.topk(10).values, -1)[0]))
+        own = logits[lesson.draft_ids[tokens[base + 1 + number]]]
+        shares.append(float((own - logits.topk(10).values.logsumexp(-1)).exp()))
         if number < N_DRAFT:
             step = unrolled.following(number + 1, step, torch.tensor([0]))
     return said, shares

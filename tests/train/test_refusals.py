@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,44 @@ def test_layers_that_the_target_does_not_have(
     said = refusal(capsys, target, tmp_path / "draft.gguf", "--layers", "1,2,9")
 
     assert "offers 0 to 3; asked for 1, 2, 9" in said
+
+
+@pytest.mark.parametrize(
+    ("features", "changed", "said"),
+    [
+        (
+            {"norm_before_fc": True},
+            {b"norm_before_fc\x07\0\0\0\x01": b"norm_before_fc\x07\0\0\0\0"},
+            "has no enc.output_norm.weight of the shape [96]",
+        ),
+        ({}, {b"attn_norm_2.weight": b"attn_norm_3.weight"}, "lacks blk.0.attn_norm_2.weight"),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+            {b"\x04\0\0\0\0\0\0\0yarn": b"\x04\0\0\0\0\0\0\0spun"},
+            "its RoPE has eagle3.rope.scaling.type = spun",
+        ),
+        ({}, {b"rope.freq_base": b"rope.freq_vibe"}, "its RoPE has eagle3.rope.freq_vibe"),
+        (
+            {"sliding_window": 512, "use_sliding_window": True},
+            {},
+            "looks back 512 tokens (eaglechat.sliding_window), but samples are up to 1024",
+        ),
+    ],
+    ids=["norm without its flag", "tensor it lacks", "kind of RoPE", "key of RoPE", "window"],
+)
+def test_a_draft_that_training_does_not_compute(  # noqa: PLR0917
+    features: dict[str, Any], changed: dict[bytes, bytes], said: str, target: Path,
+    publish: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    draft = publish(target, **features)
+    for old, new in changed.items():
+        assert draft.read_bytes().count(old) == 1
+        draft.write_bytes(draft.read_bytes().replace(old, new))
+
+    refused = refusal(capsys, target, tmp_path / "draft.gguf", "--init", draft)
+
+    assert "training cannot start from published.gguf: " in refused
+    assert said in refused
 
 
 def test_prompts_that_cannot_be_read_are_refused_before_anything_is_written(

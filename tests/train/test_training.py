@@ -6,19 +6,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.gguf.header import read_header
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.preflight import DRAFT_WINDOW, NORM_OUTPUT
+from eaglechat.hub.convert.source.matrix import read_rows
 from eaglechat.train.run.trainer import State
 from eaglechat.train.run.training import Outcome, Run
 from eaglechat.train.settings import Budget, Recipe, RunSettings
 from tests import tiny
+from tests.convert import checkpoints
 
 ROOT = Path(__file__).parent.parent.parent
 LONGEST = 96
@@ -199,6 +205,48 @@ def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: P
         assert after.stats.mean_accepted_length == pytest.approx(
             1 + after.n_draft_max, abs=0.25 * after.n_draft_max
         )
+
+
+def test_a_published_draft_goes_on_as_it_is(
+    outcome: Outcome, publish: Callable[..., Path], tmp_path: Path
+) -> None:
+    """What training does not change stands in the new file as it did in the old one, and the engine
+    accepts what training predicts of both together."""
+    target = outcome.out.parent / "target.gguf"
+    published = publish(
+        target, embeddings=True, norm_before_fc=True, norm_before_residual=True,
+        norm_output=True, rope_scaling=checkpoints.LLAMA3_SCALING,
+        sliding_window=2048, use_sliding_window=True,
+    )  # fmt: skip
+    learnt = trained(
+        settings(
+            tmp_path,
+            target,
+            self_written_tokens=0,
+            chats=(outcome.out.parent / "work" / "chats.jsonl",),
+            draft_vocab=None,
+            init=published,
+            budget=Budget(tokens=60_000),
+            report_prompts=1000,
+        )
+    )
+
+    before, after = read_header(published), read_header(learnt.out)
+    for key in ("eagle3.rope.", "eagle3.norm_", NORM_OUTPUT, DRAFT_WINDOW):
+        kept = [{k: v for k, v in h.fields.items() if k.startswith(key)} for h in (before, after)]
+        assert kept[0] == kept[1] != {}
+    for name in ("rope_freqs.weight", "token_embd.weight"):
+        assert np.array_equal(_tensor(before, name), _tensor(after, name))
+    assert not np.array_equal(*(_tensor(h, "enc.output_norm.weight") for h in (before, after)))
+    five = learnt.after[-1].stats
+    assert 0.05 < five.per_position[0] < 0.99
+    for foreseen, measured in zip(learnt.foreseen.per_position, five.per_position, strict=True):
+        assert foreseen == pytest.approx(measured, abs=0.02)
+
+
+def _tensor(header: GGUFHeader, name: str) -> Floats:
+    (found,) = (tensor for tensor in header.tensors if tensor.name == name)
+    return read_rows(header.path, header.data_start, found)
 
 
 def test_going_on_with_a_larger_vocabulary(outcome: Outcome, tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from eaglechat import cli
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.train.model.draft_file import Draft
 from eaglechat.train.model.network import HEAD
-from eaglechat.train.model.target import TargetMatrices, read_target, shape_of
+from eaglechat.train.model.target import VocabularyMatrices, read_target, shape_of
 from eaglechat.train.run.preparation import with_vocabulary
 
 
-class Matrices(TargetMatrices):
+class Matrices(VocabularyMatrices):
     """Of a target with 64 tokens and a hidden size of 8, in memory."""
 
     def __init__(self) -> None:

@@ -18,12 +18,14 @@ from typing import Any
 import torch
 from torch.nn.functional import linear, silu
 
+from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.train.model.attention import ChainAttention, Stretch
 from eaglechat.train.model.lesson import Lesson
 from eaglechat.train.model.target import Shape
 
 Weights = Mapping[str, Any]
 
+FEATURE_NORM = "enc.output_norm.weight"
 FC = "fc.weight"
 HEAD = "output.weight"
 OUTPUT_NORM = "output_norm.weight"
@@ -38,9 +40,11 @@ GATE, UP, DOWN = (f"blk.0.ffn_{part}.weight" for part in ("gate", "up", "down"))
 def weight_shapes(shape: Shape, n_draft_vocab: int) -> dict[str, tuple[int, ...]]:
     """Every weight of a draft, in the order they are written."""
     hidden, feed = shape.n_embd, shape.feed_forward
+    features = {FEATURE_NORM: (shape.n_features,)} if shape.norm_before_fc else {}
     q_rows, kv_rows = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
     return {
-        FC: (hidden, 3 * hidden),
+        **features,
+        FC: (hidden, shape.n_features),
         TOKEN_NORM: (hidden,),
         STATE_NORM: (hidden,),
         Q: (q_rows, 2 * hidden),
@@ -82,7 +86,7 @@ class Chains:
     """Some samples' rows end to end, and where chains begin in them. On one device."""
 
     features: Any
-    """[rows, 3 * n_embd] of all samples."""
+    """[rows, n_features] of all samples."""
     tokens: Any
     """[rows + steps]: the token of each row, padded at the end."""
     places: Any
@@ -102,7 +106,7 @@ class Step:
     normed: Any
     """[chains, n_embd]: what the output head takes."""
     state: Any
-    """[chains, n_embd]: before the output norm, what the next step sees."""
+    """[chains, n_embd]: before the output norm."""
 
 
 class Unrolled:
@@ -120,7 +124,10 @@ class Unrolled:
         self._embeddings = lesson.embeddings
         self._chains = chains
         self._dtype = dtype
-        features = (chains.features.float() / lesson.feature_scale).to(dtype)
+        frequencies = lesson.shape.rope.frequencies
+        self._frequencies = torch.tensor(frequencies, device=chains.features.device)
+        features = normed_features(chains.features.float(), self._weights, lesson.shape)
+        features = (features / lesson.feature_scale).to(dtype)
         g = linear(features, self._weights[FC]).float()
         rows = torch.arange(len(g), device=g.device)
         everything = self._inputs(chains.tokens[rows + 1], g)
@@ -140,6 +147,8 @@ class Unrolled:
         """Step `number`, for the chains of the step before whose indices are in `going_on`."""
         bases = before.bases[going_on]
         state = before.state[going_on]
+        if self._shape.norm_output:
+            state = self._normed(state, OUTPUT_NORM)
         self._chain_k = [keys[going_on] for keys in self._chain_k]
         self._chain_v = [values[going_on] for values in self._chain_v]
         inputs = self._inputs(self._chains.tokens[bases + number], state)
@@ -160,6 +169,8 @@ class Unrolled:
             bases,
             self._stretches(bases),
         )
+        if self._shape.norm_before_residual:
+            state = self._normed(state, STATE_NORM)
         state = state + linear(mixed.flatten(1), self._weights[OUT]).float()
         feed = self._normed(state, FEED_NORM).to(self._dtype)
         feed = silu(linear(feed, self._weights[GATE])) * linear(feed, self._weights[UP])
@@ -182,15 +193,14 @@ class Unrolled:
         return self._text_k.new_empty(0, n_chains, *self._text_k.shape[1:])
 
     def _rotated(self, heads: Any, places: Any) -> Any:
-        """RoPE over neighbouring pairs."""
-        half = self._shape.head_dim // 2
-        exponents = torch.arange(half, device=heads.device, dtype=torch.float32) / half
-        angles = places[:, None].float() * self._shape.rope_base**-exponents
-        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
-        pairs = heads.float().unflatten(-1, (half, 2))
+        """RoPE over neighbouring pairs, the first ones of a head."""
+        rope = self._shape.rope
+        angles = places[:, None].float() * self._frequencies
+        cos, sin = (rope.magnitude * part[:, None] for part in (angles.cos(), angles.sin()))
+        pairs = heads[..., : rope.n_rot].float().unflatten(-1, (-1, 2))
         even, odd = pairs[..., 0], pairs[..., 1]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
-        return turned.flatten(-2).to(heads.dtype)
+        return torch.cat([turned.flatten(-2).to(heads.dtype), heads[..., rope.n_rot :]], -1)
 
     def _stretches(self, bases: Any) -> list[Stretch]:
         starts = [0]
@@ -204,6 +214,16 @@ class Unrolled:
             )
             if last > first
         ]
+
+
+def normed_features(features: Any, weights: Weights, shape: Shape) -> Any:
+    """What the draft makes of the target's layer inputs [rows, n_features] in front of `fc`."""
+    if shape.fc_norm:
+        layers = features.unflatten(-1, (EXTRACT_LAYERS, -1))
+        features = root_mean_square_normed(layers, shape.rms_eps).flatten(-2)
+    if shape.norm_before_fc:
+        features = root_mean_square_normed(features, shape.rms_eps) * weights[FEATURE_NORM]
+    return features
 
 
 def root_mean_square_normed(values: Any, eps: float) -> Any:

@@ -21,13 +21,12 @@ from eaglechat.gguf.preflight import (
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.source.matrix import read_rows
 from eaglechat.train.errors import TrainingError
+from eaglechat.train.model.rope import DEFAULT_BASE, Rope, plain_rope
 
 _CHUNK_ROWS = 8192
 _CHATS_KV_BYTES = 5 << 29
 _MOST_CHATS = 64
 _FEWEST_CHATS = 4
-_ROPE_BASE = 10000.0
-"""llama.cpp's own default for a file that names none."""
 
 EMBEDDINGS = "token_embd.weight"
 HEAD = "output.weight"
@@ -38,13 +37,23 @@ class Shape:
     """Dimensions of a draft, which are those of one layer of its target."""
 
     n_embd: int
+    n_features: int
+    """Values of the target's three layer inputs together."""
     n_heads: int
     n_kv_heads: int
     head_dim: int
     feed_forward: int
     rms_eps: float
-    rope_base: float
+    rope: Rope
     n_ctx: int
+    norm_before_fc: bool = False
+    """Whether the features are normed together."""
+    fc_norm: bool = False
+    """Whether each layer's input among the features is divided by its root mean square."""
+    norm_before_residual: bool = False
+    """Whether attention adds to the normed state, not to the state itself."""
+    norm_output: bool = False
+    """Whether a state that the draft reads again is normed as for the output head."""
 
 
 def read_target(path: Path) -> GGUFHeader:
@@ -83,12 +92,13 @@ def shape_of(target: GGUFHeader) -> Shape:
     feed_forward = target.number("{arch}.feed_forward_length")
     return Shape(
         n_embd=target.n_embd,
+        n_features=EXTRACT_LAYERS * target.n_embd,
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         head_dim=head_dim,
         feed_forward=feed_forward or -(-8 * target.n_embd // 3 // 256) * 256,
         rms_eps=float(target.get("{arch}.attention.layer_norm_rms_epsilon") or 1e-5),
-        rope_base=float(target.get("{arch}.rope.freq_base") or _ROPE_BASE),
+        rope=plain_rope(float(target.get("{arch}.rope.freq_base") or DEFAULT_BASE), head_dim),
         n_ctx=target.n_ctx_train,
     )
 
@@ -124,19 +134,19 @@ def soft_cap(target: GGUFHeader) -> float | None:
     return float(value) if value else None
 
 
-class TargetMatrices:
-    """Rows of the target's embeddings and output head, dequantised as they are asked for."""
+class VocabularyMatrices:
+    """Rows of a model's embeddings and output head, dequantised as they are asked for."""
 
-    def __init__(self, target: GGUFHeader) -> None:
+    def __init__(self, model: GGUFHeader) -> None:
         """Raises TrainingError where the file lacks its embeddings."""
         self._places = {
             tensor.name: (header.path, header.data_start, tensor)
-            for header in read_shards(target.path)
+            for header in read_shards(model.path)
             for tensor in header.tensors
             if tensor.name in (EMBEDDINGS, HEAD)
         }
         if EMBEDDINGS not in self._places:
-            raise TrainingError(f"the target {target.path.name} holds no token embeddings")
+            raise TrainingError(f"{model.path.name} holds no token embeddings")
 
     def embeddings(self) -> Iterator[Floats]:
         """All rows [n_vocab, n_embd], some thousand at a time."""
@@ -146,7 +156,7 @@ class TargetMatrices:
             yield self._rows(EMBEDDINGS, np.arange(first, last))
 
     def head(self, tokens: npt.NDArray[np.int64]) -> Floats:
-        """The output head's rows of these tokens; a target without a head uses its embeddings."""
+        """The output head's rows of these tokens; a model without a head uses its embeddings."""
         return self._rows(HEAD if HEAD in self._places else EMBEDDINGS, tokens)
 
     def _rows(self, name: str, rows: npt.NDArray[np.int64]) -> Floats:

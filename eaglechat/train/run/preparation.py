@@ -21,8 +21,15 @@ from eaglechat.train.data.features import N_PARTS
 from eaglechat.train.errors import TrainingError
 from eaglechat.train.model.draft_file import Draft
 from eaglechat.train.model.lesson import Lesson
-from eaglechat.train.model.network import FC, HEAD, Weights, new_weights, root_mean_square_normed
-from eaglechat.train.model.target import TargetMatrices, shape_of, soft_cap
+from eaglechat.train.model.network import (
+    FC,
+    HEAD,
+    Weights,
+    new_weights,
+    normed_features,
+    root_mean_square_normed,
+)
+from eaglechat.train.model.target import VocabularyMatrices, shape_of, soft_cap
 from eaglechat.train.run.batches import Features
 from eaglechat.train.run.trainer import Trainer
 from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe
@@ -59,10 +66,18 @@ class Scales:
     """[n_embd] of the final state."""
 
 
-def measure_scales(training: Sequence[Sample], features: Features) -> Scales:
-    """Medians, which a few huge values do not move."""
+def measure_scales(
+    training: Sequence[Sample], features: Features, begun_as: Draft | None
+) -> Scales:
+    """Medians, which a few huge values do not move; of features as `fc` gets them in the draft that
+    training begins with."""
     some = [features.rows(sample) for sample in training[:_SCALE_SAMPLES]]
-    sizes = np.median(np.abs(np.concatenate(some).astype(np.float32)), axis=0) / _MEDIAN_OF_NORMAL
+    rows = np.concatenate(some).astype(np.float32)
+    if begun_as is not None:
+        weights = {name: torch.from_numpy(values) for name, values in begun_as.weights.items()}
+        given = torch.from_numpy(rows[:, : begun_as.shape.n_features])
+        given[:] = normed_features(given, weights, begun_as.shape)
+    sizes = np.median(np.abs(rows), axis=0) / _MEDIAN_OF_NORMAL
     n_embd = sizes.size // N_PARTS
     # A dimension that is nearly always nought must not be blown up.
     scales: npt.NDArray[np.float32] = np.maximum(sizes, 1e-3 * np.median(sizes)).astype(np.float32)
@@ -71,7 +86,7 @@ def measure_scales(training: Sequence[Sample], features: Features) -> Scales:
 
 def new_draft(
     target: GGUFHeader,
-    matrices: TargetMatrices,
+    matrices: VocabularyMatrices,
     layers: tuple[int, ...],
     training: Sequence[Sample],
     scales: Scales,
@@ -89,7 +104,9 @@ def new_draft(
     return Draft(shape, layers, d2t, weights)
 
 
-def with_vocabulary(draft: Draft, d2t: npt.NDArray[np.int64], matrices: TargetMatrices) -> Draft:
+def with_vocabulary(
+    draft: Draft, d2t: npt.NDArray[np.int64], matrices: VocabularyMatrices
+) -> Draft:
     """The draft over other tokens, those of `d2t` (ascending).
 
     Its head keeps the rows of the tokens it had. Those of new tokens are the target's own, mapped
@@ -106,7 +123,7 @@ def with_vocabulary(draft: Draft, d2t: npt.NDArray[np.int64], matrices: TargetMa
 def lesson_for(
     draft: Draft,
     target: GGUFHeader,
-    matrices: TargetMatrices,
+    matrices: VocabularyMatrices,
     scales: Scales,
     recipe: Recipe,
     *,
@@ -118,7 +135,7 @@ def lesson_for(
     draft_ids[draft.d2t] = np.arange(len(draft.d2t))
     embeddings = [
         root_mean_square_normed(torch.from_numpy(rows), draft.shape.rms_eps).to(dtype)
-        for rows in matrices.embeddings()
+        for rows in (draft.own_embeddings or matrices).embeddings()
     ]
     return Lesson(
         shape=draft.shape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.train.model.draft_file import Draft, Making, read_draft, save_draft
 from eaglechat.train.model.precision import best_device, best_type
 from eaglechat.train.model.target import (
-    TargetMatrices,
+    VocabularyMatrices,
     chats_side_by_side,
     check_layers,
     default_layers,
@@ -83,7 +83,7 @@ class Run:
         self._on_progress = on_progress
         self._paused = paused
         self._target = read_target(settings.target)
-        self._matrices = TargetMatrices(self._target)
+        self._matrices = VocabularyMatrices(self._target)
         try:
             check_out(settings.out)
         except ConversionError as error:
@@ -91,7 +91,9 @@ class Run:
         if settings.compare is not None and not settings.compare.is_file():
             raise TrainingError(f"the draft to compare with, {settings.compare}, does not exist")
         self._init = (
-            read_draft(settings.init, self._target, self._matrices) if settings.init else None
+            read_draft(settings.init, self._target, self._matrices, settings.longest)
+            if settings.init
+            else None
         )
         self._layers = self._choose_layers()
         self._check_vocabulary()
@@ -256,7 +258,7 @@ class Run:
         """The trainer where its last checkpoint left it, and the draft it began with."""
         settings = self._settings
         self._say("preparing", 0, 1)
-        scales = preparation.measure_scales(training, features)
+        scales = preparation.measure_scales(training, features, self._init)
         if self._init is None:
             draft = preparation.new_draft(
                 self._target, self._matrices, self._layers, training, scales,
@@ -345,7 +347,7 @@ class Run:
     def _save(self, trainer: Trainer, draft: Draft, making: Making) -> None:
         trained = preparation.from_training(trainer.weights, trainer.lesson)
         save_draft(
-            Draft(draft.shape, self._layers, draft.d2t, trained),
+            replace(draft, weights=trained),
             self._target,
             making,
             self._settings.out,

@@ -17,7 +17,7 @@ from eaglechat.gguf.preflight import (
 )
 from eaglechat.hub.convert.eagle3.draft import Draft
 from eaglechat.hub.convert.eagle3.rope import scaling_fields
-from eaglechat.hub.convert.eagle3.target import tokenizer_fields
+from eaglechat.hub.convert.eagle3.target import fields_as_stored
 from eaglechat.hub.convert.output.fields import pack
 
 _T = gguf.GGUFValueType
@@ -39,7 +39,7 @@ def packed_fields(
         pack("eagle3.rope.dimension_count", draft.n_rot, _T.UINT32),
         pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32),
     ]
-    return fields + tokenizer_fields(target)
+    return fields + fields_as_stored(target, "tokenizer.")
 
 
 def _target_fields(draft: Draft, target: GGUFHeader) -> Iterable[bytes]:

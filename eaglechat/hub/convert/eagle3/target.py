@@ -42,12 +42,12 @@ def check_target(target: GGUFHeader) -> None:
         )
 
 
-def tokenizer_fields(target: GGUFHeader) -> list[bytes]:
-    """Every tokenizer.* field of the target, packed as it stands in the file."""
+def fields_as_stored(header: GGUFHeader, prefix: str) -> list[bytes]:
+    """The fields whose keys begin with `prefix`, packed as they stand in the file."""
     fields = []
-    with target.path.open("rb") as file:
-        for key, (start, end) in target.spans.items():
-            if key.startswith("tokenizer."):
+    with header.path.open("rb") as file:
+        for key, (start, end) in header.spans.items():
+            if key.startswith(prefix):
                 file.seek(start)
                 fields.append(file.read(end - start))
     return fields
