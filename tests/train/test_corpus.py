@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.llama.objects import Model
+from eaglechat.gguf.memory import memory_need
 from eaglechat.train.data import corpus
 from eaglechat.train.data.corpus import Sample
 from eaglechat.train.data.features import FeatureReader, FeatureStore
 from eaglechat.train.data.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
 from eaglechat.train.errors import PausedError, TrainingError
-from eaglechat.train.model.target import chats_side_by_side, read_target, shape_of
+from eaglechat.train.model.target import chats_side_by_side, read_target
 from tests.chat.history.files import write_chat
 
 
@@ -231,17 +232,17 @@ def test_features_are_taken_down_while_chats_are_written(
     reader.close()
 
 
-def test_as_many_chats_are_written_at_once_as_their_cache_has_room_for(
+def test_as_many_chats_are_written_at_once_as_the_free_memory_holds(
     tiny_files: tuple[Path, Path],
 ) -> None:
     target = read_target(tiny_files[0])
-    shape = shape_of(target)
-    a_token = 4 * target.n_layers * shape.n_kv_heads * shape.head_dim
-    room_for_ten = 5 * 2**29 // (10 * a_token)
+    one = memory_need(target, None, 1024)
+    most_of = 4 / 3
+    for_ten = most_of * (one.total + 9.5 * one.target_kv)
 
-    assert chats_side_by_side(target, 48) == 64
-    assert chats_side_by_side(target, room_for_ten) == 10
-    assert chats_side_by_side(target, 10 * room_for_ten) == 4
+    assert chats_side_by_side(target, 1024, int(for_ten)) == 10
+    assert chats_side_by_side(target, 1024, 1 << 50) == 64
+    assert chats_side_by_side(target, 1024, 0) == 4
 
 
 def test_features_that_are_stored_are_not_read_again(tiny_target: Model, tmp_path: Path) -> None:

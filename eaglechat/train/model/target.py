@@ -12,6 +12,7 @@ import numpy.typing as npt
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.errors import GGUFError
 from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header, read_shards
+from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     EXTRACT_LAYERS,
@@ -24,7 +25,8 @@ from eaglechat.train.errors import TrainingError
 from eaglechat.train.model.rope import DEFAULT_BASE, Rope, plain_rope
 
 _CHUNK_ROWS = 8192
-_CHATS_KV_BYTES = 5 << 29
+_CHATS_SHARE = 0.75
+"""Of the free memory; the rest is for the features of chats that have not ended, and for others."""
 _MOST_CHATS = 64
 _FEWEST_CHATS = 4
 
@@ -121,11 +123,12 @@ def check_layers(layers: tuple[int, ...], target: GGUFHeader) -> None:
         )
 
 
-def chats_side_by_side(target: GGUFHeader, longest: int) -> int:
-    """How many chats of `longest` tokens to write at once: as many as 2.5 GiB of KV cache hold."""
-    shape = shape_of(target)
-    kv_bytes = target.n_layers * shape.n_kv_heads * shape.head_dim * 2 * 2 * longest
-    return min(max(_CHATS_KV_BYTES // kv_bytes, _FEWEST_CHATS), _MOST_CHATS)
+def chats_side_by_side(target: GGUFHeader, longest: int, free: int) -> int:
+    """How many chats of `longest` tokens to write at once: as many as fit, with the target, into
+    most of the `free` bytes."""
+    one = memory_need(target, None, longest)
+    spare = int(_CHATS_SHARE * free) - (one.total - one.target_kv)
+    return min(max(spare // max(one.target_kv, 1), _FEWEST_CHATS), _MOST_CHATS)
 
 
 def soft_cap(target: GGUFHeader) -> float | None:

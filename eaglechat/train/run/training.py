@@ -15,7 +15,9 @@ import torch
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading import threads
+from eaglechat.engine.loading.machine import free_memory
 from eaglechat.engine.loading.placement import Placement
+from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.output.files import check_out
 from eaglechat.train.data import corpus
@@ -158,12 +160,16 @@ class Run:
             )
 
     def _open_target(self) -> Model:
+        """The target, once it is known how many chats it can write beside its own weights."""
+        placed = LoadOptions(n_gpu_layers=self._settings.n_gpu_layers)
+        free = free_memory(placed, backend.devices())
         path = working_copy(
             self._target,
             self._settings.work,
             fast_bfloat16=self._dtype is torch.bfloat16,
             on_progress=lambda done, total: self._say("copying the target as BF16", done, total),
         )
+        self._n_chats = chats_side_by_side(read_header(path), self._settings.longest, free)
         return Model(path, Placement(self._settings.n_gpu_layers))
 
     def _gather(self, model: Model) -> list[Sample]:
@@ -209,7 +215,7 @@ class Run:
         ]
         writer = ChatWriter(
             model,
-            n_side_by_side=chats_side_by_side(self._target, settings.longest),
+            n_side_by_side=self._n_chats,
             longest=settings.longest,
             n_threads=self._n_threads,
             seed=settings.recipe.seed,
