@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from eaglechat.wire.protocol import AS_IT_IS, Thinking
+
 DRAFT_VOCABULARY = 8192
 SELF_WRITTEN_TOKENS = 1_000_000
 LONGEST = 1024
@@ -57,6 +59,8 @@ class RunSettings:
     prompts: tuple[Path, ...] = ()
     """Files of prompts that the target answers."""
     self_written_tokens: int = 0
+    thinking: Thinking = AS_IT_IS
+    """Whether the target thinks in the chats it writes and before it answers prompts."""
     longest: int = LONGEST
     """Longest sample in tokens."""
     name: str | None = None

@@ -58,6 +58,19 @@ def test_the_defaults_are_those_of_a_run() -> None:
     )
 
 
+def test_thinking_is_asked_for_as_in_run() -> None:
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    given = ([], ["--thinking", "on"], ["--no-thinking"])
+
+    asked = [
+        train._settings(parser.parse_args(["--target", "t.gguf", "-o", "d.gguf", *flags])).thinking
+        for flags in given
+    ]
+
+    assert [thinking.enabled for thinking in asked] == [None, True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "tokens", "seconds"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.memory import memory_need
 from eaglechat.train.data import corpus
@@ -17,6 +18,8 @@ from eaglechat.train.data.features import FeatureReader, FeatureStore
 from eaglechat.train.data.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
 from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.train.model.target import chats_side_by_side, read_target
+from eaglechat.wire.protocol import Thinking
+from tests import tiny
 from tests.chat.history.files import write_chat
 
 
@@ -146,6 +149,27 @@ def test_the_target_answers_each_prompt_once_also_after_a_pause(
         assert tuple(chat.t[: chat.a]) == prompts[chat.n % 10]
         assert chat.a < len(chat.t) <= 48
     assert all(s.digest in store for s in corpus.read_chats(file, tiny_target, 48))
+
+
+def test_chats_are_written_with_and_without_thinking(tmp_path: Path) -> None:
+    switch = "{% if add_generation_prompt and not enable_thinking %}{{ 'z' }}{% endif %}"
+    target = tiny.write_target(tmp_path / "target.gguf", template=tiny.TEMPLATE + switch)
+    listed = tmp_path / "prompts.txt"
+    listed.write_text("a cat")
+    begun = {}
+    backend.start_backend(backend.LOG_ERRORS)
+    with Model(target) as model:
+        for enabled in (None, True, False):
+            thinking = Thinking(enabled=enabled)
+            (prompt,) = corpus.read_prompts(listed, model, 48, thinking)
+            writer = ChatWriter(model, n_side_by_side=2, longest=48, n_threads=1, thinking=thinking)
+            writer.write(tmp_path / f"{enabled}.jsonl", 100, lambda _: None, lambda: False)
+            writer.close()
+            chats = written_chats(tmp_path / f"{enabled}.jsonl")
+            begun[enabled] = {spelled(model, chat.t[: chat.a])[-1] for chat in chats}
+            begun[enabled].add(spelled(model, prompt)[-1])
+
+    assert begun == {None: {"x"}, True: {"x"}, False: {"z"}}
 
 
 def test_prompts_of_several_lines_are_written_as_those_of_the_bench(

@@ -82,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--from-history", action="store_true", help="learn from your own chats in eaglechat too"
     )
+    options.add_flags(data, find("generation", "thinking"))
     data.add_argument(
         "--longest",
         type=whole,
@@ -221,6 +222,7 @@ def _train(
 
 def _settings(args: argparse.Namespace) -> RunSettings:
     from eaglechat.train.settings import SELF_WRITTEN_TOKENS, Recipe, RunSettings
+    from eaglechat.wire.protocol import Thinking
 
     configured, problems = options.load_settings(args)
     options.report(problems)
@@ -235,6 +237,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
         text=tuple(args.text),
         history=paths.chats_dir() if args.from_history else None,
         self_written_tokens=args.write or (0 if given else SELF_WRITTEN_TOKENS),
+        thinking=Thinking(enabled=configured.to_thinking().enabled),
         longest=args.longest,
         name=args.name,
         layers=args.layers,

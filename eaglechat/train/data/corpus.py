@@ -24,7 +24,7 @@ from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.train.errors import TrainingError
 from eaglechat.wire.errors import PromptError
-from eaglechat.wire.protocol import Message
+from eaglechat.wire.protocol import AS_IT_IS, Message, Thinking
 
 HELD_OUT_PERCENT = 3
 SHORTEST = 4
@@ -100,7 +100,9 @@ def deduplicated(samples: Iterable[Sample]) -> Iterator[Sample]:
             yield sample
 
 
-def read_prompts(path: Path, model: Model, longest: int) -> list[tuple[int, ...]]:
+def read_prompts(
+    path: Path, model: Model, longest: int, thinking: Thinking = AS_IT_IS
+) -> list[tuple[int, ...]]:
     """Different prompts as tokens, in order: one a line, or as the bench's prompts are written.
     One that leaves no room for a reply within `longest` tokens is left out.
 
@@ -116,7 +118,7 @@ def read_prompts(path: Path, model: Model, longest: int) -> list[tuple[int, ...]
     if not lines:
         raise TrainingError(f"{path} holds no prompts to answer")
     prompter = Prompter(model)
-    prompts = [prompter.prompt([Message(role="user", content=line)]) for line in lines]
+    prompts = [prompter.prompt([Message(role="user", content=line)], thinking) for line in lines]
     fitting = [prompt for prompt in prompts if len(prompt) <= longest - _ROOM_FOR_A_REPLY]
     if not fitting:
         raise TrainingError(

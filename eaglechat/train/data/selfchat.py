@@ -24,7 +24,7 @@ from eaglechat.train.data.corpus import TokenLine, digest_of
 from eaglechat.train.data.features import FeatureStore, Rows, decoded_features, export_features
 from eaglechat.train.errors import PausedError, TrainingError
 from eaglechat.wire.errors import DecodeError
-from eaglechat.wire.protocol import Message, Sampling
+from eaglechat.wire.protocol import AS_IT_IS, Message, Sampling, Thinking
 
 TEMPERATURES = (0.0, 0.7, 0.0, 0.7, 1.0)
 """Of the replies, by the chat's number; greedy among them because that is how drafts are judged."""
@@ -54,9 +54,8 @@ class UserSlot:
     Raises TrainingError for a template that does not show the turn as it is.
     """
 
-    def __init__(self, model: Model) -> None:
-        prompter = Prompter(model)
-        text = prompter.text([Message(role="user", content=_SLOT)])
+    def __init__(self, model: Model, thinking: Thinking = AS_IT_IS) -> None:
+        text = Prompter(model).text([Message(role="user", content=_SLOT)], thinking)
         before, slot, after = text.partition(_SLOT)
         if not slot or not after:
             raise TrainingError(
@@ -92,14 +91,17 @@ class ChatWriter:
         n_threads: int,
         seed: int = 1,
         layers: Sequence[int] = (),
+        thinking: Thinking = AS_IT_IS,
     ) -> None:
         """`longest` bounds a chat in tokens; another `seed` writes other chats; `layers` are those
-        whose inputs are taken down, none of them where features are not wanted.
+        whose inputs are taken down, none of them where features are not wanted; `thinking` is for
+        the chats of which the user's turn is written too.
 
         Raises ModelLoadError.
         """
         self._model = model
         self._seed = seed
+        self._thinking = thinking
         self._longest = longest
         self._begun_with: Sequence[UserSlot | Sequence[int]] = ()
         """What chats begin with, by turns: the slot to write a user's turn into, or prompts."""
@@ -183,7 +185,7 @@ class ChatWriter:
         self._append(path, done, is_enough, paused, store)
 
     def _user_slot(self) -> UserSlot:
-        slot = UserSlot(self._model)
+        slot = UserSlot(self._model, self._thinking)
         if len(slot.before) + len(slot.after) + _SHORTEST_QUESTION >= self._longest:
             raise TrainingError(
                 f"the target's chat template alone takes {len(slot.before)} tokens and more, "

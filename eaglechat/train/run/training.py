@@ -198,19 +198,28 @@ class Run:
 
     @property
     def _own_chats(self) -> Path:
-        return self._settings.work / "chats.jsonl"
+        return self._settings.work / f"chats{self._manner}.jsonl"
 
     def _answers_to(self, prompts: Path) -> Path:
         """Where the target's answers lie, by what the file holds: their numbers are its lines."""
         digest = hashlib.blake2b(prompts.read_bytes(), digest_size=8).hexdigest()
-        return self._settings.work / f"answers-{digest}.jsonl"
+        return self._settings.work / f"answers-{digest}{self._manner}.jsonl"
+
+    @property
+    def _manner(self) -> str:
+        """Names the files of what is written with and without thinking, that they may not mix."""
+        enabled = self._settings.thinking.enabled
+        return "" if enabled is None else "-thinking" if enabled else "-no-thinking"
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
         store = None if settings.recompute else self._store
         # A file that cannot be read is found out before hours of writing, not after.
         given = [
-            (self._answers_to(path), corpus.read_prompts(path, model, settings.longest))
+            (
+                self._answers_to(path),
+                corpus.read_prompts(path, model, settings.longest, settings.thinking),
+            )
             for path in settings.prompts
         ]
         writer = ChatWriter(
@@ -220,6 +229,7 @@ class Run:
             n_threads=self._n_threads,
             seed=settings.recipe.seed,
             layers=self._layers if store else (),
+            thinking=settings.thinking,
         )
         with closing(writer):
             if settings.self_written_tokens:
