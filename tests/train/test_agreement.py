@@ -135,7 +135,7 @@ def _chain(
     weights = to_training(draft, lesson)
     sample = Sample(np.array(tokens, dtype=np.int32), ((base + 2, len(tokens)),))
     reader = FeatureReader(model, draft.layers, longest=64, n_threads=1)
-    batch = assemble([sample], LiveFeatures(reader), lesson.draft_ids, N_DRAFT, lesson.device)
+    batch = assemble([sample], LiveFeatures(reader), lesson.draft_ids, N_DRAFT)
     reader.close()
     unrolled = Unrolled(weights, lesson, batch.chains)
     step = unrolled.first()

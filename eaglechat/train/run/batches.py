@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,20 +67,24 @@ def batches(
 def prepared(
     samples: Sequence[Sample], place: Place, features: Features, lesson: Lesson
 ) -> Generator[tuple[TrainingBatch, Place]]:
-    """Batches without end, each with the place after it; the next is read while one is in use."""
+    """Batches without end, each with the place after it; the next is read while one is in use.
+
+    The thread that reads leaves the device alone: two threads on a Mac's GPU end the process
+    (torch issue 197805).
+    """
     recipe = lesson.recipe
     coming = batches(samples, place, recipe.batch_tokens, recipe.seed)
 
     def read() -> tuple[TrainingBatch, Place]:
         chosen, place = next(coming)
-        return assemble(chosen, features, lesson.draft_ids, recipe.steps, lesson.device), place
+        return assemble(chosen, features, lesson.draft_ids, recipe.steps), place
 
     with ThreadPoolExecutor(1) as reader:
         waiting = reader.submit(read)
         while True:
-            ready = waiting.result()
+            batch, after = waiting.result()
             waiting = reader.submit(read)
-            yield ready
+            yield on_device(batch, lesson.device), after
 
 
 def assemble(
@@ -88,9 +92,8 @@ def assemble(
     features: Features,
     draft_ids: npt.NDArray[np.int64],
     steps: int,
-    device: Any,
 ) -> TrainingBatch:
-    """Read a batch's features and lay the samples end to end.
+    """Read a batch's features and lay the samples end to end, on the processor.
 
     `draft_ids` [n_vocab] is each token's index in the draft's vocabulary, or -1.
     """
@@ -99,21 +102,30 @@ def assemble(
     tokens = np.concatenate([*(s.tokens for s in samples), np.zeros(steps + 1, np.int32)])
     limits = np.concatenate([_limits(sample) for sample in samples])
     chains = Chains(
-        features=torch.from_numpy(rows[:, : 3 * n_embd]).to(device),
-        tokens=torch.from_numpy(tokens.astype(np.int64)).to(device),
-        places=torch.from_numpy(np.concatenate([np.arange(len(s.tokens)) for s in samples])).to(
-            device
-        ),
+        features=torch.from_numpy(rows[:, : 3 * n_embd]),
+        tokens=torch.from_numpy(tokens.astype(np.int64)),
+        places=torch.from_numpy(np.concatenate([np.arange(len(s.tokens)) for s in samples])),
         lengths=tuple(len(sample.tokens) for sample in samples),
-        bases=torch.from_numpy(np.flatnonzero(limits)).to(device),
+        bases=torch.from_numpy(np.flatnonzero(limits)),
     )
     return TrainingBatch(
         chains=chains,
-        limits=torch.from_numpy(limits).to(device),
-        labels=torch.from_numpy(draft_ids[tokens]).to(device),
-        final_states=torch.from_numpy(rows[:, 3 * n_embd :]).to(device),
+        limits=torch.from_numpy(limits),
+        labels=torch.from_numpy(draft_ids[tokens]),
+        final_states=torch.from_numpy(rows[:, 3 * n_embd :]),
         n_tokens=len(rows),
     )
+
+
+def on_device(batch: TrainingBatch, device: Any) -> TrainingBatch:
+    """The batch on another device."""
+    return replace(
+        batch, chains=replace(batch.chains, **_moved(batch.chains, device)), **_moved(batch, device)
+    )
+
+
+def _moved(record: TrainingBatch | Chains, device: Any) -> dict[str, Any]:
+    return {n: one.to(device) for n, one in vars(record).items() if isinstance(one, torch.Tensor)}
 
 
 def _limits(sample: Sample) -> npt.NDArray[np.int64]:

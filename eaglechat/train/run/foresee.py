@@ -18,7 +18,7 @@ import torch
 from eaglechat.train.data.corpus import Sample
 from eaglechat.train.model.lesson import Lesson
 from eaglechat.train.model.network import HEAD, Unrolled, Weights
-from eaglechat.train.run.batches import Features, TrainingBatch, assemble
+from eaglechat.train.run.batches import Features, TrainingBatch, assemble, on_device
 
 _CHUNK_ROWS = 512
 
@@ -60,7 +60,8 @@ def foresee(
     for sample in samples:
         if stopped():
             break
-        batch = assemble([sample], features, lesson.draft_ids, n_draft_max, lesson.device)
+        read = assemble([sample], features, lesson.draft_ids, n_draft_max)
+        batch = on_device(read, lesson.device)
         with torch.no_grad():
             right = _right_in_a_row(lesson, weights, batch, n_draft_max)
         for start, end in sample.spans:
