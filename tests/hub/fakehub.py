@@ -19,6 +19,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 LFS_ENDINGS = (".gguf", ".safetensors", ".bin")
+XORB = 64 << 10
+"""Bytes of a file that Xet storage keeps as one object."""
+XET_TOKEN = "for_xet_only"
 
 
 @lru_cache(maxsize=256)
@@ -29,6 +32,13 @@ def sha256(data: bytes) -> str:
 @lru_cache(maxsize=256)
 def git_hash(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def xorb(data: bytes, number: int) -> bytes:
+    """An object of Xet storage: one chunk, after the 8 bytes that say how long it is."""
+    chunk = data[number * XORB : (number + 1) * XORB]
+    length = len(chunk).to_bytes(3, "little")
+    return bytes([0, *length, 0, *length]) + chunk
 
 
 @dataclass
@@ -110,6 +120,8 @@ class FakeHub:
         self.faults: list[Fault] = []
         self.signature = 0
         """Of the addresses in the storage; those given out before it changed have run out."""
+        self.is_xet = False
+        """Whether it says of large files where they are in Xet storage."""
         self.piece = 16 << 10
         self.pace: Callable[[Seen, int], None] = lambda seen, offset: None
         """Called before each piece is sent, with the file's offset it begins at."""
@@ -262,7 +274,13 @@ class _HubHandler(_Handler):
     def serve(self, address: Any, token: str | None) -> None:
         path = unquote(address.path).lstrip("/")
         if path == "api/models":
-            return self.list_models(parse_qs(address.query))
+            self.list_models(parse_qs(address.query))
+        elif path.startswith("v2/reconstructions/"):
+            self.reconstruct(path.rsplit("/", 1)[-1], token)
+        else:
+            self.serve_repo(path, token)
+
+    def serve_repo(self, path: str, token: str | None) -> None:
         parts = path.removeprefix("api/models/").split("/")
         name, rest = "/".join(parts[:2]), parts[2:]
         repo = self.hub.repos.get(name)
@@ -275,9 +293,9 @@ class _HubHandler(_Handler):
         found = repo.at(rest[1]) if rest[:1] == ["resolve"] else None
         if found is None:
             return self.refuse(404, "RevisionNotFound")
-        return self.resolve(found, "/".join(rest[2:]))
+        return self.resolve(name, found, "/".join(rest[2:]))
 
-    def resolve(self, repo: Repo, path: str) -> None:
+    def resolve(self, name: str, repo: Repo, path: str) -> None:
         data = repo.files.get(path)
         if data is None:
             return self.refuse(404, "EntryNotFound")
@@ -291,12 +309,39 @@ class _HubHandler(_Handler):
             "X-Linked-Etag": f'"{digest}"',
             "X-Linked-Size": str(len(data)),
         }
+        if self.hub.is_xet:
+            headers["X-Xet-Hash"] = digest
+            route = f"{self.hub.endpoint}/api/models/{name}/xet-read-token/{repo.commit}"
+            headers["X-Xet-Refresh-Route"] = route
         return self.reply(302, b"", headers)
+
+    def reconstruct(self, digest: str, token: str | None) -> None:
+        """Which objects of the storage a range of a file is made of: each one chunk here."""
+        data = self.hub.content(digest)
+        if data is None or token != XET_TOKEN:
+            return self.reply(404 if data is None else 401, b"", {})
+        first, _, last = (self.saw.range or "bytes=0-").removeprefix("bytes=").partition("-")
+        start, end = int(first), min(int(last or len(data)), len(data) - 1)
+        terms, places = [], {}
+        for number in range(start // XORB, end // XORB + 1):
+            piece = xorb(data, number)
+            name, chunk = sha256(piece), {"start": 0, "end": 1}
+            terms.append({"hash": name, "unpacked_length": len(piece) - 8, "range": chunk})
+            url = f"{self.hub.storage}/xorbs/{digest}/{number}?signature={self.hub.signature}"
+            spans = [{"chunks": chunk, "bytes": {"start": 0, "end": len(piece) - 1}}]
+            places[name] = [{"url": url, "ranges": spans}]
+        return self.reply_json(
+            {"offset_into_first_range": start % XORB, "terms": terms, "xorbs": places}
+        )
 
     def model_info(self, name: str, repo: Repo, rest: list[str]) -> None:
         found = repo.at(rest[1]) if rest[:1] == ["revision"] else repo
         if found is None:
             return self.refuse(404, "RevisionNotFound")
+        if rest[:1] == ["xet-read-token"]:
+            expiry = int(time.time()) + 3600
+            found_at = {"accessToken": XET_TOKEN, "exp": expiry, "casUrl": self.hub.endpoint}
+            return self.reply_json(found_at)
         if rest[:1] == ["tree"]:
             return self.reply_json([self.file_info(p, d, "path") for p, d in repo.files.items()])
         if repo.renamed:
@@ -352,7 +397,10 @@ class _StorageHandler(_Handler):
     server_name_seen = "storage"
 
     def serve(self, address: Any, token: str | None) -> None:
-        data = self.hub.content(address.path.rsplit("/", 1)[-1])
+        _, kind, digest, *number = address.path.split("/")
+        data = self.hub.content(digest)
+        if data is not None and kind == "xorbs":
+            data = xorb(data, int(number[0]))
         if data is None:
             return self.reply(404, b"", {})
         if parse_qs(address.query).get("signature") != [str(self.hub.signature)]:

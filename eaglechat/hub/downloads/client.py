@@ -19,6 +19,7 @@ import msgspec
 from huggingface_hub import HfApi, ModelInfo, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import (
+    XetFileData,
     build_hf_headers,
     get_session,
     hf_raise_for_status,
@@ -116,6 +117,8 @@ class FileMetadata:
     etag: str
     location: str
     size: int
+    xet: XetFileData | None = None
+    """Where the Hub keeps it in Xet storage."""
 
 
 class Hub:
@@ -183,7 +186,7 @@ class Hub:
             # Not `list_models`: it asks for half a minute before it says that there is no network.
             with self._explained(f"the search for {wanted}", f"to search for {wanted}"):
                 response = self._session().get(
-                    url, params=question, headers=self._request_headers(url)
+                    url, params=question, headers=self.request_headers(url)
                 )
                 hf_raise_for_status(response)
                 return msgspec.json.decode(response.content, type=list[dict[str, Any]])
@@ -203,7 +206,8 @@ class Hub:
                 f"{self.endpoint} does not say what {name} is: it is not a Hugging Face Hub, or a "
                 "proxy strips its headers."
             )
-        return FileMetadata(commit, etag, urljoin(url, found.location), found.size)
+        location = urljoin(url, found.location)
+        return FileMetadata(commit, etag, location, found.size, found.xet_file_data)
 
     @contextmanager
     def stream(self, location: str, name: str, start: int, end: int | None = None) -> Iterator[Any]:
@@ -211,7 +215,7 @@ class Hub:
 
         Yields an httpx response of status 200 or 206 whose body is not read yet.
         """
-        headers = self._request_headers(location) | {"Accept-Encoding": "identity"}
+        headers = self.request_headers(location) | {"Accept-Encoding": "identity"}
         if start or end is not None:
             headers["Range"] = f"bytes={start}-{'' if end is None else end}"
         with (
@@ -308,9 +312,9 @@ class Hub:
         session.timeout = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
         return session
 
-    def _request_headers(self, url: str) -> dict[str, str]:
+    def request_headers(self, url: str) -> dict[str, str]:
+        """What a request to this address carries: the token only where it is the Hub's own."""
         same = httpx.URL(url).origin == httpx.URL(self.endpoint).origin
-        # The storage a file is redirected to is another party: the token is not for it.
         return build_hf_headers(token=None if same else False, library_name="eaglechat")
 
     @contextmanager

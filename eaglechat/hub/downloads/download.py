@@ -16,12 +16,14 @@ from enum import Enum
 from pathlib import Path
 
 from filelock import Timeout
+from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import FileMetadata, Hub
 from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.downloads.stop import StopSignal
 from eaglechat.hub.downloads.transfer import Transfer
+from eaglechat.hub.downloads.xet import XetTransfer
 from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.integrity import Hasher
@@ -215,7 +217,10 @@ class _Download:
             self._refuse_damaged(hasher, found)
 
     def _receive(self, found: FileMetadata, part: Part, hasher: Hasher) -> None:
-        transfer = Transfer(self.hub, found, self.request.name, part, self.stop)
+        # Over plain HTTP the Hub has nothing larger.
+        is_xet = found.xet is not None and found.size > constants.MAX_HTTP_DOWNLOAD_SIZE
+        by = XetTransfer if is_xet else Transfer
+        transfer = by(self.hub, found, self.request.name, part, self.stop)
 
         def on_step() -> bool:
             self._done = part.done
