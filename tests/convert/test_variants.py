@@ -23,6 +23,7 @@ from tests.convert.checkpoints import (
     HIDDEN,
     KV_HEADS,
     N_LAYERS,
+    YARN_SCALING,
     Variant,
     draft,
     draft_tokens,
@@ -225,6 +226,15 @@ def test_norms_of_eagle_3_1_are_multiplied_in_and_named(target: Path, tmp_path: 
     assert norm.features
     assert norm.output is not None
     assert np.array_equal(norm.output, variant.tensors["norm.weight"][1])
+
+
+@pytest.mark.parametrize(("beta_fast", "is_noted"), [(32.0, False), (16.0, True)])
+def test_figures_of_yarn_that_llama_cpp_ignores_are_pointed_out(
+    beta_fast: float, is_noted: bool, target: Path, tmp_path: Path
+) -> None:
+    variant = draft(rope_scaling={**YARN_SCALING, "beta_fast": beta_fast})
+    report = convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf", "f32")
+    assert any("beta_fast 32" in note for note in report.notes) == is_noted
 
 
 def test_what_the_trainer_speculators_writes_today_is_converted(target: Path) -> None:

@@ -68,7 +68,7 @@ def examine(stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGU
     _check_shared(tensors, config, target)
     _check_shapes(tensors, config, head_dim, feed_forward, target)
     layers = target_layers(config, target, notes)
-    notes += _about_norms(config)
+    notes += [*_about_norms(config), *_about_yarn(config)]
     return Draft(config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes))
 
 
@@ -239,6 +239,19 @@ def _about_norms(config: DraftConfig) -> Iterable[str]:
             "norm_output is read as EAGLE-3.1's; SpecForge before September 2026 wrote it for "
             "plain EAGLE-3: if hardly any guess but the first is accepted, take it out of "
             "config.json and convert again"
+        )
+
+
+def _about_yarn(config: DraftConfig) -> Iterable[str]:
+    rope = config.rope
+    figures = (rope.beta_fast, rope.beta_slow, rope.extrapolation_factor, rope.attention_factor)
+    own = (32.0, 1.0, 1.0, None)
+    if rope.rope_type.lower() == "yarn" and any(
+        figure not in (None, mine) for figure, mine in zip(figures, own, strict=True)
+    ):
+        yield (
+            "llama.cpp scales RoPE with beta_fast 32 and beta_slow 1 for any draft, not with the "
+            "figures of config.json: fewer guesses may be accepted in long contexts"
         )
 
 
