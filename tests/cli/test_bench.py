@@ -122,6 +122,22 @@ def test_shapes_and_n_grams_are_settings_too(
     assert re.search(r"of the draft +of n-grams$", table, re.MULTILINE)
 
 
+def test_a_draft_that_does_not_fit_is_said_to(
+    bench: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warning = "made for another model than this target"
+    bench("--max-tokens", "60")
+    assert warning not in capsys.readouterr().out
+    # Tokens its target never says.
+    monkeypatch.setattr(tiny, "DRAFT_VOCABULARY", [27, 28, tiny.BOS])
+    other = tiny.write_draft(tmp_path / "other.gguf")
+    bench("--draft", str(other), "--max-tokens", "60")
+    assert warning in capsys.readouterr().out
+
+
 def test_a_target_that_cannot_follow_several_paths_is_measured_with_chains_alone(
     bench: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

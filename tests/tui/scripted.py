@@ -90,6 +90,7 @@ class ScriptedEngine(RoutedLink):
         self.engine_name = "eaglechat"
         self.can = EVERYTHING
         self.wrong_guesses = (WRONG_GUESS,)
+        self.accepted_of_each_round = ACCEPTED_OF_EACH_ROUND
         self.dialect = PLAIN
         self.reasoning = protocol.NO_REASONING
         self.sampling = protocol.RecommendedSampling()
@@ -368,7 +369,8 @@ class _Reply:
             n = auto.n
         left = self._texts[self._position :]
         n_drafted = min(n, len(left) - 1)
-        wanted = ACCEPTED_OF_EACH_ROUND[self._index % len(ACCEPTED_OF_EACH_ROUND)]
+        accepted = self.engine.accepted_of_each_round
+        wanted = accepted[self._index % len(accepted)]
         n_accepted = min(wanted, n_drafted)
         n_tested = min(n_accepted + 1, n_drafted)
         ids = [self._id(text, self._position + i) for i, text in enumerate(left[: n_drafted + 1])]

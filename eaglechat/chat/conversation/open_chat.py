@@ -5,7 +5,7 @@ Who shows it is told once that something changed, looks when it draws, and is to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eaglechat.chat import wording
@@ -29,6 +29,7 @@ from eaglechat.chat.greeting import greeting, only_read
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.unreported import no_auto, no_drafting, not_followed, not_yet, restart
 from eaglechat.chat.writing.roles import Role, find_role
@@ -36,7 +37,8 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from eaglechat.wire.stats import ROLLING_ROUNDS, RollingStats
+from eaglechat.wire.records import Round
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, RollingStats, stats_of
 
 
 class OpenChat:
@@ -68,6 +70,8 @@ class OpenChat:
         """Grows with everything but what a running reply writes."""
         self._is_told = False
         self.notices = Notices()
+        self._of_draft: DrafterStats | None = DrafterStats()
+        """What came of the draft since it was loaded; None once it was called a misfit."""
         self._unwatch = engine.watch(self._engine_changed)
         self.open(saved)
 
@@ -242,6 +246,15 @@ class OpenChat:
             self.is_engine_gone, self.n_past = True, 0
             self._note(wording.died_in_chat(news, self._view.key_of), "error")
             self._touch()
+
+    def _judge_draft(self, rounds: Sequence[Round]) -> None:
+        """Say once of a draft that hardly anything of it is accepted."""
+        if self._of_draft is None or self.info is None:
+            return
+        self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
+        if sentence := misfit(self._of_draft, self.info):
+            self._note(sentence, "warning")
+            self._of_draft = None
 
     # Saying so
 

@@ -320,6 +320,7 @@ class ChatSession(OpenChat):
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self._recorder.ended(turn)
+            self._judge_draft(turn.recording.rounds[running.n_before :])
             return ()
         return self._take_back(turn)
 

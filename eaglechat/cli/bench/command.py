@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 import msgspec
 
 from eaglechat import paths
+from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.unreported import no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
@@ -211,6 +212,8 @@ def _give_out(
         print(f"\nNothing is drafted: {info.speculation_off}.")
     elif reason := no_comparison(hello):
         print(f"\n{reason}")
+    elif warning := misfit(of_the_draft(bench.by_drafter(runs)), info):
+        print(f"\n{warning}")
     if args.json:
         document = {
             "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},

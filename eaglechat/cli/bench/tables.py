@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from eaglechat.chat.misfit import of_the_draft
 from eaglechat.wire.bench_records import REFERENCE
 from eaglechat.wire.left_out import without
 from eaglechat.wire.records import NGRAM
-from eaglechat.wire.stats import DrafterStats
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
@@ -122,10 +122,9 @@ def _what(result: SettingResult, drafters: tuple[str, str]) -> Row:
 
 def _by_drafter(result: SettingResult) -> Row:
     """The acceptance rate of the draft's tokens, and of those that n-grams found."""
-    drafts = [counts for name, counts in result.by_drafter.items() if name != NGRAM]
     found = result.by_drafter.get(NGRAM)
     return [
-        _share(sum(drafts, DrafterStats()).acceptance_rate),
+        _share(of_the_draft(result.by_drafter).acceptance_rate),
         _share(found.acceptance_rate if found else None),
     ]
 

@@ -293,7 +293,7 @@ def _setting_result(
         of_reference=geometric_mean(beside) if beside else None,
         acceptance_rate=_acceptance(own),
         mean_accepted_length=_length(own),
-        by_drafter=_by_drafter(own),
+        by_drafter=by_drafter(own),
     )
 
 
@@ -302,7 +302,8 @@ def _acceptance(runs: Sequence[BenchRun]) -> float | None:
     return sum(run.n_accepted for run in runs) / tested if tested else None
 
 
-def _by_drafter(runs: Sequence[BenchRun]) -> dict[str, DrafterStats]:
+def by_drafter(runs: Sequence[BenchRun]) -> dict[str, DrafterStats]:
+    """The counts of all runs together."""
     total: dict[str, DrafterStats] = {}
     for run in runs:
         for name, counts in run.by_drafter.items():
