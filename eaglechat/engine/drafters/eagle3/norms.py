@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eaglechat.engine.llama.bindings import Floats
+from eaglechat.gguf.errors import GGUFError
 from eaglechat.gguf.header import GGUFHeader, read_tensor
 from eaglechat.gguf.preflight import EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError
@@ -66,5 +67,5 @@ def _output_norm(draft: GGUFHeader) -> Floats:
         )
     try:
         return np.frombuffer(read_tensor(draft, tensor), "<f4").astype(np.float32)
-    except OSError as error:
+    except (OSError, GGUFError) as error:
         raise ModelLoadError(f"the draft cannot be read: {error}") from error
