@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.convert.eagle3.draft import check_config, examine, with_tokens
@@ -23,8 +23,17 @@ _MOST_BYTES = 128 << 20
 _MOST_INDEX_BYTES = 8 << 20
 
 
-def why_not(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> str | None:
-    """Why the converter would refuse a checkpoint of these files for a target; None if not.
+class Judged(NamedTuple):
+    """What the converter will make of a checkpoint."""
+
+    problem: str | None
+    """Why it would refuse it; None if it would not."""
+    guessed_layers: tuple[int, ...] = ()
+    """Those of the target that the draft is taken to read, where it does not say which."""
+
+
+def judge_checkpoint(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> Judged:
+    """What the converter says of a checkpoint of these files for a target.
 
     Only weights that are damaged, which nothing but themselves tells, are refused later.
     Raises HubError.
@@ -42,10 +51,10 @@ def why_not(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> str | 
         check_config(config, target)
         names = weight_files(by_name, content, repo)
         stored = read_weights(_OnHub(hub, by_name[name]) for name in names)
-        with_tokens(examine(stored, config, target), target)
+        draft = with_tokens(examine(stored, config, target), target)
     except ConversionError as error:
-        return str(error)
-    return None
+        return Judged(str(error))
+    return Judged(None, () if config.aux_layer_ids else draft.target_layers)
 
 
 class _OnHub:

@@ -42,6 +42,7 @@ class Candidate:
     fits: bool | None = None
     problem: str | None = None
     warning: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,19 +144,25 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
 
 def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -> Candidate:
     """A candidate with what its header (or its configuration) says about fitting the target."""
+    note = ""
     try:
         if candidate.is_checkpoint:
             # Not at the top: it brings numpy and gguf.
-            from eaglechat.hub.downloads.checkpoints import why_not  # noqa: PLC0415
+            from eaglechat.hub.downloads.checkpoints import judge_checkpoint  # noqa: PLC0415
 
             files = [listing.file(name) for name in candidate.files]
-            problem = why_not(hub, files, target.header)
+            problem, layers = judge_checkpoint(hub, files, target.header)
+            if layers:
+                note = (
+                    f"does not say which layers it reads: {', '.join(map(str, layers))} are usual"
+                )
         else:
             problem = judge_gguf(hub.peek(listing.file(candidate.files[0])), target.header)
     except (HubError, GGUFError) as error:
         return replace(candidate, problem=str(error))
     warning = None if problem else _other_fine_tune(target, listing)
-    return replace(candidate, fits=problem is None, problem=problem, warning=warning)
+    fits = problem is None
+    return replace(candidate, fits=fits, problem=problem, warning=warning, note=note)
 
 
 def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
@@ -173,7 +180,7 @@ def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
         target=GGUFSource(repo=target.repo, file=model.first),
         draft=draft,
         architecture=target.header.architecture,
-        note=candidate.warning or "",
+        note=candidate.warning or candidate.note,
     )
 
 

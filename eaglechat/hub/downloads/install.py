@@ -104,9 +104,9 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
     target = hub.peek(plan.target[0])
     if not plan.converts:
         return judge_gguf(hub.peek(plan.draft[0]), target)
-    from eaglechat.hub.downloads.checkpoints import why_not  # noqa: PLC0415 - numpy and gguf
+    from eaglechat.hub.downloads.checkpoints import judge_checkpoint  # noqa: PLC0415 - numpy, gguf
 
-    return why_not(hub, plan.draft, target)
+    return judge_checkpoint(hub, plan.draft, target).problem
 
 
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:

@@ -62,7 +62,7 @@ def test_what_this_machine_has_to_leave_out_is_found_and_remembered(
     found, again = asked(tmp_path, tiny_files[0])
     # Some compilers break AMX (see `compiler`); nothing else is known to crash anywhere.
     assert found == again
-    assert found in ([], ["amx"])
+    assert found in ([], ["amx"] if left_out.has_amx() else [])
     (known,) = json.loads((tmp_path / "state" / "llama-cpp.json").read_text())
     assert known["left_out"] == found
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.downloads.checkpoints import why_not
+from eaglechat.hub.downloads.checkpoints import judge_checkpoint
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.drafts import checkpoint_files
 from eaglechat.hub.errors import HubError
@@ -76,7 +76,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> GGUFHeader:
 def judged_and_converted(folder: Path, target: GGUFHeader) -> tuple[str | None, str | None]:
     """Why a checkpoint is refused before its download, and why after it."""
     shelf = Shelf(folder)
-    problem = why_not(shelf, shelf.listing(), target)
+    problem, _ = judge_checkpoint(shelf, shelf.listing(), target)
     with tempfile.TemporaryDirectory() as out:
         try:
             convert(folder, target.path, Path(out) / "d.gguf", "f32")
@@ -141,7 +141,7 @@ def test_what_is_judged_is_what_is_downloaded(
     listing = hub.repo("lab/draft")
     names = checkpoint_files(listing)
     assert names == ("config.json", "draft.safetensors")
-    problem = why_not(hub, [listing.file(name) for name in names], target)
+    problem, _ = judge_checkpoint(hub, [listing.file(name) for name in names], target)
     assert "holds no weights" in (problem or "")
 
 
@@ -154,4 +154,4 @@ def test_a_connection_that_breaks_is_no_damaged_checkpoint(
     listing = hub.repo("lab/draft")
     fake.fail(status=500, server="storage", times=99)
     with pytest.raises(HubError, match="HTTP 500"):
-        why_not(hub, listing.files, target)
+        judge_checkpoint(hub, listing.files, target)

@@ -206,6 +206,21 @@ def test_every_dialect_of_checkpoint_that_converts_is_shown_as_fitting(
     assert (found.fits, found.problem) == (True, None)
 
 
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [({}, "2, 6, 9 are usual"), ({"eagle_aux_hidden_state_layer_ids": [2, 6, 9]}, "")],
+)
+def test_layers_that_a_checkpoint_does_not_name_are_pointed_out(
+    hub: Hub, fake: FakeHub, target: None, given: dict[str, object], note: str
+) -> None:
+    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
+    fake.add("lab/Base_eagle3", checkpoint(checkpoints.draft(**given)))
+    found = candidates(hub)["lab/Base_eagle3/config.json"]
+    assert found.fits
+    assert found.note.endswith(note)
+    assert bool(found.note) == bool(note)
+
+
 def test_a_large_checkpoint_costs_its_headers_not_its_weights(
     hub: Hub, fake: FakeHub, target: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -292,7 +292,8 @@ def _candidate_row(candidate: Candidate) -> Content:
     how = "to convert" if candidate.is_checkpoint else "GGUF"
     size = format_bytes(candidate.size_bytes) if candidate.size_bytes else ""
     facts = [how, size, candidate.licence or "", "gated" if candidate.gated else ""]
-    says = candidate.problem or candidate.warning or f"fits; found {candidate.found_by}"
+    fits = "; ".join(filter(None, (f"fits; found {candidate.found_by}", candidate.note)))
+    says = candidate.problem or candidate.warning or fits
     style = MUTED
     if candidate.warning:
         style = "$text-warning"
