@@ -27,6 +27,8 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 class Transfer:
     """One attempt from one address."""
 
+    connections = CONNECTIONS
+
     def __init__(
         self, hub: Hub, found: FileMetadata, name: str, part: Part, stop: StopSignal
     ) -> None:
@@ -48,7 +50,7 @@ class Transfer:
         `on_step` is called when something arrived, and a few times a second; while it returns
         True, at once again. Raises HubError, StoppedError, OSError, and what `on_step` raises.
         """
-        count = min(CONNECTIONS, len(self._part.missing()))
+        count = min(self.connections, len(self._part.missing()))
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
         for thread in threads:
             thread.start()
@@ -60,11 +62,15 @@ class Transfer:
                     self._changed.clear()
         finally:
             self._ended = True
-            self._stop.disconnect()
+            self._hang_up()
             self._leave(threads)
         self._stop.check()
         if self._part.done < self._found.size:
             raise min(self._errors, key=_may_pass)
+
+    def _hang_up(self) -> None:
+        """End the wait of whoever waits for bytes."""
+        self._stop.disconnect()
 
     def _leave(self, threads: Sequence[threading.Thread]) -> None:
         """One that still waits for an answer to begin writes nothing when it comes."""

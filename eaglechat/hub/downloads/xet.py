@@ -6,60 +6,30 @@ byte. It fetches with many connections itself, and gives the bytes in their orde
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from huggingface_hub.utils import XetFileData
-
 from eaglechat.hub.downloads.client import FileMetadata, Hub
 from eaglechat.hub.downloads.stop import StopSignal
+from eaglechat.hub.downloads.transfer import Transfer
 from eaglechat.hub.errors import HubError, NotFoundError
 from eaglechat.hub.local.parts import Part
 
-_STEP_S = 0.1
-_FAREWELL_S = 0.5
 
-
-class XetTransfer:
+class XetTransfer(Transfer):
     """One attempt, from the first byte that is missing to the end."""
 
-    resumes = True
+    connections = 1
 
     def __init__(
         self, hub: Hub, found: FileMetadata, name: str, part: Part, stop: StopSignal
     ) -> None:
-        self._hub, self._found, self._name = hub, found, name
-        self._part, self._stop = part, stop
-        self._changed = threading.Event()
-        self._error: Exception | None = None
-        self._ended = False
+        """Raises HubError where hf_xet is not installed."""
+        super().__init__(hub, found, name, part, stop)
+        self._session = self._new_session()
 
-    def run(self, on_step: Callable[[], bool]) -> None:
-        """Fetch until nothing is missing; `on_step` as for `Transfer.run`.
-
-        Raises HubError, StoppedError, OSError, and what `on_step` raises.
-        """
-        session = self._session()
-        thread = threading.Thread(target=self._work, args=(session,), daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                self._stop.check()
-                if not on_step():
-                    self._changed.wait(_STEP_S)
-                    self._changed.clear()
-        finally:
-            self._ended = True
-            # The one call that also wakes a thread that waits for the network.
-            session.sigint_abort()
-            thread.join(_FAREWELL_S)
-        self._stop.check()
-        if self._error is not None:
-            raise self._error
-
-    def _session(self) -> Any:
+    def _new_session(self) -> Any:
         try:
             from hf_xet import XetConfig, XetSession  # noqa: PLC0415 - not built for all machines
         except ImportError as error:
@@ -81,35 +51,33 @@ class XetTransfer:
             )
         )
 
-    def _work(self, session: Any) -> None:
-        try:
-            at = self._part.unbroken()
-            for data in self._pieces(session, at):
-                if self._ended:
-                    return
-                self._part.write(at, data)
-                at += len(data)
-                self._changed.set()
-            if at < self._found.size:
-                raise HubError(f"{self._name} ended early: try again to resume.", transient=True)
-        except Exception as error:  # raised by `run`, in the thread that asked
-            self._error = error
-        finally:
-            self._changed.set()
+    def _hang_up(self) -> None:
+        # The one call that also wakes a thread that waits for the network.
+        self._session.sigint_abort()
 
-    def _pieces(self, session: Any, start: int) -> Iterator[bytes]:
+    def _fetch(self, start: int, end: int) -> None:
+        """From `start` on to the end of the file: `Part` passes over what is here already."""
+        for data in self._pieces(start):
+            self._check_wanted()
+            self._part.write(start, data)
+            start += len(data)
+            self._changed.set()
+        self._check_wanted()
+        if start < self._found.size:
+            raise self._fault("ended early: try again to resume")
+
+    def _pieces(self, start: int) -> Iterator[bytes]:
         from hf_xet import XetFileInfo  # noqa: PLC0415
 
-        xet, size = self._found.xet, self._found.size
-        assert isinstance(xet, XetFileData)
-        if start == size:
-            return
+        xet = self._found.xet
+        assert xet is not None
         try:
-            group = session.new_download_stream_group(
+            group = self._session.new_download_stream_group(
                 token_refresh_url=xet.refresh_route,
                 token_refresh_headers=self._hub.request_headers(xet.refresh_route),
             )
-            yield from group.download_stream(XetFileInfo(xet.file_hash, size), start=start)
+            info = XetFileInfo(xet.file_hash, self._found.size)
+            yield from group.download_stream(info, start=start)
         except FileNotFoundError as error:
             raise NotFoundError(f"{self._name} is not where the Hub says it is.") from error
         except (OSError, RuntimeError, ValueError) as error:

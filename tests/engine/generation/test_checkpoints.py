@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -91,11 +92,7 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
     *,
     enabled: bool,
 ) -> None:
-    @contextmanager
-    def pair() -> Iterator[Rig]:
-        with open_rig(hybrid, tiny_models[1], n_batch=64, make_drafter=make_drafter) as rig:
-            yield rig
-
+    pair = partial(open_rig, hybrid, tiny_models[1], n_batch=64, make_drafter=make_drafter)
     with pair() as rig:
         talk = Talk(rig, pair, enabled=enabled)
         for turn in range(10):
@@ -113,11 +110,7 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
 def test_a_cancelled_prompt_costs_no_more_than_itself(
     hybrid: Model, tiny_models: tuple[Model, Model]
 ) -> None:
-    @contextmanager
-    def pair() -> Iterator[Rig]:
-        with open_rig(hybrid, tiny_models[1], n_batch=64, make_drafter=both) as rig:
-            yield rig
-
+    pair = partial(open_rig, hybrid, tiny_models[1], n_batch=64, make_drafter=both)
     with pair() as rig:
         talk = Talk(rig, pair, enabled=True)
         talk.ask("the quick brown fox")
