@@ -1,7 +1,7 @@
 """The built-in pair split over two RPC servers on loopback, by engines that have RPC.
 
-Skipped where there is none: `python -m tests.gpu.build FOLDER --rpc` builds it in ten minutes, and
-`EAGLECHAT_LLAMA_RPC=FOLDER` names it to these tests.
+Skipped without a llama.cpp that has RPC: `python -m tests.tools.build_llama FOLDER --rpc` builds
+one in ten minutes, and `EAGLECHAT_LLAMA_RPC=FOLDER` names it to these tests.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(
         not (BUILT / "ggml-rpc-server").is_file(),
-        reason="no llama.cpp with RPC: python -m tests.gpu.build FOLDER --rpc builds it, and "
-        "EAGLECHAT_LLAMA_RPC=FOLDER names it",
+        reason="no llama.cpp with RPC: python -m tests.tools.build_llama FOLDER --rpc builds one, "
+        "and EAGLECHAT_LLAMA_RPC=FOLDER names it",
     ),
 ]
 

@@ -97,7 +97,7 @@ def card(name: str, gigabytes: int) -> Device:
     "told",
     [
         ("", 1, "layers: all on CUDA0, target and draft"),
-        ("n_gpu_layers = 0", 1, "layers: all on the processor (engine.n_gpu_layers is 0)"),
+        ("n_gpu_layers = 0", 1, "layers: all on the CPU (engine.n_gpu_layers is 0)"),
         (
             "",
             2,

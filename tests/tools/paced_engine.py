@@ -1,6 +1,6 @@
 """An engine process that writes a scripted reply at a given number of tokens per second.
 
-`python tests/terminal/paced_engine.py 500`, as `engine.command` of the app's settings. It costs the
+`python tests/tools/paced_engine.py 500`, as `engine.command` of the app's settings. It costs the
 app what a real engine does: the same lines through the same pipes.
 """
 

@@ -1,12 +1,10 @@
-"""What the app costs: its process' share of a core while tokens stream in, its memory, its speed.
+"""Measures what the app costs: the CPU time of its process, its speed, its start.
 
-    python -m tests.terminal.measure_app cpu       UI process at 100 and 500 tokens/s
-    python -m tests.terminal.measure_app speed     the app against `eaglechat run`, interleaved
-    python -m tests.terminal.measure_app start     seconds to the first row of the menu
-    python -m tests.terminal.measure_app memory    UI process over a chat of many turns
+    python -m tests.tools.measure_app cpu       share of a core that the app's process takes
+    python -m tests.tools.measure_app speed     the app against `eaglechat run`, interleaved
+    python -m tests.tools.measure_app start     seconds to the first row of the menu
 
-Each prints a table; docs/benchmarks.md has the ones that were measured. They need tmux and a quiet
-machine; nothing here is a test.
+Each prints a table. They need tmux and a quiet machine.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import psutil
 from tests.terminal.tmux import Terminal
 
 ROOT = Path(__file__).parents[2]
-ENGINE = Path(__file__).with_name("paced_engine.py")
+ENGINE = ROOT / "tests" / "tools" / "paced_engine.py"
 PROMPT = "Tell me a very long story about a fox who wanted to fly."
 LOADING_S = 60.0
 SETTLE_S = 2.0
@@ -36,16 +34,15 @@ SETTLE_S = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("cpu", "speed", "start", "memory"))
+    parser.add_argument("what", choices=("cpu", "speed", "start"))
     parser.add_argument("--rates", default="100,500", help="tokens per second of the script")
     parser.add_argument("--sizes", default="200x50,80x24", help="terminals")
     parser.add_argument("--seconds", type=float, default=10.0, help="measured, of a reply")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--n", default="3,auto,0", help="values of n_draft_max")
     parser.add_argument("--max-tokens", type=int, default=256)
-    parser.add_argument("--turns", type=int, default=50)
     args = parser.parse_args()
-    {"cpu": cpu, "speed": speed, "start": start, "memory": memory}[args.what](args)
+    {"cpu": cpu, "speed": speed, "start": start}[args.what](args)
 
 
 def cpu(args: argparse.Namespace) -> None:
@@ -77,25 +74,6 @@ def _share_of_a_core(size: str, n: str, rate: str, seconds: float) -> tuple[floa
         screen = terminal.says(r"tokens, [\d.]+ tok/s")
         tokens = int(re.search(r"([\d,]+) tokens,", screen)[1].replace(",", ""))
         return spent / took, tokens / (took + SETTLE_S)
-
-
-def memory(args: argparse.Namespace) -> None:
-    """Resident memory of the UI process, of a chat whose replies have --max-tokens tokens."""
-    command = [sys.executable, str(ENGINE), "2000"]
-    options = ("--pair", "smollm2-135m", "--max-tokens", str(args.max_tokens))
-    with (
-        _home(f"[engine]\ncommand = {json.dumps(command)}\n") as home,
-        _app(home, "120x40", *options) as terminal,
-    ):
-        terminal.wait_for("Ask something", LOADING_S)
-        for turn in range(1, args.turns + 1):
-            terminal.type(f"Question {turn}")
-            terminal.keys("Enter")
-            terminal.wait_for(rf"> Question {turn}\b|token limit", LOADING_S)
-            terminal.wait_for("ready", LOADING_S, every=0.01)
-            if turn == 1 or turn % 10 == 0:
-                resident = _process(terminal).memory_info().rss / 1e6
-                print(f"after turn {turn:3}: {resident:6.1f} MB", flush=True)
 
 
 def speed(args: argparse.Namespace) -> None:

@@ -1,9 +1,9 @@
-"""Builds llama.cpp with RPC or Vulkan beside the installed llama-cpp-python, of the same version.
+"""Builds the installed version of llama-cpp-python again, with RPC or Vulkan, in a folder.
 
-`python -m tests.gpu.build FOLDER --rpc --vulkan`; then `PYTHONPATH=FOLDER/site` has eaglechat use
-it, and `FOLDER/ggml-rpc-server` is llama.cpp's RPC server. On Debian, Vulkan takes the packages
-glslc, libvulkan-dev and spirv-headers, and on a machine without a GPU mesa-vulkan-drivers. Called
-again, it compiles only what is new.
+`python -m tests.tools.build_llama FOLDER --rpc --vulkan`. With `PYTHONPATH=FOLDER/site` eaglechat
+uses that build; `FOLDER/ggml-rpc-server` is llama.cpp's RPC server. On Debian, Vulkan needs the
+packages glslc, libvulkan-dev and spirv-headers, and without a GPU mesa-vulkan-drivers too. A second
+call compiles only what has changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ extensions);
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.build_llama", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rpc", action="store_true")
     parser.add_argument("--vulkan", action="store_true")

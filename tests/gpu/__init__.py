@@ -1,1 +1,0 @@
-"""Checks for a machine with a GPU; see docs/gpu.md."""
