@@ -6,10 +6,12 @@ import sys
 
 
 def main() -> int:
-    """Run a command; its exit status. An interrupt ends it quietly, also while the program is still
-    being read, which takes a third of a second."""
+    """Run a command and return its exit status.
+
+    Importing the program takes a third of a second, in which Ctrl+C must end it quietly too.
+    """
     try:
-        from eaglechat.cli import main as run  # noqa: PLC0415 - inside of what an interrupt may end
+        from eaglechat.cli import main as run  # noqa: PLC0415 - Ctrl+C may come during this
 
         return run()
     except KeyboardInterrupt:

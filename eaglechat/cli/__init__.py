@@ -25,14 +25,14 @@ from eaglechat.wire.neutral import neutralise
 
 
 class Command(Protocol):
-    """What a command's module offers; the first line of its docstring is its help."""
+    """The interface of a command's module; the first line of its docstring is its help."""
 
     __doc__: str | None
 
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
 
     def run(self, args: argparse.Namespace, /) -> int:
-        """The exit status. Raises EngineError and OSError for what went wrong."""
+        """Return the exit status. Raises EngineError and OSError for what went wrong."""
 
 
 _COMMANDS: dict[str, Command] = {
@@ -51,7 +51,7 @@ _COMMANDS: dict[str, Command] = {
 }
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_BEHIND = "options of {0} go after it: eaglechat {0} ..."
+_OPTIONS_AFTER = "options of {0} go after it: eaglechat {0} ..."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
         sys.stdout = _Terminal(sys.stdout)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # As a script starts its background jobs: SIGINT still ends a command, and keeps its work.
+        # A shell script starts its background jobs with SIGINT ignored. It has to end a command
+        # all the same, so that the command keeps its work.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         status = command.run(args)
@@ -73,10 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EngineError as error:
         complain(str(error))
     except BrokenPipeError:
-        # The reader of the pipe has enough.
+        # The program that reads our output has ended, as `head` does.
         _drop_output()
     except OSError as error:
-        # A file that a command writes has a name.
+        # An error about a file has its name; one without a name is about standard output.
         is_output = error.filename is None and error.errno in _FULL
         complain(("the output cannot be written: " if is_output else "") + reason(error))
         _drop_output()
@@ -84,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Terminal(io.TextIOWrapper):
-    """A terminal's output, on which nothing from a model, a server or a file is more than text.
-    What is piped stays as it is."""
+    """Standard output where it is a terminal: escape sequences in the text of a model, a server or
+    a file are neutralised. Piped output is not changed."""
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         stream.flush()
@@ -97,11 +98,11 @@ class _Terminal(io.TextIOWrapper):
 
 
 def _open_streams() -> None:
-    """Whatever this process was started with: three streams, and a question mark for what the
-    encoding of the output lacks."""
+    """Make sure that all three standard streams are open, and that a character which the encoding
+    of the output lacks is printed as a question mark."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # It is closed; the lowest free descriptor is its own.
+            # The stream was closed before the start, so the lowest free descriptor is its own.
             empty = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(empty, mode, encoding="utf-8"))
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -109,7 +110,7 @@ def _open_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Let what the output does not take go nowhere; Python would try again at exit."""
+    """Discard what could not be written; Python would try to write it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -117,32 +118,33 @@ def _drop_output() -> None:
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """The arguments. Ends the program where they are wrong, or where help is all it was for."""
+    """Parse the arguments. Ends the program if they are wrong, and after --help."""
     parser, commands = _parsers()
     first = given[0] if given else "--version"
     flag = first.split("=")[0]
     if flag.startswith("--") and not parser.has(flag):
         command = next((word for word in given if word in commands), "")
         if command and commands[command].has(flag):
-            parser.error(_BEHIND.format(command))
+            parser.error(_OPTIONS_AFTER.format(command))
         parser.refuse([first])
     if not first.startswith("-") and first not in commands:
         near = did_you_mean(first, commands)
         parser.error(f"there is no command {first!r}{near or '; --pair and --target name a model'}")
     args, unknown = parser.parse_known_args(given)
     if args.command and first.startswith("-"):
-        # argparse would drop them without a word.
-        parser.error(_BEHIND.format(args.command))
+        # argparse would ignore options that stand before the command.
+        parser.error(_OPTIONS_AFTER.format(args.command))
     if unknown:
         commands.get(args.command, parser).refuse(unknown)
     return args
 
 
 def _parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
-    """The parser, and those of the commands."""
+    """The main parser, and the parser of each command."""
     parser = CommandParser(
         prog="eaglechat",
-        # Its options are read ahead of the command: bench --n must not be short for one of them.
+        # The main parser reads its options before it knows the command, so `bench --n` must not
+        # be taken for an abbreviation of one of them.
         allow_abbrev=False,
         description="Chat with local GGUF models and see what EAGLE-3 speculative decoding does. "
         "Without a command, the terminal app starts.",

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 _WIDTH = 78
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
-"""Backends that compute nothing on a GPU of this machine."""
+"""Backends of llama.cpp that do not compute on a GPU of this machine."""
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """The doctor needs to be told nothing."""
+    """The doctor has no options."""
 
 
 def run(_args: argparse.Namespace) -> int:
@@ -101,7 +101,10 @@ def _llama_cpp(wrong: list[str]) -> Iterator[str]:
 
 
 def _crash_at_start() -> str | None:
-    """How llama.cpp crashes when it is loaded, tried in a child process: it would end this one."""
+    """The signal with which llama.cpp crashes when it is loaded, or None.
+
+    It is loaded in a child process, because a crash would end this one.
+    """
     code = "from eaglechat.engine.llama import backend; backend.start_backend(4); backend.devices()"
     quiet = subprocess.DEVNULL
     command = [sys.executable, "-c", code]
@@ -109,7 +112,7 @@ def _crash_at_start() -> str | None:
 
 
 def _left_out() -> Iterator[str]:
-    """What llama.cpp does without on this machine, since when, and what that costs."""
+    """What was left out because llama.cpp crashed with it, since when, and what that costs."""
     from eaglechat.engine.llama import left_out
 
     known = left_out.remembered()
@@ -128,7 +131,7 @@ def _left_out() -> Iterator[str]:
 
 
 def _llama_server(wrong: list[str]) -> Iterator[str]:
-    """The program that may run the pairs in place of the engine above."""
+    """The llama-server that can run the pairs in place of eaglechat's own engine."""
     from eaglechat.engine.llama_server.about import about, find
 
     engine = settings.load(paths.config_file())[0].engine
@@ -150,7 +153,7 @@ def _llama_server(wrong: list[str]) -> Iterator[str]:
     for gpu in known.gpus:
         yield f"{gpu.description}: {_gib(gpu.memory_free)} free of {_gib(gpu.memory_total)}"
     if not known.gpus:
-        yield "no GPU: it computes on the processor"
+        yield "no GPU: it computes on the CPU"
     if known.too_old:
         yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
         if chosen:
@@ -165,7 +168,7 @@ def _llama_server(wrong: list[str]) -> Iterator[str]:
 
 
 def _features(system_info: str) -> Iterator[str]:
-    """What llama.cpp names as `CPU : SSE3 = 1 | AVX = 1 | ...`, a line for each backend."""
+    """One line per backend from llama.cpp's `CPU : SSE3 = 1 | AVX = 1 | ...`."""
     features: list[str] = []
     for part in system_info.split("|"):
         backend, _, rest = part.rpartition(" : ")
@@ -182,7 +185,7 @@ def _features(system_info: str) -> Iterator[str]:
 
 
 def _devices(lent: list[Device], wrong: list[str]) -> Iterator[str]:
-    """Those of this machine, and those of RPC servers, which `lent` gets."""
+    """The devices of this machine and of RPC servers; the latter are appended to `lent`."""
     from eaglechat.engine.loading.machine import memory  # needs psutil
 
     ram = memory()
@@ -201,7 +204,7 @@ def _devices(lent: list[Device], wrong: list[str]) -> Iterator[str]:
 
 
 def _faster() -> Iterator[str]:
-    """Nothing where llama.cpp could not be loaded: that is what is wrong then."""
+    """Advice on speed; none if llama.cpp could not be loaded."""
     if "eaglechat.engine.llama.backend" not in sys.modules:
         return
     from eaglechat.cli.faster import advice, newer_release
@@ -222,7 +225,7 @@ def _faster() -> Iterator[str]:
 
 
 def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:
-    """The servers of engine.rpc_servers; `lent` gets their devices."""
+    """The servers of engine.rpc_servers; their devices are appended to `lent`."""
     from eaglechat.engine.llama import rpc
     from eaglechat.links.rpc import ask_all
 
@@ -246,7 +249,7 @@ def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:
 
 
 def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:
-    """Which layers would go where, as the configuration has it."""
+    """Which layers go to which device with the current settings."""
     from eaglechat.engine.loading.placement import (
         draft_placement,
         offload_devices,
@@ -257,11 +260,11 @@ def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str
     if not gpus:
         idle = [name for name in backends if name not in _WITHOUT_GPU]
         yield from _prose(
-            f"no GPU: {', '.join(idle)} found none (is the driver installed?); see docs/gpu.md"
+            f"no GPU: {', '.join(idle)} found none (is the driver installed?); see docs/install.md"
             if idle
-            else "no GPU: llama.cpp was built for the processor only; see docs/gpu.md"
+            else "no GPU: llama.cpp was built for the CPU only; see docs/install.md"
         )
-        yield "layers: all on the processor"
+        yield "layers: all on the CPU"
         return
     options = settings.load(paths.config_file())[0].to_load_options()
     try:
@@ -276,7 +279,7 @@ def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str
 
 def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
     if target.n_gpu_layers == 0:
-        return "layers: all on the processor (engine.n_gpu_layers is 0)"
+        return "layers: all on the CPU (engine.n_gpu_layers is 0)"
     count = "all" if target.n_gpu_layers < 0 else f"up to {target.n_gpu_layers} of each model"
     if target.split_mode == "none" or len(gpus) == 1:
         gpu = gpus[target.main_gpu if target.split_mode == "none" else 0]
@@ -341,7 +344,7 @@ def _pairs(lent: Sequence[Device], wrong: list[str]) -> Iterator[str]:
 
 
 def _served(wrong: list[str]) -> Iterator[str]:
-    """The servers of the configuration, all asked at once."""
+    """The servers of config.toml, all asked at the same time."""
     from eaglechat.links.http.discovery import ask
 
     servers = settings.load(paths.config_file())[0].server
@@ -366,7 +369,7 @@ def _served(wrong: list[str]) -> Iterator[str]:
 def _context(
     target: GGUFHeader, draft: GGUFHeader | None, options: LoadOptions, lent: Sequence[Device]
 ) -> str:
-    """The context a pair is loaded with, with the settings as they are, and what it takes."""
+    """The context that a pair gets with the current settings, and the memory it takes."""
     from eaglechat.engine.loading.machine import free_memory  # needs psutil
 
     free = free_memory(options, (*lent, *_devices_seen()))
@@ -387,7 +390,7 @@ def _context(
 
 
 def _devices_seen() -> Sequence[Device]:
-    """llama.cpp's devices, where it could be loaded."""
+    """llama.cpp's devices; none if it could not be loaded."""
     if "eaglechat.engine.llama.backend" not in sys.modules:
         return ()
     from eaglechat.engine.llama import backend
@@ -412,7 +415,7 @@ def _configuration(wrong: list[str]) -> Iterator[str]:
 
 
 def _prose(line: str) -> list[str]:
-    """A line, or lines for a narrow terminal."""
+    """A sentence, wrapped."""
     return textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 

@@ -1,4 +1,4 @@
-"""What commands that run a pair share: choosing it, an engine to ask, Ctrl+C as a wish."""
+"""What commands that run a pair share: choosing the pair, an engine, progress, Ctrl+C."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.pair import Pair
 
 PATIENCE_S = 1.0
-"""What takes longer than this is shown as it goes."""
+"""Work that takes longer than this shows its progress."""
 _LOOK_S = 0.1
-"""How soon Ctrl+C is seen."""
+"""How often the wait for answers looks for Ctrl+C."""
 _LOG_SAYS_MORE = ("load", "internal", ENGINE_DIED)
 
 
 def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> Pair:
-    """The pair the flags name, else the built-in one. Raises EngineError if it cannot run.
+    """The pair that the flags name, else the built-in one. Raises EngineError if it cannot run.
 
-    Where the settings start an engine somewhere else, only that engine can look at the files.
+    With `engine.command` the engine may run on another machine, so the files are not checked here.
     """
-    from eaglechat.hub.local import pairs  # only commands that run a pair need it
+    from eaglechat.hub.local import pairs  # imported late: --help does not need it
 
     if settings is not None and (served := options.served_pair(args, settings)):
         return served
@@ -91,7 +91,7 @@ def connect(server: ServerSettings) -> Link:
 
 
 def start_engine(settings: Settings) -> Link:
-    """An engine in a process of its own; in this one, where no process can be started.
+    """Start an engine in a process of its own, or in this process if none can be started.
 
     Raises EngineError.
     """
@@ -110,7 +110,7 @@ def start_engine(settings: Settings) -> Link:
 
 
 class CommandEngine:
-    """An engine for as long as a command runs. Ctrl+C cancels what it does."""
+    """An engine that lives as long as a command. Ctrl+C cancels its current request."""
 
     def __init__(
         self, settings: Settings, interrupt: Interrupt, server: ServerSettings | None = None
@@ -130,12 +130,12 @@ class CommandEngine:
 
     @property
     def hello(self) -> Hello:
-        """What the engine is and can do, once it has answered."""
+        """The engine's first message; there only after its first answer."""
         assert self._link.hello is not None
         return self._link.hello
 
     def load(self, pair: Pair) -> PairInfo:
-        """Load a pair. Raises EngineError, LoadCancelledError after Ctrl+C."""
+        """Load a pair. Raises EngineError, and LoadCancelledError after Ctrl+C."""
         _, draft = pair.to_load
         load = Load(
             target=self._target(pair),
@@ -148,7 +148,7 @@ class CommandEngine:
         return loaded.pair
 
     def _target(self, pair: Pair) -> str:
-        """The target to load, or its copy that is faster to verify drafts with."""
+        """The path of the target, or of its F16 copy, which verifies drafts faster."""
         if self._settings.engine.command or not pair.reencode:
             return pair.to_load[0]
         from eaglechat.hub.local.reencoded import target_to_load
@@ -169,7 +169,7 @@ class CommandEngine:
         return str(found.target)
 
     def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
-        """What the engine answers, up to the end. Raises EngineError in place of an Error."""
+        """Send a request and yield its answers up to the last. Raises EngineError for an Error."""
         heard: deque[Answer] = deque()
         request_id = self._link.request(request, heard.append)
         is_over = is_cancelled = False
@@ -195,7 +195,7 @@ class CommandEngine:
 
     def _cancel(self, request_id: int) -> None:
         if self._link.hello is None:
-            # Perhaps it never answers.
+            # An engine that has not started may never answer a Cancel.
             raise LoadCancelledError("the engine had not started yet")
         self._link.send(Cancel(id=request_id))
 
@@ -213,7 +213,7 @@ class CommandEngine:
 
 
 class Waiting:
-    """Says on a terminal what is waited for before a reply begins, where it takes a while."""
+    """Shows the progress of what comes before a reply: loading the pair, reading the prompt."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -237,11 +237,11 @@ class Waiting:
             self.close()
 
     def re_encodes(self, fraction: float) -> None:
-        """Before the first load of a pair whose target is re-encoded."""
+        """Show the progress of writing the F16 copy, which happens before the first load only."""
         self._draw("re-encoding the target (only once)", fraction, 1.0, "")
 
     def close(self) -> None:
-        """Take off the screen what is there, for good."""
+        """Erase the bar; nothing is drawn from here on."""
         self._has_begun = True
         if self._bars is not None:
             self._bars.close()
@@ -255,8 +255,8 @@ class Waiting:
 
 
 class Interrupt:
-    """Ctrl+C as a flag, so that what was generated is kept; a second one ends the program. SIGTERM,
-    from `timeout` or a batch system, is the same."""
+    """Turns the first Ctrl+C into a flag, so that the text generated so far is kept; the second
+    ends the program. SIGTERM, which `timeout` and batch systems send, counts as Ctrl+C."""
 
     def __init__(self) -> None:
         self.happened = False

@@ -1,4 +1,4 @@
-"""Options that several commands share: which pair, how it is loaded, how much is drafted."""
+"""Options that several commands share: the pair, the server, the settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:
-    """`draft`: whether the command has a use for one."""
+    """`draft`: whether the command also takes --draft."""
     group = parser.add_argument_group("the pair")
     group.add_argument("--pair", metavar="NAME", help="a pair by name, such as smollm2-135m")
     group.add_argument("--target", type=Path, metavar="FILE", help="the target's GGUF")
@@ -47,7 +47,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wrong_pair_usage(args: argparse.Namespace) -> str | None:
-    """What is wrong with the way a pair was asked for."""
+    """What is wrong with the options that name a pair or a server; None if nothing is."""
     if args.draft is not None and args.target is None:
         return "--draft needs --target: a draft fits one target only"
     if args.pair is not None and args.target is not None:
@@ -61,9 +61,10 @@ def wrong_pair_usage(args: argparse.Namespace) -> str | None:
 
 
 def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
-    """What the server that the flags name has, or None where they name none.
+    """The pair that stands for the server named by the flags, or None if they name none.
 
-    A key is for the entry that names it, or for the very address that it is given with.
+    --server is the name of an entry in config.toml, or an address. An address that is the same as
+    an entry's uses that entry with its key. EAGLECHAT_SERVER_KEY is sent to the given address only.
     """
     from eaglechat.hub.local.pair import pair_of_server
     from eaglechat.links.http.address import same_server
@@ -80,7 +81,7 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
-    """The pair the flags name, or None where they name none. Raises EngineError."""
+    """The pair that the flags name, or None if they name none. Raises EngineError."""
     from eaglechat.hub.catalogue import entries
     from eaglechat.hub.local.pairs import NotInstalledError, pair_of_files
 
@@ -103,7 +104,7 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
 
 
 def add_setting_options(parser: argparse.ArgumentParser, *tables: str) -> None:
-    """Flags for the settings of these tables, and `-o table.key=value` for each of them."""
+    """Add the flags of the settings in these tables, and `-o TABLE.KEY=VALUE` for all of them."""
     for table in tables:
         flagged = [doc for doc in settings.describe() if doc.table == table and doc.flag]
         if flagged:
@@ -119,7 +120,7 @@ def add_setting_options(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def add_flags(group: argparse._ActionsContainer, *docs: SettingDoc) -> None:
-    """The flags of these settings."""
+    """Add the flags of these settings."""
     for doc in docs:
         how: dict[str, Any] = {"dest": _OVERRIDES, "action": _Override}
         how["help"] = _help(doc.flag_help)
@@ -140,7 +141,7 @@ _METAVARS = {int: "N", float: "X", str: "TEXT", tuple: "LIST"}
 
 
 class _Override(argparse.Action):
-    """Keeps a setting's value by its name; the last one given counts."""
+    """Stores the value of a setting by its name. Of several values the last one counts."""
 
     def __call__(
         self,
@@ -154,7 +155,7 @@ class _Override(argparse.Action):
 
 
 def overrides(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the flags give a value, by `table.key`."""
+    """The values that flags gave to settings, by `table.key`."""
     return getattr(args, _OVERRIDES, None) or {}
 
 
@@ -186,7 +187,7 @@ def _metavar(doc: SettingDoc) -> str:
 
 
 def _help(sentence: str) -> str:
-    """A sentence as argparse's own help has them."""
+    """A sentence in the style of argparse's help: lower case, no full stop."""
     first = sentence[0] if sentence[1].isupper() else sentence[0].lower()
     return (first + sentence[1:]).rstrip(".").replace("%", "%%")
 
@@ -198,7 +199,7 @@ def draft_length(text: str) -> int | Auto:
 
 
 def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Problem]]:
-    """The configuration file's settings, with the flags a command has on top."""
+    """The settings of config.toml, overridden by the flags; and the problems found in the file."""
     loaded, problems = settings.load(paths.config_file())
     return _overridden(args, loaded), problems
 
@@ -211,7 +212,7 @@ def _overridden(args: argparse.Namespace, configured: Settings) -> Settings:
 
 
 def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
-    """The settings as their role has them, and the flags over that. Raises EngineError."""
+    """The settings overridden by their role, then by the flags. Raises EngineError."""
     from eaglechat.chat.writing.roles import Role, find_role
 
     name = configured.generation.role
@@ -225,7 +226,7 @@ def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
 
 
 def report(problems: list[settings.Problem]) -> None:
-    """Name the settings that were not used."""
+    """Print the problems of config.toml."""
     for problem in problems:
         complain(str(problem))
 

@@ -1,4 +1,4 @@
-"""The parser of the command line: what is wrong in one line, and what may have been meant."""
+"""The parser of the command line: it says what is wrong in one line, with the nearest option."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 
 
 class CommandHelp(argparse.HelpFormatter):
-    """Names in the usage only what must be given; the list below it has the rest."""
+    """Shows only required arguments in the usage line; the list below it has the others."""
 
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Any,
@@ -28,7 +28,7 @@ class CommandHelp(argparse.HelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose complaints are not behind a page of flags."""
+    """A parser that reports an error in one line, without the usage above it."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(formatter_class=CommandHelp, **how)
@@ -42,7 +42,7 @@ class CommandParser(argparse.ArgumentParser):
         return flag in _FLAG.findall(self.format_help())
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """Complain of what no argument takes."""
+        """End the program with an error about arguments that the command does not have."""
         first = unknown[0]
         if not first.startswith("-"):
             self.error(f"{first!r} is one argument too many; quote what has spaces in it")
@@ -51,13 +51,14 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _path(text: str) -> Path:
-    """What an unset variable leaves is no path, not the folder one is in."""
+    """An argparse type for paths. It refuses an empty text, which an unset shell variable leaves
+    and which Path would take for the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("it is empty; name a file")
     return Path(text)
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The nearest of the names there are, to end a sentence with; empty where none is near."""
+    """The known name nearest to the given one, as the end of a sentence; empty if none is near."""
     near = get_close_matches(given, list(known), 1, cutoff=0.65)
     return f"; did you mean {near[0]}?" if near else ""

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 _BAR_CELLS = 16
 _AROUND_TEXT_CELLS = 1 + _BAR_CELLS + len(" 100% ") + 1
-"""The last column stays free: some terminals begin a line behind it."""
+"""The last column stays free, because some terminals wrap a line that fills it."""
 _LEAST_NAME_CELLS = 12
 
 
 class Bars:
-    """A bar for each thing under way. Where the terminal cannot redraw, or there is none, nothing
-    is drawn and `live` is False: the caller says in lines what matters."""
+    """One progress bar per task. Without a terminal that can redraw, nothing is drawn and `live` is
+    False; the caller then prints what matters as lines."""
 
     def __init__(self, stream: TextIO | None = None, *, vanish: bool = False) -> None:
-        """`vanish`: take the bars off the screen at the end."""
-        # Not at the top: every command's help imports its module.
+        """`vanish`: erase the bars at the end."""
+        # Imported here, because --help imports the module of every command.
         from rich.console import Console
 
         self._console = Console(file=stream or sys.stderr, highlight=False)
@@ -39,11 +39,11 @@ class Bars:
     def draw(
         self, key: Hashable, name: str, done: float, total: float | None, text: str = ""
     ) -> None:
-        """Draw or move a bar; one whose end is not known swings."""
+        """Draw a bar or move it. Without a `total` the bar pulses."""
         if self._progress is None:
             self._progress = self._started()
         self._longest_text = max(self._longest_text, len(text))
-        # A name is cut where what is said behind it leaves no room.
+        # The text after the bar is always whole; the name gets the cells that are left.
         room = self._console.width - _AROUND_TEXT_CELLS - self._longest_text
         self._name_column.max_width = max(room, _LEAST_NAME_CELLS)
         if key not in self._tasks:
@@ -53,7 +53,7 @@ class Bars:
         )
 
     def close(self) -> None:
-        """Leave what was drawn last, or nothing; what is printed next begins below it."""
+        """Stop drawing. The bars stay above the next line that is printed, unless they vanish."""
         if self._progress is not None:
             self._progress.stop()
         self._progress, self._tasks = None, {}
@@ -70,7 +70,7 @@ class Bars:
             TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
             console=self._console,
             transient=self._vanish,
-            # What a command prints is for the program behind the pipe.
+            # Standard output may be a pipe to another program.
             redirect_stdout=False,
         )
         progress.start()

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _no_terminal() -> str | None:
-    """Why there is no chat here, and what there is instead."""
+    """Why the app cannot run here, and what to use instead; None if it can."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "the chat needs a terminal; for pipes and scripts there is eaglechat run"
     if os.environ.get("TERM") == "dumb":

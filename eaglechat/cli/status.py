@@ -1,4 +1,4 @@
-"""Exit statuses, and where diagnostics go."""
+"""Exit statuses, and the printing of errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def complain(message: str) -> None:
-    """Say on standard error what went wrong."""
+    """Print an error to standard error."""
     print(f"eaglechat: {neutralise(message)}", file=sys.stderr)
 
 
 def reason(error: OSError) -> str:
-    """What a system call says, with the file that it was about."""
+    """The message of an OSError, with the name of its file."""
     why = error.strerror or str(error)
     return f"{error.filename}: {why}" if error.filename is not None else why
