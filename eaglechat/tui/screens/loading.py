@@ -215,7 +215,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _copy(self, load: int) -> None:
         # Only this pair's first load needs what reads and writes files of models.
-        from eaglechat.hub.local.reencoded import target_to_load  # noqa: PLC0415
+        from eaglechat.hub.local.reencoded import target_to_load
 
         def follow(fraction: float) -> None:
             if load != self._copying or not self.is_running:

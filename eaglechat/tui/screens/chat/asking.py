@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eaglechat.chat import wording
 from eaglechat.chat.writing.parts import text_of
-from eaglechat.tui.navigation import ShowPrompt
 from eaglechat.tui.screens.chat.branching import Branching
+from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.wire.protocol import Rendered
 
 
@@ -20,7 +20,8 @@ class Asking(Branching):
 
         def show(prompt: Rendered) -> None:
             if self.is_on_top:
-                self.go(ShowPrompt(prompt, wording.prompt_seen(prompt, self.session.n_ctx, typed)))
+                summary = wording.prompt_seen(prompt, self.session.n_ctx, typed)
+                self.open(SeenScreen(prompt, summary))
 
         self.session.show_prompt(typed, show)
 

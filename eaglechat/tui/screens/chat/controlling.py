@@ -19,7 +19,6 @@ from eaglechat.chat.controls import (
 )
 from eaglechat.chat.unreported import no_bench
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.navigation import OpenBench
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.wire import protocol
@@ -84,4 +83,10 @@ class Controlling(ChatBase):
         if reason is not None or session.info is None:
             self.notify(reason or "", markup=False)
         else:
-            self.go(OpenBench(session.pair, session.info, self.controls, self._keep_length))
+            from eaglechat.tui.screens.bench.screen import BenchScreen
+
+            self.open(
+                BenchScreen(
+                    self.services, session.pair, session.info, self.controls, self._keep_length
+                )
+            )

@@ -10,7 +10,6 @@ from eaglechat.chat.history.reading import Passage
 from eaglechat.chat.search.query import parse
 from eaglechat.chat.search.within import Spot, spots
 from eaglechat.chat.writing.parts import shown
-from eaglechat.tui.navigation import OpenExport
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.transcript.scrolling import Aim
@@ -102,4 +101,6 @@ class Keeping(ChatBase):
             self.notify("There is nothing to export yet.")
         else:
             self.save()
-            self.go(OpenExport(self.session.record.reader(), format))
+            from eaglechat.tui.screens.past.export import ExportScreen
+
+            self.open(ExportScreen(self.session.record.reader(), format))

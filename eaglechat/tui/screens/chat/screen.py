@@ -22,7 +22,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.commands.slash import escaped
-from eaglechat.tui.navigation import Leave, LoadAgain, OpenMenu, OpenPastChats, Resume
+from eaglechat.tui.navigation import Leave, LoadAgain, OpenMenu, Resume
 from eaglechat.tui.screens.base import TitleBar, TooSmall
 from eaglechat.tui.screens.chat.asking import Asking
 from eaglechat.tui.screens.chat.controlling import Controlling
@@ -229,7 +229,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         return self._has_session and self.session.record.is_behind
 
     def action_new_chat(self) -> None:
-        self.go(Leave(self._new_chat))
+        self.post_message(Leave(self._new_chat))
 
     def _new_chat(self) -> None:
         self.leave(keep_prompt=True)
@@ -237,21 +237,24 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         self._show_opened()
 
     def action_menu(self) -> None:
-        self.go(OpenMenu())
+        self.post_message(OpenMenu())
 
     def action_past_chats(self) -> None:
-        self.go(OpenPastChats(self._resume, self.session.record))
+        self.action_find_all(None)
 
     def action_find_all(self, words: str | None) -> None:
-        self.go(OpenPastChats(self._resume, self.session.record, words or ""))
+        from eaglechat.tui.screens.past.chats import ChatsScreen
+
+        chats = ChatsScreen(self.services, self.session.record, words or "")
+        self.open(chats, self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
         if chat.file == self.session.record.file:
             self.show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
-            self.go(Leave(lambda: self._open_instead(chat)))
+            self.post_message(Leave(lambda: self._open_instead(chat)))
         else:
-            self.go(Resume(chat))
+            self.post_message(Resume(chat))
 
     def _open_instead(self, chat: SavedChat) -> None:
         self.leave()
@@ -263,7 +266,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     def action_load_again(self) -> None:
         """After the engine died: load the pair again and go on."""
         if self.session.is_engine_gone:
-            self.go(LoadAgain(self._pair, self._loaded_again))
+            self.post_message(LoadAgain(self._pair, self._loaded_again))
         else:
             self.notify("The models are loaded.")
 

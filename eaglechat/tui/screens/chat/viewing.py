@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from textual import on
 
 from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.unreported import not_reported
-from eaglechat.tui.navigation import Confirm, LookInside
 from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.links import cannot_open, shown
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.widgets.transcript.reply import LinkChosen
 from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
 
@@ -44,8 +43,8 @@ class Viewing(ChatBase):
         if reason is not None:
             self.notify(reason, severity="warning", markup=False)
         else:
-            open_it = partial(self.app.open_url, event.address)
-            self.go(Confirm("Open this address?", shown(event.address), "Open", open_it))
+            dialog = ConfirmDialog("Open this address?", shown(event.address), "Open")
+            self.open(dialog, lambda _agreed: self.app.open_url(event.address))
 
     def action_copy(self) -> None:
         self.transcript.copy_reply()
@@ -67,7 +66,8 @@ class Viewing(ChatBase):
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:
-        self.go(LookInside(recording, index, not_reported(self.session.hello, "likely")))
+        unreported = not_reported(self.session.hello, "likely")
+        self.open(InsideScreen(recording, index, unreported))
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self.transcript, name, not getattr(self.transcript, name))

@@ -31,8 +31,9 @@ from eaglechat.settings import Problem
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.navigation import LoadInstead, OpenLibrary, OpenRoles, Say
+from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.branching import Branching
+from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 
 MOST_OFFERED = 60
@@ -81,7 +82,8 @@ class Writing(Branching):
 
     def action_context(self) -> None:
         """Show what the context holds, and what leaves it next."""
-        self.go(Say("Context", in_words(self._context_use(self.prompt.text))))
+        words = in_words(self._context_use(self.prompt.text))
+        self.open(MessageDialog("Context", words))
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
@@ -195,7 +197,9 @@ class Writing(Branching):
     def action_role(self, name: str | None) -> None:
         """Ask in another role; without a name it is chosen from a list."""
         if name is None:
-            self.go(OpenRoles(self.roles_dir, self._take_role))
+            from eaglechat.tui.screens.roles import RolesScreen
+
+            self.open(RolesScreen(self.roles_dir), self._take_role)
         else:
             self._take_role(name)
 
@@ -234,11 +238,16 @@ class Writing(Branching):
     def action_model(self, name: str | None) -> None:
         """Chat with other models; without a name they are chosen from the library."""
         if name is None:
-            self.go(OpenLibrary())
+            from eaglechat.tui.screens.hub.library import LibraryScreen
+
+            self.open(
+                LibraryScreen(self.services),
+                lambda pair: self.post_message(LoadInstead(pair)),
+            )
             return
         models = self._models()
         if chosen := next((pair for pair in models if pair.name == name), None):
-            self.go(LoadInstead(chosen))
+            self.post_message(LoadInstead(chosen))
         else:
             known = ", ".join(pair.name for pair in models)
             self.notify(f"There is no pair “{name}”. There are: {known}.", markup=False)
