@@ -138,37 +138,18 @@ def open_screen(
 
 
 class PromptScreen(EagleScreen[Result]):
-    """A screen with a prompt, which gets what is typed whatever has the focus, and every key from
-    the first: those that come before it has the focus too, and in their order."""
+    """A screen with a prompt, which gets what is typed whatever has the focus, also before the
+    prompt has it."""
 
     AUTO_FOCUS = ""
-
-    def __init__(
-        self, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name, id, classes)
-        self._waiting: list[Callable[[], object]] = []
 
     @property
     def prompt(self) -> Prompt:
         return self.query_one(Prompt)
 
     def on_mount(self) -> None:
-        self.when_quiet(self.prompt.take_focus)
-
-    def when_quiet(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as no key is on its way to this screen or its prompt."""
-        self._waiting.append(then)
-        if len(self._waiting) == 1:
-            self._wait()
-
-    def _wait(self) -> None:
-        if self.message_queue_size or self.prompt.message_queue_size:
-            self.call_later(self.prompt.call_later, self._wait)
-            return
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        # Behind the keys that came before the screen was made: they are typed first.
+        self.call_later(self.prompt.take_focus)
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:
