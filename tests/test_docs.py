@@ -34,7 +34,7 @@ RECORDS = {
     type_.__name__: type_
     for type_ in (
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
-        bench_records.BenchPrompt, bench_records.BenchRun, bench_records.RoundProfile,
+        bench_records.BenchPrompt, bench_records.BenchRun,
         protocol.PairInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,
