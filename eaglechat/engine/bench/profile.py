@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from eaglechat.engine.llama.bindings import C
+from eaglechat.engine.llama.bindings import libllama
 from eaglechat.wire.bench_records import RoundProfile
 from eaglechat.wire.records import Round
 
@@ -28,14 +28,14 @@ def native_clock() -> Iterator[NativeClock]:
     The clock itself takes some tenths of a microsecond a call, which count as Python.
     """
     clock = NativeClock()
-    functions: dict[str, Callable[..., Any]] = dict(vars(C))
+    functions: dict[str, Callable[..., Any]] = dict(vars(libllama))
     for name, function in functions.items():
-        setattr(C, name, _timed(function, clock))
+        setattr(libllama, name, _timed(function, clock))
     try:
         yield clock
     finally:
         for name, function in functions.items():
-            setattr(C, name, function)
+            setattr(libllama, name, function)
 
 
 def _timed(function: Callable[..., Any], clock: NativeClock) -> Callable[..., Any]:

@@ -16,8 +16,7 @@ from gguf import LlamaFileType
 
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 
 _LARGEST_BYTES = 8 << 30
 _UNQUANTISED = ("F32", "F16", "BF16")

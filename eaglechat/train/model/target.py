@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header, read_shards
+from eaglechat.gguf.header import GGUFError, GGUFHeader, TensorInfo, read_header, read_shards
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,

@@ -14,9 +14,8 @@ import torch
 
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loading import threads
-from eaglechat.engine.loading.machine import free_memory
-from eaglechat.engine.loading.placement import Placement
+from eaglechat.engine.llama.placement import Placement
+from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.output.files import check_out
@@ -102,7 +101,7 @@ class Run:
         settings.work.mkdir(parents=True, exist_ok=True)
         self._device = best_device()
         self._dtype = best_type(self._device)
-        self._n_threads = settings.n_threads or threads.choose().count
+        self._n_threads = settings.n_threads or choose_threads().count
         torch.set_num_threads(self._n_threads)
 
     def go(self) -> Outcome:
