@@ -1,7 +1,10 @@
-"""Divides a reply into reasoning, answer and what is neither, as its text streams.
+"""Splits the text of a reply into reasoning, answer and what is neither, while it streams.
 
-A reply is always in one mode. A mode has a part, and markers that end it; markers belong to no
-part. Text that may be the beginning of a marker waits until it is certain.
+A reply is in one mode at a time. A mode has a part and the markers that end it; a marker belongs to
+no part. Text that may be the beginning of a marker is held back until that is decided.
+
+Both engines split with it: eaglechat's own, with the modes that it finds in the chat template, and
+the one that asks a server, for servers that leave `<think>` in the text.
 """
 
 from __future__ import annotations
@@ -14,26 +17,26 @@ from eaglechat.wire.records import Part
 
 @dataclass(frozen=True)
 class Mode:
-    """A stretch of a reply."""
+    """What one stretch of a reply is, and what ends it."""
 
     part: Part | None
-    """None: a header, whose text is not shown."""
+    """None for a header, whose text is not shown."""
     exits: tuple[tuple[str, str], ...] = ()
-    """Markers that end the mode, and the names of the modes they lead to."""
+    """Pairs of a marker that ends the mode and the name of the mode that follows."""
     otherwise: str | None = None
-    """The mode that follows unless an exit stands here, white space before it aside; then the mode
-    is over with the first other character."""
+    """If set, this mode only looks for an exit at its beginning, after any white space. When other
+    text stands there, the mode of this name takes it."""
     by_name: Mapping[str, str] = field(default_factory=dict)
-    """For a header: the modes its text may name instead of the one the exit leads to."""
+    """For a header: its text -> the mode that follows instead of the exit's own."""
     drops_space: bool = False
-    """White space at its beginning belongs to the marker before."""
+    """Whether white space at the beginning of the mode is dropped."""
 
 
 Segment = tuple[Part | None, str]
 
 
 class PartStream:
-    """Follows one reply through its modes."""
+    """Splits one reply."""
 
     def __init__(self, modes: Mapping[str, Mode], start: str) -> None:
         """`start` names the mode in which the reply begins."""
@@ -45,23 +48,23 @@ class PartStream:
 
     @property
     def part(self) -> Part | None:
-        """The part that the next character most likely belongs to."""
+        """The part that the next character most likely belongs to; None within a header."""
         if self._mode.otherwise is not None:
             return self._modes[self._mode.otherwise].part
         return self._mode.part
 
     @property
     def is_plain(self) -> bool:
-        """Whether all that comes is one part, without markers."""
+        """Whether the rest of the reply is one part, with no markers to look for."""
         return not self._mode.exits and self._mode.otherwise is None
 
     @property
     def holds(self) -> bool:
-        """Whether some text is not certain yet."""
+        """Whether some text is held back."""
         return bool(self._held)
 
     def push(self, text: str) -> list[Segment]:
-        """The stretches of text that became certain, in order."""
+        """The next text of the reply; returns what is decided now, in order."""
         self._held += text
         segments: list[Segment] = []
         while self._step(segments, final=False):
@@ -69,20 +72,20 @@ class PartStream:
         return joined(segments)
 
     def flush(self) -> list[Segment]:
-        """What was held back, when nothing follows."""
+        """The end of the reply; returns what was held back."""
         segments: list[Segment] = []
         while self._step(segments, final=True):
             pass
         return joined(segments)
 
     def leave(self, marker: str) -> None:
-        """Go on as if `marker` had been written here."""
+        """Continue as if the model had written `marker` here."""
         for literal, following in self._mode.exits:
             if literal == marker:
                 self._enter(following)
 
     def _step(self, segments: list[Segment], *, final: bool) -> bool:
-        """Take a stretch off what is held; False when nothing more is certain."""
+        """Decide about the beginning of the held text; False when nothing more can be decided."""
         if self._mode.otherwise is not None:
             return self._decide(final=final)
         if self._mode.drops_space and self._at_start:
@@ -105,7 +108,10 @@ class PartStream:
         return False
 
     def _decide(self, *, final: bool) -> bool:
-        """Whether an exit stands here; what is held stays, but for the exit."""
+        """In a mode with `otherwise`: follow the exit that stands here, or go to `otherwise`.
+
+        Returns False while the held text may still become an exit.
+        """
         assert self._mode.otherwise is not None
         rest = self._held.lstrip()
         for literal, following in self._mode.exits:
@@ -134,7 +140,7 @@ class PartStream:
 
 
 def _beginning(text: str, literals: list[str]) -> int:
-    """Length of the longest end of `text` that begins one of `literals`."""
+    """Length of the longest suffix of `text` that is a proper prefix of one of `literals`."""
     longest = max((len(literal) for literal in literals), default=1) - 1
     for length in range(min(longest, len(text)), 0, -1):
         if any(literal.startswith(text[-length:]) for literal in literals):
@@ -143,7 +149,7 @@ def _beginning(text: str, literals: list[str]) -> int:
 
 
 def joined(segments: list[Segment]) -> list[Segment]:
-    """Neighbours of the same part as one."""
+    """Adjacent segments of the same part joined into one."""
     merged: list[Segment] = []
     for part, text in segments:
         if merged and merged[-1][0] is part:

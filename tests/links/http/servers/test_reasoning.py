@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.thoughts import ThoughtSplitter
+from eaglechat.links.http.servers.base import ReasoningSplitter
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
 from tests.links.engines import Client, chat
@@ -19,7 +19,7 @@ from tests.links.http.servers.test_stepwise import detail, of, streaming
 
 def parts_of(chunks: list[str]) -> tuple[str, str]:
     """Reasoning and answer."""
-    splitter = ThoughtSplitter()
+    splitter = ReasoningSplitter()
     pieces = [piece for chunk in chunks for piece in splitter.split([(chunk, Part.ANSWER)])]
     pieces += splitter.rest()
     said = {part: "".join(text for text, of in pieces if of is part) for part in Part}
@@ -27,7 +27,7 @@ def parts_of(chunks: list[str]) -> tuple[str, str]:
 
 
 REPLIES = {
-    "<think>\nHm, 2.\n</think>\n\nTwo.": ("Hm, 2.", "Two."),
+    "<think>\nHm, 2.\n</think>\n\nTwo.": ("Hm, 2.\n", "Two."),
     "\n<think>a < b</th</think>c</think>": ("a < b</th", "c</think>"),
     "<think>\n\n</think>\n\nTwo.": ("", "Two."),
     "<think>never\n closed </thin": ("never\n closed </thin", ""),
@@ -54,7 +54,7 @@ def test_an_answer_alone_stays_as_it_is(chunks: list[str]) -> None:
 
 
 def test_what_a_server_takes_apart_itself_stays_as_it_is() -> None:
-    splitter = ThoughtSplitter()
+    splitter = ReasoningSplitter()
     written = [("<think>", Part.REASONING), ("<think>x", Part.ANSWER)]
     assert splitter.split(written) == written
 
