@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.search.passages import passage
-from eaglechat.chat.search.query import folded, parse, prepared
-
-
-def finds(typed: str, text: str) -> bool:
-    """Whether FTS5 finds what was typed in a text."""
-    base = sqlite3.connect(":memory:")
-    base.execute(
-        "CREATE VIRTUAL TABLE words USING fts5 (said, thought, content = '', columnsize = 0,"
-        " tokenize = 'unicode61 remove_diacritics 2')"
-    )
-    base.execute("INSERT INTO words (rowid, said) VALUES (1, ?)", (prepared(text),))
-    query = parse(typed)
-    if not query.terms:
-        return False
-    base.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab (main, words, row)")
-    vocabulary = [term for (term,) in base.execute("SELECT term FROM vocabulary")]
-
-    def complete(beginning: str) -> list[str]:
-        return [term for term in vocabulary if term.startswith(beginning)]
-
-    found = base.execute(
-        "SELECT rowid FROM words WHERE words MATCH ?", (query.match("said", complete),)
-    )
-    return found.fetchone() is not None
+from eaglechat.chat.search import excerpt, folded, parse
 
 
 def marked(typed: str, text: str) -> list[str]:
@@ -68,23 +42,20 @@ NOT_FOUND = [
 
 @pytest.mark.parametrize(("typed", "text", "marks"), FOUND)
 def test_what_is_found_is_marked(typed: str, text: str, marks: list[str]) -> None:
-    assert finds(typed, text)
     assert parse(typed).is_in(text)
     assert marked(typed, text) == marks
 
 
 @pytest.mark.parametrize(("typed", "text"), NOT_FOUND)
 def test_what_is_not_found(typed: str, text: str) -> None:
-    assert not finds(typed, text)
     assert not parse(typed).is_in(text)
 
 
 @given(st.text() | st.text(alphabet="\"*:(){}^-+\\'NEARANDOTab \x00\ud800東é"), st.text())
 def test_nothing_that_is_typed_raises(typed: str, text: str) -> None:
-    finds(typed, text)
     query = parse(typed)
     query.is_in(text)
-    shown = passage(text, query)
+    shown = excerpt(text, query)
     assert all(0 <= start < stop <= len(shown.text) for start, stop in shown.marks)
 
 
@@ -93,8 +64,8 @@ def test_folding_keeps_places(text: str) -> None:
     assert len(folded(text)) == len(text)
 
 
-def test_a_passage_is_the_words_around_the_first_hit() -> None:
-    shown = passage("before " * 50 + "\nthe needle\n\n is here " + "after " * 50, parse("needle"))
+def test_an_excerpt_is_the_words_around_the_first_hit() -> None:
+    shown = excerpt("before " * 50 + "\nthe needle\n\n is here " + "after " * 50, parse("needle"))
     assert "before the needle is here after" in shown.text
     assert shown.text.startswith("…before")
     assert shown.text.endswith("…")
@@ -102,5 +73,5 @@ def test_a_passage_is_the_words_around_the_first_hit() -> None:
     assert shown.text[start:stop] == "needle"
 
 
-def test_a_passage_without_a_hit_is_the_beginning() -> None:
-    assert passage("one\ntwo", parse("three")).text == "one two"
+def test_an_excerpt_without_a_hit_is_the_beginning() -> None:
+    assert excerpt("one\ntwo", parse("three")).text == "one two"
