@@ -16,7 +16,7 @@ from eaglechat.hub.local.library import Kind, Model, Source
 from eaglechat.tui.commands.active import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import OpenMenu
-from eaglechat.tui.screens.bench.screen import BenchScreen
+from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen

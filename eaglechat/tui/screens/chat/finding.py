@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from eaglechat.chat.conversation.turns import Turn
-from eaglechat.chat.search.within import Spot, spots
+from eaglechat.chat.search import Spot, spots
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.transcript.scrolling import Aim
 from eaglechat.tui.widgets.transcript.transcript import Transcript

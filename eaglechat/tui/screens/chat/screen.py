@@ -31,7 +31,7 @@ from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import Passage, SavedChat
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.search.query import parse
+from eaglechat.chat.search import parse
 from eaglechat.chat.unreported import no_bench, not_reported
 from eaglechat.chat.writing.context import ContextUse, context_use, in_words
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -637,7 +637,7 @@ class ChatScreen(PromptScreen[None]):
         if reason is not None or session.info is None:
             self.notify(reason or "", markup=False)
             return
-        from eaglechat.tui.screens.bench.screen import BenchScreen
+        from eaglechat.tui.screens.bench import BenchScreen
 
         def keep(n_draft_max: int | protocol.Auto) -> None:
             self._turn(N_DRAFT_MAX, n_draft_max)
