@@ -11,7 +11,6 @@ from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording
 from eaglechat.links.base import Died
 from eaglechat.wire.protocol import (
-    AUTO,
     PairInfo,
     Reasoning,
     RecommendedSampling,
@@ -253,13 +252,6 @@ def latest_draft(round_: Round | None) -> str:
 def drafter(name: str | None) -> str:
     """A drafter as people call it."""
     return {NGRAM: "n-grams", "eagle3": "draft", None: "draft"}.get(name) or str(name)
-
-
-DRAFT_SHAPES = {
-    "chain": "chains",
-    "tree": "trees",
-    AUTO: "chains or trees, whichever measures faster",
-}
 
 
 def auto_in_short(auto: AutoDraft) -> str:

@@ -314,12 +314,6 @@ class EagleApp(App[None]):
 
         self._toggle(DownloadsScreen(self.services), self._load_instead)
 
-    def action_load_newest(self) -> None:
-        if self.services.installs.newest is None:
-            self.notify("Nothing has been installed since you started eaglechat.")
-        else:
-            self._load_instead(self.services.installs.newest)
-
     def action_settings(self) -> None:
         from eaglechat.tui.screens.settings import SettingsScreen
 
@@ -347,7 +341,7 @@ class EagleApp(App[None]):
         name = install.entry.name
         if install.pair is not None:
             self.notify(
-                f"{name} is installed. {key_of('app.load_newest')} loads it.",
+                f"{name} is installed. {key_of('app.downloads')} loads it.",
                 timeout=15,
                 markup=False,
             )

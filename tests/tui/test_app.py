@@ -314,9 +314,9 @@ async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:
         await user.open_chat()
         await user.ask("hello")
         await user.sees(" umbrella")
-        await user.press("f6")
+        await user.command("chat.rejected")
         await user.until(lambda: " umbrella" not in user.text, "rejected tokens hidden")
-        await user.press("f5", "f4")
+        await user.command("chat.colours", "chat.reading")
         transcript = user.chat.query_one(Transcript)
         assert not transcript.token_colours
         assert transcript.reading
@@ -383,5 +383,5 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
         # Drafting and verifying, in the panel.
         await user.sees("not reported by llama-server")
         await user.sees("plain · rejected: not reported")
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.sees("llama-server cannot run the bench")

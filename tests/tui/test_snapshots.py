@@ -81,7 +81,7 @@ async def mid_reply(user: Driver) -> None:
 
 async def auto_length(user: Driver) -> None:
     await user.open_chat()
-    await user.press("f12")
+    await user.command("chat.auto")
     await user.ask("Explain the Pythagorean theorem", rounds=13)
     user.chat._show_numbers()
 
@@ -116,7 +116,7 @@ async def folded_panel_open(user: Driver) -> None:
 
 async def bench_choosing(user: Driver) -> None:
     await user.open_chat()
-    await user.press("f11")
+    await user.command("chat.bench")
     await user.sees("replies of at most")
 
 

@@ -10,7 +10,8 @@ from textual.screen import Screen
 
 from eaglechat.tui.commands.bindings import command_of
 from eaglechat.tui.commands.command import Command
-from eaglechat.tui.commands.registry import COMMANDS, commands_of, keys_of
+from eaglechat.tui.commands.registry import commands_of, keys_of
+from eaglechat.tui.commands.table import COMMANDS
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "transcript", "prompt", "slider", "bench", "seen", "inside", "chats", "find",
+    "chat", "prompt", "slider", "bench", "seen", "inside", "chats", "find",
 ]  # fmt: skip
 """Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
 
@@ -18,7 +18,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "downloads"}),
     frozenset({"app", "dialog", "confirm"}),
     frozenset({"app", "dialog", "prompt"}),
-    frozenset({"app", "chat", "transcript", "prompt", "slider"}),
+    frozenset({"app", "chat", "prompt", "slider"}),
     frozenset({"app", "bench"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),

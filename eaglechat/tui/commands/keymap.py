@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
+
 from eaglechat.settings import Problem
 from eaglechat.tui.commands.command import LEADER, PLACES, Command, Scope
-from eaglechat.tui.commands.registry import BY_ID, COMMANDS, Keymap
+from eaglechat.tui.commands.registry import BY_ID, Keymap
+from eaglechat.tui.commands.table import COMMANDS
 
 _MODIFIERS = ("ctrl", "alt", "shift")
-_NAMED = {
-    "escape", "enter", "tab", "space", "backspace", "insert", "delete", "home", "end", "pageup",
-    "pagedown", "up", "down", "left", "right", *(f"f{number}" for number in range(1, 25)),
-}  # fmt: skip
-_SHORT = {"esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "pgup": "pageup"}
-_SHORT["pgdn"] = "pagedown"
-_RENAMED = {"hyphen_minus": "minus", "plus_sign": "plus", "low_line": "underscore"} | {
-    "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at",
+_NAMED = {key.value for key in Keys if re.fullmatch(r"\w+", key.value)}
+"""Keys that write no character, as Textual names them."""
+_SHORT = {
+    "esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "pgup": "pageup",
+    "pgdn": "pagedown",
 }  # fmt: skip
 _TAKEN = {
     "ctrl+i": "Tab",
@@ -29,7 +30,7 @@ _TAKEN = {
     "ctrl+left_square_bracket": "Esc",
 }
 """Terminals send the same for both."""
-_NOTHING_TYPED: set[Scope] = {"transcript", "downloads", "confirm", "slider"}
+_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider"}
 _MEANT_TO_SHARE = {frozenset({"list.clear", "dialog.back"})}
 """The filter takes the key first, and only while something is typed in it."""
 
@@ -129,7 +130,7 @@ def _base(name: str) -> str | None:
 
 def _named_character(character: str) -> str:
     name = unicodedata.name(character, "").lower().replace("-", "_").replace(" ", "_")
-    return _RENAMED.get(name, name)
+    return KEY_NAME_REPLACEMENTS.get(name, name)
 
 
 _PUNCTUATION = {_named_character(character) for character in string.punctuation}

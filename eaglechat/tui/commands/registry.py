@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from eaglechat.tui.commands.chatting import BENCH, CHAT, CONTROLS
-from eaglechat.tui.commands.command import Command, Scope
-from eaglechat.tui.commands.everywhere import APP, DIALOGS, LISTS
-from eaglechat.tui.commands.key_names import key_name
-from eaglechat.tui.commands.tables.branching import READING, TURNS
-from eaglechat.tui.commands.tables.keeping import KEEPING
-from eaglechat.tui.commands.tables.models import DOWNLOADS, MENU
-from eaglechat.tui.commands.tables.writing import PROMPT, WRITING
+from textual.keys import format_key
 
-COMMANDS: tuple[Command, ...] = (
-    *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *WRITING, *TURNS, *READING, *CONTROLS,
-    *PROMPT, *BENCH, *KEEPING,
-)  # fmt: skip
-"""In the order in which the bottom line, the help and the documentation have them."""
+from eaglechat.tui.commands.command import LEADER, Command, Scope
+from eaglechat.tui.commands.table import COMMANDS
 
 BY_ID: Mapping[str, Command] = {command.id: command for command in COMMANDS}
 
 Keymap = Mapping[str, tuple[str, ...]]
 """Keys by the id of a command, in place of those it is shipped with."""
+
+ENTER, TAB = "Enter", "Tab"
+"""Keys of buttons, fields and lists: they are the same in every program, and stay."""
+
+# Textual names these by a symbol or in lower case.
+_NAMES = {
+    "escape": "Esc",
+    "enter": ENTER,
+    "backspace": "Backspace",
+    "delete": "Delete",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+}
 
 _in_force: dict[str, tuple[str, ...]] = {}
 
@@ -50,8 +53,20 @@ def with_keys(text: str) -> str:
 
 
 def name_of(key: str) -> str:
-    """A key as the keyboard writes it."""
-    return key_name(key, keys_of("app.leader")[0])
+    """A key as the keyboard writes it: `leader v` is the name of the leader's key, then V."""
+    leader, _, second = key.rpartition(" ")
+    if leader != LEADER:
+        return _key_name(key)
+    name = _key_name(second)
+    return f"{_key_name(keys_of('app.leader')[0])} {name.upper() if len(name) == 1 else name}"
+
+
+def _key_name(key: str) -> str:
+    *modifiers, last = key.split("+")
+    name = _NAMES.get(last) or format_key(last)
+    if name.isalnum() and (modifiers or len(name) > 1) and last not in _NAMES:
+        name = name.capitalize()
+    return "+".join([*(modifier.capitalize() for modifier in modifiers), name])
 
 
 def commands_of(*scopes: Scope) -> list[Command]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eaglechat.settings import Settings, load
 from eaglechat.tui.commands.keymap import clashes, read_keymap
-from eaglechat.tui.commands.registry import COMMANDS
+from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.more import MoreScreen

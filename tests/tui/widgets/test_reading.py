@@ -170,15 +170,14 @@ async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
         assert app.clipboard == "plain\n"
 
 
-async def test_a_click_copies_a_code_block_and_y_the_reply() -> None:
+async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.reading = True
         await shown_code(app, pilot)
         await click_on_copy(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
-        app.transcript.focus()
-        await pilot.press("y")
+        app.transcript.copy_reply()
         assert app.clipboard == "last\n\n```\nplain\n```\n"
 
 

@@ -615,12 +615,6 @@ class ChatScreen(PromptScreen[None]):
         # A terminal that is too small for the panel has no other place that says so.
         self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
-    def action_next_shape(self) -> None:
-        words = SHAPE.words
-        shape = words[(words.index(self.controls.shape) + 1) % len(words)]
-        self._turn(SHAPE, shape)
-        self.notify(f"Drafts are {wording.DRAFT_SHAPES[shape]}.")
-
     def action_toggle_speculation(self) -> None:
         self._turn(ENABLED, not self.controls.enabled)
 

@@ -16,8 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.background import in_background

@@ -18,8 +18,7 @@ from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 _ASK = "Type a path, or choose a file below."

@@ -18,8 +18,7 @@ from eaglechat.chat.export.formats import Format, free_file, render, write
 from eaglechat.chat.export.looks import Look
 from eaglechat.chat.export.reading import exported
 from eaglechat.chat.history.reading import SavedChat
-from eaglechat.tui.commands.key_names import ENTER, TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.background import in_background

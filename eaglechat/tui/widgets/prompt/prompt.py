@@ -13,8 +13,7 @@ from textual.widgets.text_area import Edit, EditResult, Location, Selection
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.parts import Marks, pasted, text_of
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import TAB
-from eaglechat.tui.commands.registry import keys_of
+from eaglechat.tui.commands.registry import TAB, keys_of
 from eaglechat.tui.commands.slash import Completion, Offer
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.prompt.completions import Completions

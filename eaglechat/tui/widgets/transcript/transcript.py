@@ -11,7 +11,6 @@ from textual.strip import Strip
 from eaglechat.chat.conversation import entries
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.transcript.entry import Entry, filtered
 from eaglechat.tui.widgets.transcript.found import Backwards, said_of
@@ -34,7 +33,6 @@ class Transcript(RowScroll):
     at the bottom or says something. The scrollbar shows while the reader is not at the bottom.
     """
 
-    BINDINGS = bindings_of("transcript")
     DEFAULT_CSS = """
     Transcript {
         height: 1fr;
@@ -269,9 +267,6 @@ class Transcript(RowScroll):
 
     def _copy_block(self, code: Code) -> None:
         clipboard.copy(self.app, code.text, said_of(code))
-
-    def action_copy_last(self) -> None:
-        self.copy_reply()
 
     # Views
 
