@@ -27,8 +27,7 @@ from eaglechat.links.base import Link
 from eaglechat.links.http.address import same_server
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
-from eaglechat.tui.commands.active import Active
-from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
+from eaglechat.tui.commands.bindings import Active, bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
@@ -41,10 +40,9 @@ from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
-from eaglechat.tui.services.services import Services
+from eaglechat.tui.services.services import Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
-from eaglechat.tui.services.typeahead import Typeahead
-from eaglechat.tui.stylesheet import KeptStylesheet
+from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
 

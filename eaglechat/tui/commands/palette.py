@@ -7,7 +7,7 @@ from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from eaglechat.tui.commands.active import active_commands
+from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.commands.table import COMMANDS

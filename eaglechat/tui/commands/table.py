@@ -379,7 +379,7 @@ CHAT = (
         help="Show replies as formatted text instead of tokens",
         scopes=("chat",),
         keys=("leader v",),
-        action="toggle_view('reading')",
+        action="toggle_view('markdown')",
         priority=True,
     ),
     Command(

@@ -13,8 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.compositor import WholeCompositor
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.textual_fixes import WholeCompositor
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 

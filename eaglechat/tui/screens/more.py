@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import OptionList
 
-from eaglechat.tui.commands.active import Active, active_commands
+from eaglechat.tui.commands.bindings import Active, active_commands
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.registry import key_of, name_of
 from eaglechat.tui.screens.base import EagleModal, TooSmall

@@ -128,9 +128,9 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.sees("0  Reading view")
         await user.press("0")
         await user.on(ChatScreen)
-        await user.until(lambda: user.chat.query_one("#transcript").reading, "the reading view")
+        await user.until(lambda: user.chat.query_one("#transcript").markdown, "the reading view")
         await user.press("f20")
-        await user.until(lambda: not user.chat.query_one("#transcript").reading, "the tokens")
+        await user.until(lambda: not user.chat.query_one("#transcript").markdown, "the tokens")
 
         await user.press("f1")
         await user.on(HelpScreen)

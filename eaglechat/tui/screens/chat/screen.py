@@ -65,9 +65,8 @@ from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.tui.widgets.transcript.entry import Entry
-from eaglechat.tui.widgets.transcript.reply import LinkChosen
-from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
+from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
+from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -471,8 +470,8 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.selected = None
             self.transcript.action_scroll_end()
 
-    @on(Entry.Chosen)
-    def _turn_chosen(self, event: Entry.Chosen) -> None:
+    @on(TranscriptEntry.Chosen)
+    def _turn_chosen(self, event: TranscriptEntry.Chosen) -> None:
         is_selected = event.turn == self.transcript.selected
         self.transcript.selected = None if is_selected else event.turn
 
@@ -496,8 +495,8 @@ class ChatScreen(PromptScreen[None]):
         if id is not None:
             self._step(id, by)
 
-    @on(Entry.Stepped)
-    def _stepped(self, event: Entry.Stepped) -> None:
+    @on(TranscriptEntry.Stepped)
+    def _stepped(self, event: TranscriptEntry.Stepped) -> None:
         self._step(event.turn, event.by)
 
     def _last_with_siblings(self) -> TurnId | None:
