@@ -184,7 +184,8 @@ class _Reader:
             case lines.ChosenLine():
                 self._turns.choose(line.turn)
             case lines.DeletedLine():
-                self._turns.delete(line.turn)
+                is_turn = isinstance(self._turns.find(line.turn), Question | Reply)
+                (self._turns.delete if is_turn else self._turns.drop_comparison)(line.turn)
             case lines.RestoredLine():
                 self._turns.restore(line.turn)
 
