@@ -196,7 +196,7 @@ class Turns:
     # Growing
 
     def ask(self, parts: Sequence[TurnPart], id: TurnId | None = None) -> Question:
-        """Add a question at the end of the path. Raises TurnError if the last turn is a question."""
+        """Add a question at the end of the path. Raises TurnError if that is a question."""
         last = self.last
         if isinstance(last, Question):
             raise TurnError("The last question has no answer yet.")
