@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.paths import write_atomically
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.errors import PausedError, TrainingError
+from eaglechat.train.corpus import Sample
+from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.errors import DecodeError
 
 Rows = npt.NDArray[np.float16]

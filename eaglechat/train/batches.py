@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.data.features import Rows
-from eaglechat.train.model.lesson import Lesson
-from eaglechat.train.model.network import Chains
+from eaglechat.train.corpus import Sample
+from eaglechat.train.features import Rows
+from eaglechat.train.network import Chains, Lesson
 
 
 class Features(Protocol):

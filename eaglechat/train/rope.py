@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.train.errors import TrainingError
+from eaglechat.train.settings import TrainingError
 
 DEFAULT_BASE = 10000.0
 """llama.cpp's own for a file that names none."""

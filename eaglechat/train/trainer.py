@@ -14,13 +14,46 @@ from typing import Any
 import msgspec
 import torch
 
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.errors import PausedError, TrainingError
-from eaglechat.train.model.lesson import Lesson
-from eaglechat.train.model.loss import HeadLoss, teacher_distribution
-from eaglechat.train.model.network import HEAD, Unrolled, Weights
-from eaglechat.train.run.batches import Features, Place, TrainingBatch, prepared
-from eaglechat.train.settings import Budget
+from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
+from eaglechat.train.corpus import Sample
+from eaglechat.train.loss import HeadLoss, teacher_distribution
+from eaglechat.train.network import HEAD, Lesson, Unrolled, Weights
+from eaglechat.train.settings import Budget, PausedError, TrainingError
+
+_WORTH_IT = 1.3
+_SIZE = 768
+
+
+def best_device() -> Any:
+    """The first CUDA device, else a Mac's GPU, else the processor."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    # All operations of training have kernels for it (native_functions.yaml of torch 2.13).
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def best_type(device: Any) -> Any:
+    """bfloat16 where the device surely multiplies matrices of it faster than of float32, else
+    float32."""
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    if device.type == "mps":
+        # Before macOS 14 torch refuses bfloat16 there.
+        return torch.float32
+    slow, fast = (_seconds(dtype) for dtype in (torch.float32, torch.bfloat16))
+    return torch.bfloat16 if slow > fast * _WORTH_IT else torch.float32
+
+
+def _seconds(dtype: Any) -> float:
+    """The shortest of some products: neighbours on the machine only lengthen them."""
+    matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
+    times = []
+    for _ in range(8):
+        started = time.perf_counter()
+        matrix @ matrix
+        times.append(time.perf_counter() - started)
+    return min(times)
+
 
 _WARM_UP = 0.02
 _FINAL_RATE = 0.02

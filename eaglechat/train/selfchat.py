@@ -20,9 +20,9 @@ import numpy as np
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.train.data.corpus import TokenLine, digest_of
-from eaglechat.train.data.features import FeatureStore, Rows, decoded_features, export_features
-from eaglechat.train.errors import PausedError, TrainingError
+from eaglechat.train.corpus import TokenLine, digest_of
+from eaglechat.train.features import FeatureStore, Rows, decoded_features, export_features
+from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import AS_IT_IS, Message, Sampling, Thinking
 

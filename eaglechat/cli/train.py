@@ -18,13 +18,14 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.settings import find
 
 if TYPE_CHECKING:
-    from eaglechat.train.run.training import Outcome, Progress
+    from eaglechat.train.report import Measured
+    from eaglechat.train.run import Outcome, Progress
     from eaglechat.train.settings import Budget, RunSettings
 
 _BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _NO_TORCH = (
-    "training needs torch, which is not installed: pip install torch (smaller, for the processor "
+    "training needs torch, which is not installed: pip install torch (smaller, for the CPU "
     "only: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
 )
 
@@ -166,13 +167,13 @@ def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         complain(_NO_TORCH)
         return FAILED
-    from eaglechat.train.errors import PausedError
+    from eaglechat.train.settings import PausedError
 
     if (fault := _wrong_type(args)) is not None:
         complain(fault)
         return WRONG_USAGE
-    settings = _settings(args)
-    display = _Display()
+    settings = run_settings(args)
+    display = Display()
     try:
         with Interrupt() as interrupt:
             outcome = _train(args, settings, display, interrupt)
@@ -182,18 +183,15 @@ def run(args: argparse.Namespace) -> int:
         return INTERRUPTED
     finally:
         display.end()
-    from eaglechat.cli.train import report as train_report
-
-    text = train_report.text(outcome, settings)
-    print(text)
-    report = train_report.beside(settings.out)
-    paths.write_atomically(report, (text + "\n").encode())
+    report = _report(outcome, settings)
+    print(report)
+    paths.write_atomically(settings.out.with_suffix(".md"), (report + "\n").encode())
     return OK
 
 
 def _wrong_type(args: argparse.Namespace) -> str | None:
     from eaglechat.hub.convert import DIRECT_TYPES, TYPES
-    from eaglechat.train.model.draft_file import HEAD_TYPES
+    from eaglechat.train.draft_file import HEAD_TYPES
 
     if args.type.lower() not in TYPES:
         return f"{args.type} is not a type; known are {', '.join(TYPES)}"
@@ -210,17 +208,17 @@ def _wrong_type(args: argparse.Namespace) -> str | None:
 
 
 def _train(
-    args: argparse.Namespace, settings: RunSettings, display: _Display, interrupt: Interrupt
+    args: argparse.Namespace, settings: RunSettings, display: Display, interrupt: Interrupt
 ) -> Outcome:
-    from eaglechat.train.run import preparation
-    from eaglechat.train.run.training import Run
+    from eaglechat.train import preparation
+    from eaglechat.train.run import Run
 
     if args.restart:
         preparation.forget_run(settings.work)
     return Run(settings, display.show, lambda: interrupt.happened).go()
 
 
-def _settings(args: argparse.Namespace) -> RunSettings:
+def run_settings(args: argparse.Namespace) -> RunSettings:
     from eaglechat.train.settings import SELF_WRITTEN_TOKENS, Recipe, RunSettings
     from eaglechat.wire.protocol import Thinking
 
@@ -283,7 +281,7 @@ def _budget(text: str) -> Budget:
     return Budget(tokens=int(float(match[1])))
 
 
-class _Display:
+class Display:
     """Progress on standard error: bars on a terminal, lines now and then elsewhere."""
 
     _LINE_EVERY_S = 20.0
@@ -312,14 +310,53 @@ class _Display:
         self._bars.close()
 
     def _left(self, progress: Progress, now: float) -> str:
+        from eaglechat.hub.units import format_seconds
+
         started, before = self._begun
         if not before < progress.done < progress.total:
             return ""
         left = (now - started) * (progress.total - progress.done) / (progress.done - before)
-        return f"{_duration(left)} left"
+        return f"{format_seconds(left)} left"
 
 
-def _duration(seconds: float) -> str:
-    from eaglechat.hub.units import format_seconds
+def _report(outcome: Outcome, settings: RunSettings) -> str:
+    """What was trained, and what it does in the engine."""
+    from eaglechat.hub.units import format_bytes, format_seconds
 
-    return format_seconds(seconds)
+    state = outcome.state
+    lines = [
+        f"# {outcome.out.name}",
+        "",
+        f"An EAGLE-3 draft for {settings.target.name}: {format_bytes(outcome.size_bytes)}, reads "
+        f"layers {', '.join(map(str, outcome.layers))}, drafts from "
+        f"{outcome.draft_vocabulary:,} tokens.",
+        "",
+        f"Trained for {format_seconds(state.seconds)} ({state.tokens:,} tokens seen, "
+        f"{settings.recipe.steps} unrolled steps) on {outcome.n_samples:,} samples; "
+        f"{outcome.n_held_out:,} were held out. Training predicts on held-out replies: "
+        f"{_rates(outcome.foreseen.per_position)}, mean accepted length "
+        f"{outcome.foreseen.mean_accepted_length:.2f}.",
+        "",
+        f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
+        "held-out prompts:",
+        "",
+        "| Draft | n | Accepted at each position | Mean accepted length | Tokens/s | Plain | "
+        "Speed-up |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, measured in (("before", outcome.before), ("this one", outcome.after)):
+        lines += [_row(name, one) for one in measured]
+    return "\n".join(lines)
+
+
+def _row(name: str, measured: Measured) -> str:
+    length = measured.stats.mean_accepted_length
+    return (
+        f"| {name} | {measured.n_draft_max} | {_rates(measured.stats.per_position)} | "
+        f"{'-' if length is None else f'{length:.2f}'} | {measured.tokens_per_second:.0f} | "
+        f"{measured.plain_tokens_per_second:.0f} | {measured.speed_up:.2f}x |"
+    )
+
+
+def _rates(per_position: tuple[float, ...]) -> str:
+    return " ".join(f"{100 * rate:.0f}%" for rate in per_position) or "-"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from gguf import LlamaFileType
 
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header, read_shards
+from eaglechat.engine.llama.quantise import QuantiseError, quantise
+from eaglechat.gguf.header import GGUFError, GGUFHeader, TensorInfo, read_header, read_shards
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
@@ -21,8 +25,8 @@ from eaglechat.gguf.preflight import (
 )
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.source.matrix import read_rows
-from eaglechat.train.errors import TrainingError
-from eaglechat.train.model.rope import DEFAULT_BASE, Rope, plain_rope
+from eaglechat.train.rope import DEFAULT_BASE, Rope, plain_rope
+from eaglechat.train.settings import TrainingError
 
 _CHUNK_ROWS = 8192
 _CHATS_SHARE = 0.75
@@ -175,3 +179,45 @@ def read_matrix(
         return read_rows(path, data_start, tensor, rows)
     except ConversionError as error:
         raise TrainingError(str(error)) from None
+
+
+_LARGEST_BYTES = 8 << 30
+_UNQUANTISED = ("F32", "F16", "BF16")
+
+
+def working_copy(
+    target: GGUFHeader,
+    directory: Path,
+    *,
+    fast_bfloat16: bool,
+    on_progress: Callable[[int, int], None],
+) -> Path:
+    """The file to run the target from: a copy in `directory`, or the target where none pays.
+
+    `on_progress` gets bytes written and their total; what it raises comes out of here.
+    """
+    n_bytes = sum(prod(tensor.shape) for tensor in target.tensors) * 2
+    if (
+        not fast_bfloat16
+        or target.quantization in _UNQUANTISED
+        or any(device.is_gpu for device in backend.devices())
+        or n_bytes > min(_LARGEST_BYTES, shutil.disk_usage(directory).free // 4)
+    ):
+        return target.path
+    copy = directory / "target-bf16.gguf"
+    if _is_whole(copy):
+        return copy
+    part = copy.with_suffix(".part")
+    try:
+        quantise(target.path, part, LlamaFileType.MOSTLY_BF16, on_progress)
+    except QuantiseError:
+        return target.path
+    part.replace(copy)
+    return copy
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return bool(read_header(path).architecture)
+    except (OSError, GGUFError):
+        return False

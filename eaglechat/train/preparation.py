@@ -15,24 +15,23 @@ import torch
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.paths import write_atomically
-from eaglechat.train.data import corpus
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.data.features import N_PARTS
-from eaglechat.train.errors import TrainingError
-from eaglechat.train.model.draft_file import Draft
-from eaglechat.train.model.lesson import Lesson
-from eaglechat.train.model.network import (
+from eaglechat.train import corpus
+from eaglechat.train.batches import Features
+from eaglechat.train.corpus import Sample
+from eaglechat.train.draft_file import Draft
+from eaglechat.train.features import N_PARTS
+from eaglechat.train.network import (
     FC,
     HEAD,
+    Lesson,
     Weights,
     new_weights,
     normed_features,
     root_mean_square_normed,
 )
-from eaglechat.train.model.target import VocabularyMatrices, shape_of, soft_cap
-from eaglechat.train.run.batches import Features
-from eaglechat.train.run.trainer import Trainer
-from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe
+from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe, TrainingError
+from eaglechat.train.target import VocabularyMatrices, shape_of, soft_cap
+from eaglechat.train.trainer import Trainer
 
 _SCALE_SAMPLES = 16
 _MEDIAN_OF_NORMAL = 0.6745

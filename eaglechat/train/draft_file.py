@@ -30,10 +30,10 @@ from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.output.fields import pack
 from eaglechat.hub.convert.output.files import DIRECT_TYPES, Progress, write_draft
 from eaglechat.hub.convert.output.writer import OutputTensor
-from eaglechat.train.errors import TrainingError
-from eaglechat.train.model import rope
-from eaglechat.train.model.network import weight_shapes
-from eaglechat.train.model.target import (
+from eaglechat.train import rope
+from eaglechat.train.network import weight_shapes
+from eaglechat.train.settings import TrainingError
+from eaglechat.train.target import (
     EMBEDDINGS,
     HEAD,
     Shape,

@@ -15,13 +15,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.nn.functional import linear, silu
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
-from eaglechat.train.model.attention import ChainAttention, Stretch
-from eaglechat.train.model.lesson import Lesson
-from eaglechat.train.model.target import Shape
+from eaglechat.train.attention import ChainAttention, Stretch
+from eaglechat.train.settings import Recipe
+from eaglechat.train.target import Shape
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What does not change in a run."""
+
+    shape: Shape
+    recipe: Recipe
+    feature_scale: Any
+    """[3 * n_embd]: the usual size of each dimension of the features, which are divided by it."""
+    embeddings: Any
+    """[n_vocab, n_embd], each row divided by its root mean square."""
+    target_head: Any
+    """[draft vocabulary, n_embd]: the target's own."""
+    soft_cap: float | None
+    draft_ids: npt.NDArray[np.int64]
+    """[n_vocab]: each token's index in the draft's vocabulary, or -1."""
+    dtype: Any
+    device: Any
+
 
 Weights = Mapping[str, Any]
 

@@ -14,33 +14,28 @@ import torch
 
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loading import threads
-from eaglechat.engine.loading.machine import free_memory
-from eaglechat.engine.loading.placement import Placement
+from eaglechat.engine.llama.placement import Placement
+from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.output.files import check_out
-from eaglechat.train.data import corpus
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.data.features import FeatureReader, FeatureStore, LiveFeatures
-from eaglechat.train.data.selfchat import ChatWriter
-from eaglechat.train.data.working_copy import working_copy
-from eaglechat.train.errors import PausedError, TrainingError
-from eaglechat.train.model.draft_file import Draft, Making, read_draft, save_draft
-from eaglechat.train.model.precision import best_device, best_type
-from eaglechat.train.model.target import (
+from eaglechat.train import corpus, preparation, report
+from eaglechat.train.batches import Features
+from eaglechat.train.corpus import Sample
+from eaglechat.train.draft_file import Draft, Making, read_draft, save_draft
+from eaglechat.train.features import FeatureReader, FeatureStore, LiveFeatures
+from eaglechat.train.report import Foreseen, Measured, foresee
+from eaglechat.train.selfchat import ChatWriter
+from eaglechat.train.settings import PausedError, RunSettings, TrainingError
+from eaglechat.train.target import (
     VocabularyMatrices,
     chats_side_by_side,
     check_layers,
     default_layers,
     read_target,
+    working_copy,
 )
-from eaglechat.train.run import preparation, report
-from eaglechat.train.run.batches import Features
-from eaglechat.train.run.foresee import Foreseen, foresee
-from eaglechat.train.run.report import Measured
-from eaglechat.train.run.trainer import Figures, RecentFigures, State, Trainer
-from eaglechat.train.settings import RunSettings
+from eaglechat.train.trainer import Figures, RecentFigures, State, Trainer, best_device, best_type
 from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
 
 
@@ -102,7 +97,7 @@ class Run:
         settings.work.mkdir(parents=True, exist_ok=True)
         self._device = best_device()
         self._dtype = best_type(self._device)
-        self._n_threads = settings.n_threads or threads.choose().count
+        self._n_threads = settings.n_threads or choose_threads().count
         torch.set_num_threads(self._n_threads)
 
     def go(self) -> Outcome:
