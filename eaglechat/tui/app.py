@@ -53,7 +53,7 @@ INSTALL_LOOKS_PER_SECOND = 3
 
 
 class EagleApp(App[None]):
-    """Chats with a pair of models behind a Link.
+    """The terminal app. It talks to models through `engine`, a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
     the app are written to `config_file`, chats to `chats_dir`.
@@ -87,8 +87,7 @@ class EagleApp(App[None]):
         loaded, theme_problems = load_themes(*theme_dirs)
         chosen = choose_theme(settings.interface.theme, loaded)
         self._loaded_themes = loaded
-        # Textual chooses the filter for NO_COLOR in its constructor and never again, so the kind
-        # of theme must be known by then, and stays.
+        # Textual chooses the filter for NO_COLOR once, in its constructor, by the kind of theme.
         no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
         super().__init__(ansi_color=no_color_kind)
         self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
@@ -158,8 +157,8 @@ class EagleApp(App[None]):
 
     def on_unmount(self) -> None:
         self.services.away.close()
-        # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
-        # behind; the terminal is given back before.
+        # Not a daemon: the interpreter waits for it, a second at most, so that the engine ends.
+        # The terminal is restored before that.
         threading.Thread(target=self.services.engine.close, name="engine-close").start()
         self.services.desk.close()
 
@@ -168,7 +167,7 @@ class EagleApp(App[None]):
             self._driver.write(sequence)
 
     def _follow_engine(self) -> None:
-        # While the app closes, its screens have no widgets to show anything.
+        # While the app closes, its screens have no widgets left.
         if self.is_running:
             self.services.engine.tick()
 
@@ -186,8 +185,8 @@ class EagleApp(App[None]):
         self.exit()
 
     def _follow_termination(self) -> None:
-        """Give the terminal back and save the chat when the program is terminated, too: by a
-        signal, or because its terminal window was closed."""
+        """Save the chat and restore the terminal also when a signal ends the program, or when its
+        terminal window is closed."""
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
@@ -297,7 +296,7 @@ class EagleApp(App[None]):
     # What the keys do
 
     def _toggle(self, screen: EagleModal[Any], then: Callable[[Any], None] | None = None) -> None:
-        """Open a dialog, or close it."""
+        """Open a dialog, or close it if it is on top."""
         if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
             self.screen.action_back()
         elif any(type(shown) is type(screen) for shown in self.screen_stack):

@@ -1,4 +1,4 @@
-"""All commands, and the names of their keys in force."""
+"""The commands by id and scope, and the keys in force with their names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from eaglechat.tui.commands.table import COMMANDS
 BY_ID: Mapping[str, Command] = {command.id: command for command in COMMANDS}
 
 Keymap = Mapping[str, tuple[str, ...]]
-"""Keys by the id of a command, in place of those it is shipped with."""
+"""Keys by the id of a command, which replace those it is shipped with."""
 
 ENTER, TAB = "Enter", "Tab"
-"""Keys of buttons, fields and lists: they are the same in every program, and stay."""
+"""Keys of buttons, fields and lists, which cannot be changed."""
 
 # Textual names these by a symbol or in lower case.
 _NAMES = {
@@ -32,28 +32,28 @@ _in_force: dict[str, tuple[str, ...]] = {}
 
 
 def use(keymap: Keymap) -> None:
-    """Put other keys in force, in this process."""
+    """Put other keys in force, for the whole process."""
     _in_force.clear()
     _in_force.update(keymap)
 
 
 def keys_of(id: str) -> tuple[str, ...]:
-    """The keys in force of a command, as Textual names them."""
+    """The keys of a command that are in force, as Textual names them."""
     return _in_force.get(id) or BY_ID[id].all_keys
 
 
 def key_of(id: str) -> str:
-    """The key of a command as sentences name it. Raises KeyError for one that is none."""
+    """The name of a command's first key, for sentences. Raises KeyError for an unknown id."""
     return name_of(keys_of(id)[0])
 
 
 def with_keys(text: str) -> str:
-    """A sentence with each `{chat.stop}` in it replaced by the name of that command's key."""
+    """A sentence in which each `{chat.stop}` is replaced by the name of that command's key."""
     return re.sub(r"\{([a-z_]+\.[a-z_]+)\}", lambda match: key_of(match[1]), text)
 
 
 def name_of(key: str) -> str:
-    """A key as the keyboard writes it: `leader v` is the name of the leader's key, then V."""
+    """A key as keyboards label it. `leader v` becomes the name of the leader's key, then V."""
     leader, _, second = key.rpartition(" ")
     if leader != LEADER:
         return _key_name(key)
@@ -70,5 +70,5 @@ def _key_name(key: str) -> str:
 
 
 def commands_of(*scopes: Scope) -> list[Command]:
-    """The commands of some screens or widgets."""
+    """The commands that hold in any of these scopes."""
     return [command for command in COMMANDS if not set(scopes).isdisjoint(command.scopes)]

@@ -602,7 +602,7 @@ READING = (
 
 
 _SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
-"""What controls are called where they are typed."""
+"""The short names that are typed for some controls."""
 
 
 def _argument(control: Range | Choice) -> Argument:
@@ -734,7 +734,7 @@ PROMPT = (
         help="Start a new line",
         scopes=("prompt",),
         keys=("ctrl+j",),
-        # Shift+Enter comes under two names: Kitty's protocol, and xterm's modifyOtherKeys.
+        # Shift+Enter has two names: by Kitty's protocol, and by xterm's modifyOtherKeys.
         aliases=("shift+enter", "ctrl+enter", "alt+enter", "shift+\\r"),
     ),
     Command(
@@ -895,4 +895,4 @@ COMMANDS: tuple[Command, ...] = (
     *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *WRITING, *TURNS, *READING, *CONTROLS,
     *PROMPT, *BENCH, *KEEPING,
 )  # fmt: skip
-"""In the order in which the bottom line, the help and the documentation have them."""
+"""In the order of the bottom line, the help and the documentation."""

@@ -20,14 +20,14 @@ class InstallWatch:
     def __init__(
         self, owner: DOMNode, desk: HubDesk, announce: Callable[[InstallSnapshot], None]
     ) -> None:
-        """`announce` gets each pair that is installed, or failed."""
+        """`announce` gets each installation that ended or failed."""
         self.changed: Signal[None] = Signal(owner, "installs")
         self._desk = desk
         self._announce = announce
         self._stages: dict[str, str] = {}
 
     def look(self) -> None:
-        """See what has moved since the last look."""
+        """Announce what has ended or failed since the last look."""
         for install in self._desk.snapshots():
             name, stage = install.entry.name, install.stage.value
             if self._stages.get(name) == stage:
