@@ -116,7 +116,7 @@ class EagleScreen(Screen[Result]):
         open_screen(self.app, screen, then)
 
     def leave(self) -> None:
-        """Stop what runs for this screen and save what is the user's: the app is about to close it."""
+        """Stop what runs for this screen and save the user's work: the app is about to close it."""
 
 
 def open_screen(

@@ -150,7 +150,7 @@ class EngineService:
         self.request(Unload(), lambda _event: None)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` when the engine in use starts or dies. Returns a function that ends this."""
+        """Tell `watcher` when the engine in use starts or dies, until the returned function is called."""
         self._watchers.append(watcher)
 
         def unwatch() -> None:

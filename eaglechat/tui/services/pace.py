@@ -30,7 +30,7 @@ class FramePace:
         self._drawn, self._spent = clock(), cpu_time()
 
     def is_due(self) -> bool:
-        """Whether enough time has passed since the last frame for its cost. If so, a frame begins."""
+        """Whether enough time has passed for the last frame's cost. If so, a frame begins now."""
         now, spent = self._clock(), self._cpu_time()
         wait = min((spent - self._spent) / self._share, self._slowest_s)
         if now - self._drawn < wait:

@@ -48,7 +48,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.navigation import Leave, LoadAgain, LoadInstead, OpenMenu, Resume
+from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import PromptCompleter
 from eaglechat.tui.screens.chat.finding import ChatFinder
@@ -291,7 +291,7 @@ class ChatScreen(PromptScreen[None]):
         return self._has_session and self.session.record.is_behind
 
     def action_new_chat(self) -> None:
-        self.post_message(Leave(self._new_chat))
+        self.post_message(LeaveChat(self._new_chat))
 
     def _new_chat(self) -> None:
         self.leave(keep_prompt=True)
@@ -313,7 +313,7 @@ class ChatScreen(PromptScreen[None]):
         if chat.file == self.session.record.file:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
-            self.post_message(Leave(lambda: self._open_instead(chat)))
+            self.post_message(LeaveChat(lambda: self._open_instead(chat)))
         else:
             self.post_message(Resume(chat))
 
