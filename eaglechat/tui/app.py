@@ -240,7 +240,7 @@ class EagleApp(App[None]):
         else:
             then()
 
-    def on_leave(self, message: Leave) -> None:
+    def on_leave_chat(self, message: LeaveChat) -> None:
         self._unless_lost(message.then)
 
     def on_open_menu(self) -> None:

@@ -150,7 +150,7 @@ class EngineService:
         self.request(Unload(), lambda _event: None)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` when the engine in use starts or dies, until the returned function is called."""
+        """Tell `watcher` when the engine in use starts or dies; the returned function ends this."""
         self._watchers.append(watcher)
 
         def unwatch() -> None:
