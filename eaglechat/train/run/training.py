@@ -18,8 +18,8 @@ from eaglechat.engine.loading import threads
 from eaglechat.engine.loading.machine import free_memory
 from eaglechat.engine.loading.placement import Placement
 from eaglechat.gguf.header import read_header
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.output.files import check_out
+from eaglechat.hub.convert.writer import check_out
+from eaglechat.hub.errors import ConversionError
 from eaglechat.train.data import corpus
 from eaglechat.train.data.corpus import Sample
 from eaglechat.train.data.features import FeatureReader, FeatureStore, LiveFeatures
