@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     EXTRACT_LAYERS,

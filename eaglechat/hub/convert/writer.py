@@ -24,8 +24,7 @@ from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.errors import ConversionError
 
