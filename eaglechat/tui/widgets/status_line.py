@@ -6,8 +6,8 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.chat import wording
-from eaglechat.chat.numbers import Numbers
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.tui.widgets.meters import bar
 from eaglechat.wire.protocol import AUTO
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.wording import prompt_seen
 from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
@@ -24,6 +23,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.chat_job import ChatJob
 from eaglechat.engine.process.rendering import rendered
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.tui.texts.wording import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny

@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
 from textual.widgets import Button, DataTable, Input, SelectionList, Static
 
-from eaglechat.chat import wording
 from eaglechat.chat.controls import Controls
 from eaglechat.engine.bench.measure import builtin_prompts
 from eaglechat.hub.local.pair import Pair
@@ -28,6 +27,7 @@ from eaglechat.tui.screens.bench.session import (
     parse_lengths,
 )
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line

@@ -8,10 +8,10 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from eaglechat.chat import wording
 from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
 from eaglechat.hub.units import format_seconds
 from eaglechat.tui.screens.bench.session import BenchPlan, BenchSession, best_setting
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.meters import bar
 from eaglechat.wire.bench_records import PLAIN
 from eaglechat.wire.protocol import PairInfo

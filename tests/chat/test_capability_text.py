@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from eaglechat.chat.capability_text import no_bench, not_reported
 from eaglechat.chat.history.reading import saved_chats
-from eaglechat.chat.numbers import numbers_of
-from eaglechat.chat.unreported import no_bench, not_reported
+from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
 from tests.chat.headless import Headless
