@@ -55,21 +55,3 @@ class BenchRun:
     @property
     def tokens_per_second(self) -> float:
         return self.tokens * 1000.0 / self.generation_ms if self.generation_ms > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class RoundProfile:
-    """Where the time of a round goes: medians over a reply's rounds, in milliseconds."""
-
-    setting: str
-    rounds: int
-    total_ms: float
-    draft_ms: float
-    verify_ms: float
-    process_ms: float
-    sample_ms: float
-    native_ms: float
-    """All time inside llama.cpp, whichever part it belongs to."""
-    python_ms: float
-    """The rest of a round."""
-    calls: float

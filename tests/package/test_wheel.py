@@ -27,7 +27,7 @@ FILES = {
 def test_the_sdist_holds_all_that_is_built_and_shown(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert names >= FILES | {"pyproject.toml", "README.md", "LICENSE", "docs/README.md"}
+    assert names >= FILES | {"pyproject.toml", "README.md", "LICENSE"}
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_the_themes(built: Built) -> None:

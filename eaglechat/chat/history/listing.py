@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.history import lines
+from eaglechat.chat.writing.parts import shown
 
 _HEAD, _TAIL = 4096, 8192
 _LONGEST_TITLE = 160
@@ -48,35 +50,31 @@ def title_of(text: str) -> str:
     return " ".join(text[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
 
 
-def list_chats(
-    directory: Path, known: Mapping[str, ChatSummary] | None = None
-) -> Iterator[list[ChatSummary]]:
-    """Every chat in which something was said or typed, and every file that cannot be read: pinned
-    ones first, then what was used last. The last list is complete; ones before it come at once.
+def summary_line(turns: Turns, unsent: str, title: str, pinned: bool) -> lines.SummaryLine:
+    """What the list shows of a chat with these turns; `title` is the user's, empty for none."""
+    path = turns.path
+    name = title or title_of(shown(path[0].parts) if path else unsent)
+    return lines.SummaryLine(title=name, messages=len(path), pinned=pinned)
 
-    `known` has summaries by the name of their file, which hold as long as their stamp does.
-    """
-    rows: dict[str, ChatSummary] = {}
-    unknown: list[Path] = []
+
+def list_chats(directory: Path) -> Iterator[list[ChatSummary]]:
+    """The list of chats, longer each time; the last one is complete. It has every chat in which
+    something was said or typed, and every file that cannot be read: pinned ones first, then those
+    used last."""
     there = stamps(directory)
-    for name, stamp in there.items():
-        row = known.get(name) if known else None
-        if row is not None and row.stamp == stamp:
-            rows[name] = row
-        else:
-            unknown.append(directory / name)
-    unknown.sort(reverse=True)
-    for read, file in enumerate(unknown):
-        if read % _READ_AT_ONCE == 0 and read:
-            yield in_order(rows.values())
-        rows[file.name] = summarise(file, there[file.name])
-    yield in_order(rows.values())
+    rows: list[ChatSummary] = []
+    for number, name in enumerate(sorted(there, reverse=True)):
+        if number % _READ_AT_ONCE == 0 and number:
+            yield _in_order(rows)
+        rows.append(summarise(directory / name, there[name]))
+    yield _in_order(rows)
 
 
-def in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
-    """Those that the list shows, in its order."""
-    shown = (chat for chat in summaries if chat.is_shown)
-    return sorted(shown, key=lambda chat: (chat.pinned, chat.used, chat.file.name), reverse=True)
+def _in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
+    shown_ones = (chat for chat in summaries if chat.is_shown)
+    return sorted(
+        shown_ones, key=lambda chat: (chat.pinned, chat.used, chat.file.name), reverse=True
+    )
 
 
 def stamps(directory: Path) -> dict[str, tuple[int, int]]:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.chat.history import lines
-from eaglechat.chat.history.listing import title_of
+from eaglechat.chat.history.listing import summary_line, title_of
 from eaglechat.chat.history.log import ChatLog
-from eaglechat.chat.history.naming import summary_of
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import SavedChat, chat_in
 from eaglechat.chat.recording import Terms, text_in
@@ -181,4 +180,4 @@ class ChatRecorder:
                 self._summarise()
 
     def _summarise(self) -> None:
-        self._log.add(summary_of(self._turns, shown(self._unsent), self._title, self._is_pinned))
+        self._log.add(summary_line(self._turns, shown(self._unsent), self._title, self._is_pinned))

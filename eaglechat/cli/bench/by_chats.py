@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eaglechat.engine.bench.measure import Write
 
 _WARM_UP_TOKENS = 4
-_OF_OUR_ENGINE = ("reference", "prefill", "profile", "by_turns", "shape", "ngram")
+_OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram")
 _PLAINLY = {PLAIN: Speculation(enabled=False)}
 
 

@@ -26,7 +26,7 @@ from eaglechat.cli.bench.measuring import (
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
 
@@ -93,9 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prefill", action="store_true", help="measure how fast the prompts are read, too"
     )
     parser.add_argument(
-        "--profile", action="store_true", help="show where the time of a round goes"
-    )
-    parser.add_argument(
         "--by-turns",
         action="store_true",
         help="measure all settings side by side, a few tokens at a time: far less noise on a busy "
@@ -150,7 +147,6 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     trouble: str | None = None
     runs: list[BenchRun] = []
     prefills: list[PrefillRun] = []
-    profiles: list[RoundProfile] = []
     server = pair.server
     with CommandEngine(settings, interrupt, server) as engine, ExitStack() as stack:
         info, hello = engine.load(pair), engine.hello
@@ -176,13 +172,11 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
                 else:
                     prefills.append(measured)
                 progress.show(measured)
-            if args.profile and not interrupt.happened:
-                profiles = measuring.profiles(prompts[0])
         except (ReferenceFailedError, EngineError) as error:
             trouble = str(error)
         finally:
             progress.clear()
-    _give_out(args, hello, info, runs=runs, prefills=prefills, profiles=profiles)
+    _give_out(args, hello, info, runs=runs, prefills=prefills)
     if interrupt.happened:
         trouble = "stopped"
     if trouble is None:
@@ -198,7 +192,6 @@ def _give_out(
     *,
     runs: list[BenchRun],
     prefills: list[PrefillRun],
-    profiles: list[RoundProfile],
 ) -> None:
     """Print what was measured, and write it where it is asked for."""
     from eaglechat.engine.bench import measure as bench
@@ -206,7 +199,7 @@ def _give_out(
 
     report = bench.report_of(runs)
     read = prefill_results(prefills, runs)
-    for line in bench_tables.lines(info, hello, report, read, profiles, markdown=args.markdown):
+    for line in bench_tables.lines(info, hello, report, read, markdown=args.markdown):
         print(line)
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
@@ -220,7 +213,6 @@ def _give_out(
             "pair": info,
             "report": report,
             "prefill": prefills,
-            "profile": profiles,
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))

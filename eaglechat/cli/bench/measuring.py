@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from eaglechat.cli.bench.by_chats import runs_by_chats
 from eaglechat.cli.loading import CommandEngine, Interrupt
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     Bench,
-    BenchProfiled,
     BenchRunDone,
     Chat,
     Done,
@@ -68,20 +67,6 @@ class Measuring:
                     yield from yardstick.runs(prompt, repeat, self._cancelled)
                 if self._cancelled():
                     return
-
-    def profiles(self, prompt: BenchPrompt) -> list[RoundProfile]:
-        """Where the time of a round goes, with each setting. Raises EngineError."""
-        args = self._args
-        request = Bench(
-            prompts=(prompt,),
-            n=args.n,
-            shapes=args.shape,
-            ngram=args.ngram,
-            max_tokens=args.max_tokens,
-            profile=True,
-        )
-        answers = self._engine.ask(request)
-        return [event.profile for event in answers if isinstance(event, BenchProfiled)]
 
     def _repeat(self, prompt: BenchPrompt, repeat: int) -> Iterator[BenchRun]:
         request = Bench(

@@ -15,7 +15,6 @@ from eaglechat.wire.records import NGRAM
 if TYPE_CHECKING:
     from eaglechat.engine.bench.measure import BenchReport, PromptResult, SettingResult, Speed
     from eaglechat.engine.bench.prefill import PrefillResult
-    from eaglechat.wire.bench_records import RoundProfile
     from eaglechat.wire.protocol import Hello, PairInfo
 
 _BAR = 28
@@ -29,7 +28,6 @@ def lines(
     hello: Hello,
     report: BenchReport,
     prefills: Sequence[PrefillResult],
-    profiles: Sequence[RoundProfile],
     *,
     markdown: bool,
 ) -> Iterator[str]:
@@ -55,10 +53,6 @@ def lines(
         yield ""
         yield "Prompt tokens read per second: by the target alone, and with features for the draft"
         yield from _table(_prefill_rows(prefills), markdown)
-    if profiles:
-        yield ""
-        yield "A round in milliseconds (medians); native is all time inside llama.cpp"
-        yield from _table(_profile_rows(profiles), markdown)
 
 
 def _ran_on(info: PairInfo, hello: Hello) -> str:
@@ -143,22 +137,6 @@ def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:
             *(result.prompt, str(result.tokens)),
             *(_whole(result.plain), _whole(result.drafting)),
             *([_whole(result.reference), _number(ratio)] if compared else []),
-        ]
-
-
-def _profile_rows(profiles: Sequence[RoundProfile]) -> Iterator[Row]:
-    yield [
-        *("setting", "round", "draft", "verify", "features", "sample"),
-        *("native", "Python", "native calls", "rounds"),
-    ]
-    for result in profiles:
-        parts = (result.total_ms, result.draft_ms, result.verify_ms, result.process_ms)
-        yield [
-            result.setting,
-            *(f"{ms:.2f}" for ms in parts),
-            *(f"{ms:.3f}" for ms in (result.sample_ms, result.native_ms, result.python_ms)),
-            f"{result.calls:.0f}",
-            str(result.rounds),
         ]
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.bench import measure as bench
-from eaglechat.engine.bench import profile
 from eaglechat.engine.bench.settings import name_of, settings_of
 from eaglechat.engine.bench.turns import measure_by_turns
 from eaglechat.engine.loading.pair import LoadedPair
@@ -16,7 +15,6 @@ from eaglechat.wire.protocol import (
     AnyEvent,
     Bench,
     BenchDone,
-    BenchProfiled,
     BenchProgress,
     BenchRunDone,
     Speculation,
@@ -55,12 +53,9 @@ class BenchJob:
         request = self._request
         if reason := self._pair.info.no_bench(ngram=any(request.ngram)):
             raise BenchFailedError(f"there is nothing to compare: {reason}")
-        if request.profile:
-            self._profile()
-        else:
-            for run in self._runs():
-                self._done += 1
-                self._send(BenchRunDone(id=request.id, run=run))
+        for run in self._runs():
+            self._done += 1
+            self._send(BenchRunDone(id=request.id, run=run))
         self._send(BenchDone(id=request.id, cancelled=self._cancelled()))
 
     def _runs(self) -> Iterator[BenchRun]:
@@ -83,17 +78,6 @@ class BenchJob:
             max_tokens=request.max_tokens,
             cancelled=self._cancelled,
         )
-
-    def _profile(self) -> None:
-        """Replies under the clock of native calls, which costs a little itself."""
-        prompt, write = self._request.prompts[0], self._watched(self._pair)
-        with profile.native_clock() as clock:
-            for setting in self._settings:
-                events = write(prompt, setting, self._request.max_tokens)
-                profiled = profile.profile(name_of(setting), events, clock)
-                if self._cancelled():
-                    return
-                self._send(BenchProfiled(id=self._request.id, profile=profiled))
 
     def _watched(self, pair: LoadedPair) -> bench.Write:
         """Writes with a pair, and says a word about it now and then."""

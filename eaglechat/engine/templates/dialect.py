@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from eaglechat.engine.templates.modes import Mode, PartStream
+from eaglechat.wire.part_stream import Mode, PartStream
 from eaglechat.wire.records import Part
 
 Render = Callable[..., str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eaglechat.engine.templates.modes import PartStream
+from eaglechat.wire.part_stream import PartStream
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from eaglechat.engine.templates.dialect import Dialect, find_dialect
 from eaglechat.engine.templates.messages import Shape, find_shape
-from eaglechat.engine.templates.modes import PartStream
 from eaglechat.engine.templates.sandbox import CancelledError, Template, TooMuchError
 from eaglechat.engine.templates.variables import Switches, find_switches, variables
 from eaglechat.wire.errors import PromptCancelledError, PromptError
+from eaglechat.wire.part_stream import PartStream
 from eaglechat.wire.protocol import Message, Thinking
 
 CHATML = (
