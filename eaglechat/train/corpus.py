@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.chat.history.reading import saved_chats
-from eaglechat.engine.bench.measure import HEADING, parse_prompts
+from eaglechat.engine.bench.prompts import HEADING, parse_prompts
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.train.settings import TrainingError

@@ -58,7 +58,7 @@ def test_the_built_in_pair_replies(installed: Installed) -> None:
 def test_what_the_app_reads_comes_with_it(installed: Installed) -> None:
     found = installed.python(
         "import json, eaglechat; from pathlib import Path; from eaglechat import paths\n"
-        "from eaglechat.engine.bench.measure import builtin_prompts\n"
+        "from eaglechat.engine.bench.prompts import builtin_prompts\n"
         "from eaglechat.hub.catalogue import entries\n"
         "known, problems = entries.load()\n"
         "print(json.dumps({'home': eaglechat.__file__, 'pairs': len(known),\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eaglechat.engine.bench.settings import name_of, settings_of
+from eaglechat.engine.bench.measure import name_of, settings_of
 from eaglechat.wire import protocol
 from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.protocol import AUTO, Speculation

@@ -7,8 +7,8 @@ from textual.style import Style
 from textual.widget import Widget
 
 from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.widgets.meters import bar
 from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10

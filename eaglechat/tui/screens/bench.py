@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
 from textual.widgets import Button, DataTable, Input, SelectionList, Static
 
 from eaglechat.chat.controls import Controls
-from eaglechat.engine.bench.measure import builtin_prompts
+from eaglechat.engine.bench.measure import settings_of
+from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.engine.bench.report import BenchReport, SettingResult, report_of
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
-from eaglechat.tui.screens.bench import view
-from eaglechat.tui.screens.bench.session import (
-    BenchPlan,
-    BenchSession,
-    best_setting,
-    length_of,
-    parse_count,
-    parse_lengths,
-)
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.bench import (
+    best_setting,
+    chart,
+    length_labels,
+    prompt_table,
+    verdict,
+)
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire import protocol
-from eaglechat.wire.protocol import Auto, PairInfo
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo, Shape
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
 _QUICK = {"lengths": "0, 1, 3, 5, auto", "repeats": "1", "max-tokens": "64"}
@@ -42,6 +50,111 @@ _FIELDS = {
     "repeats": "Repeats",
     "max-tokens": "Longest reply, in tokens",
 }
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """What to measure."""
+
+    prompts: tuple[BenchPrompt, ...]
+    lengths: tuple[int | Auto, ...]
+    shape: Shape
+    ngram: bool
+    repeats: int
+    max_tokens: int
+
+    @property
+    def replies(self) -> int:
+        settings = settings_of(self.lengths, (self.shape,), (self.ngram,))
+        return len(self.prompts) * self.repeats * len(settings)
+
+    def request(self) -> Bench:
+        return Bench(
+            prompts=self.prompts,
+            n=self.lengths,
+            shapes=(self.shape,),
+            ngram=(self.ngram,),
+            repeats=self.repeats,
+            max_tokens=self.max_tokens,
+        )
+
+
+def parse_lengths(text: str) -> tuple[int | Auto, ...]:
+    """Draft lengths such as `0, 3, auto`, each once. Raises ValueError in words."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise ValueError("name at least one draft length, such as 3 or auto")
+    return tuple(dict.fromkeys(_length(part) for part in parts))
+
+
+def _length(text: str) -> int | Auto:
+    if text.casefold() == AUTO:
+        return AUTO
+    if not text.isdecimal() or int(text) > N_DRAFT_MAX_LIMIT:
+        raise ValueError(f"a draft length is 0 to {N_DRAFT_MAX_LIMIT} or auto, not {text}")
+    return int(text)
+
+
+def parse_count(text: str, what: str) -> int:
+    """A whole number of at least 1. Raises ValueError in words."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"{what} is a whole number of at least 1, not {text.strip() or 'empty'}")
+    return int(text)
+
+
+@dataclass
+class BenchSession:
+    """A bench that runs or has run."""
+
+    plan: BenchPlan
+    clock: Callable[[], float] = time.monotonic
+    runs: list[BenchRun] = field(default_factory=list)
+    progress: BenchProgress | None = None
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
+    @property
+    def share_done(self) -> float:
+        """Of the replies, the one being written among them as far as it is."""
+        progress = self.progress
+        under_way = 0.0
+        if progress is not None and progress.done == len(self.runs):
+            under_way = min(progress.tokens / self.plan.max_tokens, 1.0)
+        return min((len(self.runs) + under_way) / self.plan.replies, 1.0)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What the rest takes at the pace so far; None before the first reply has ended."""
+        done = self.share_done
+        if not self.runs or not done:
+            return None
+        return (self.clock() - self._started) * (1.0 - done) / done
+
+    def report(self) -> BenchReport:
+        return report_of(self.runs)
+
+
+class SpeedChart(Widget):
+    """Speed against draft length, as wide as there is room."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._report: BenchReport | None = None
+
+    def show(self, report: BenchReport) -> None:
+        self._report = report
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._report.settings) + 1 if self._report and self._report.settings else 0
+
+    def render(self) -> Content:
+        if self._report is None:
+            return Content("")
+        lines = chart(self._report, length_labels(self._report), self.content_size.width)
+        return Content("\n").join(Content.assemble(*line) for line in lines)
 
 
 class BenchScreen(EagleScreen[None]):
@@ -81,7 +194,7 @@ class BenchScreen(EagleScreen[None]):
                     yield Line("", id="kept")
             yield Line("", id="said")
             yield Bar(id="done")
-            yield view.SpeedChart(id="chart")
+            yield SpeedChart(id="chart")
             yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
         with HorizontalScroll(id="buttons", can_focus=False):
             yield Button("Measure", id="start", variant="primary", compact=True)
@@ -127,7 +240,7 @@ class BenchScreen(EagleScreen[None]):
             return
         self._say(
             f"{plan.replies:,} replies of at most {plan.max_tokens:,} tokens, including plain "
-            f"decoding, interleaved. {view.drafts_like(plan, self._info)} Your chat stays as it is."
+            f"decoding, interleaved. {_drafts_like(plan, self._info)} Your chat stays as it is."
         )
 
     def _plan(self) -> BenchPlan:
@@ -212,9 +325,9 @@ class BenchScreen(EagleScreen[None]):
         report = session.report()
         best = best_setting(report.settings)
         if best is not None and len(session.runs) == session.plan.replies:
-            said = view.verdict(best, report)
+            said = verdict(best, report)
         elif best is not None:
-            said = f"{said} {view.verdict(best, report)}"
+            said = f"{said} {verdict(best, report)}"
         self._phase("ended", "done")
         self.set_class(best is None, "-nothing")
         self._say(said)
@@ -238,19 +351,19 @@ class BenchScreen(EagleScreen[None]):
 
     def _show_progress(self) -> None:
         assert self._session is not None
-        self._say("Stopping…" if self._stopping else view.doing(self._session))
+        self._say("Stopping…" if self._stopping else _doing(self._session))
         self.query_one("#done", Bar).show(self._session.share_done)
 
     def _show_results(self) -> None:
         if self._session is None:
             return
         report = self._session.report()
-        self.query_one(view.SpeedChart).show(report)
+        self.query_one(SpeedChart).show(report)
         table = self.query_one("#table", DataTable)
         table.clear(columns=True)
-        columns, rows = view.columns(report), list(view.rows(report))
+        head, *rows = prompt_table(report, length_labels(report))
         # Widths that the table finds by itself come a moment later, or too late to be drawn.
-        for label, cells in zip(columns, zip(columns, *rows, strict=True), strict=True):
+        for label, *cells in zip(head, head, *rows, strict=True):
             table.add_column(label, width=max(map(cell_len, cells)))
         table.fixed_columns = 1
         table.add_rows(rows)
@@ -260,7 +373,7 @@ class BenchScreen(EagleScreen[None]):
     @property
     def _best(self) -> int | Auto | None:
         best = best_setting(self._session.report().settings) if self._session else None
-        return length_of(best) if best is not None else None
+        return _length_of(best) if best is not None else None
 
     @on(Button.Pressed, "#keep-here")
     def _keep_here(self) -> None:
@@ -309,3 +422,29 @@ def _why_it_failed(error: protocol.Error) -> str:
     said = wording.sentence(error.message)
     again = with_keys("{chat.load_again} in the chat loads the models again.")
     return f"{said} {again}" if error.code == ENGINE_DIED else said
+
+
+def _length_of(result: SettingResult) -> int | Auto:
+    """The n_draft_max that a setting stands for."""
+    assert result.n is not None
+    return AUTO if result.n == AUTO else int(result.n)
+
+
+def _drafts_like(plan: BenchPlan, info: PairInfo) -> str:
+    """A sentence about the shape of the drafts and about what drafts."""
+    if info.draft is None:
+        return "There is no draft: n-grams alone."
+    drafter = "n-grams ahead of the draft" if plan.ngram else "the draft alone"
+    return f"As in your chat: shape {plan.shape}, {drafter}."
+
+
+def _doing(session: BenchSession) -> str:
+    """What is being measured, and how long the rest takes."""
+    progress, plan = session.progress, session.plan
+    now = "reading the prompt"
+    if progress is not None:
+        is_plain = progress.setting == PLAIN
+        now = f"{progress.prompt}, {PLAIN if is_plain else f'n = {progress.setting}'}"
+    left = session.seconds_left
+    soon = f"about {format_seconds(left)} left" if left is not None else "estimating the time"
+    return f"Reply {min(len(session.runs) + 1, plan.replies)} of {plan.replies}: {now} · {soon}"
