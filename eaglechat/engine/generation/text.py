@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Sequence
 
 from eaglechat.engine.templates.dialect import PLAIN
-from eaglechat.engine.templates.modes import PartStream, Segment, joined
+from eaglechat.wire.part_stream import PartStream, Segment, joined
 from eaglechat.wire.records import Part
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.llama.head import DraftHead
-from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
 from eaglechat.wire.protocol import Shape
 from tests import tiny
 from tests.engine.rig import Rig, decode, open_contexts, open_rig

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.engine.templates.modes import Segment
 from eaglechat.engine.templates.template import ChatTemplate
+from eaglechat.wire.part_stream import Segment
 from eaglechat.wire.protocol import Thinking
 from eaglechat.wire.records import Part
 from tests.engine.templates import dialects

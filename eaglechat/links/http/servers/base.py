@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from eaglechat.links.http.servers.chunks import Chunk, Usage
 from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import Chat, Message
 from eaglechat.wire.records import (
     FinishReason,
@@ -104,6 +105,44 @@ def written_in(chunk: Chunk) -> list[Written]:
         content = "".join(part.text or "" for part in content)
     texts = [(thought, Part.REASONING), (content, Part.ANSWER)]
     return [(text, part) for text, part in texts if text]
+
+
+_MODES = {
+    "start": Mode(None, (("<think>", "reasoning"),), otherwise="answer"),
+    "reasoning": Mode(Part.REASONING, (("</think>", "after"),), drops_space=True),
+    "after": Mode(Part.ANSWER, drops_space=True),
+    "answer": Mode(Part.ANSWER),
+}
+
+
+class ReasoningSplitter:
+    """Finds the reasoning that a server leaves in the text of its reply, between `<think>` and
+    `</think>` at the beginning: vLLM, Ollama and others do unless they are told otherwise.
+
+    A server that sends reasoning apart is believed: its text is not searched for tags.
+    """
+
+    def __init__(self) -> None:
+        self._stream = PartStream(_MODES, "start")
+
+    def split(self, written: Iterable[Written]) -> list[Written]:
+        """The next texts of the reply; returns those whose part is decided now."""
+        decided: list[Written] = []
+        for text, part in written:
+            if part is Part.ANSWER:
+                decided += _written(self._stream.push(text))
+            else:
+                decided += [*self.rest(), (text, part)]
+                self._stream = PartStream(_MODES, "answer")
+        return decided
+
+    def rest(self) -> list[Written]:
+        """The end of the reply; returns what was held back."""
+        return _written(self._stream.flush())
+
+
+def _written(segments: Iterable[Segment]) -> list[Written]:
+    return [(text, part) for part, text in segments if part is not None]
 
 
 _TOKENS_WITHOUT_TEXT = 64

@@ -10,6 +10,7 @@ from typing import Any
 from eaglechat.links.http.servers.base import (
     LONGEST_DRAFT,
     Ending,
+    ReasoningSplitter,
     ReplyReader,
     Written,
     most_tokens,
@@ -20,7 +21,6 @@ from eaglechat.links.http.servers.base import (
 )
 from eaglechat.links.http.servers.chunks import Chunk, Timings
 from eaglechat.links.http.servers.openai import TextReader
-from eaglechat.links.http.servers.thoughts import ThoughtSplitter
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -136,7 +136,7 @@ class LlamaServerReader:
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
         self._kind = kind
-        self._ending, self._thoughts = Ending(chat), ThoughtSplitter()
+        self._ending, self._splitter = Ending(chat), ReasoningSplitter()
         self._told = 0
         """Tokens in the rounds that were told."""
         self._most = 0
@@ -154,7 +154,7 @@ class LlamaServerReader:
         self._ending.take(chunk)
         if progress := chunk.prompt_progress:
             yield Prefill(progress.processed, progress.total, progress.cache)
-        self._pieces += self._thoughts.split(written_in(chunk))
+        self._pieces += self._splitter.split(written_in(chunk))
         self._most += most_tokens(written_in(chunk))
         timings = chunk.timings
         if timings is None or timings.predicted_n == 0:
@@ -182,7 +182,7 @@ class LlamaServerReader:
             yield from self._close(min(self._step.last, self._now.predicted_n))
             if self._now.predicted_n > self._told:
                 self._begin(self._now)
-        self._pieces += self._thoughts.rest()
+        self._pieces += self._splitter.rest()
         if left := [*(p for n in sorted(self._texts) for p in self._texts[n]), *self._pieces]:
             self._texts, self._pieces = {}, []
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)

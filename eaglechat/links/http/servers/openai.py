@@ -8,13 +8,13 @@ from typing import Any
 from eaglechat.links.http.servers.base import (
     Clock,
     Ending,
+    ReasoningSplitter,
     clocked_end,
     common_body,
     without_times,
     written_in,
 )
 from eaglechat.links.http.servers.chunks import Chunk
-from eaglechat.links.http.servers.thoughts import ThoughtSplitter
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -39,19 +39,19 @@ class TextReader:
 
     def __init__(self, chat: Chat) -> None:
         self._clock, self._ending = Clock(), Ending(chat)
-        self._thoughts = ThoughtSplitter()
+        self._splitter = ReasoningSplitter()
         self._count = 0
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
         self._ending.take(chunk)
         if written := written_in(chunk):
             self._count += 1
-            texts: list[tuple[str, Part | None]] = [*self._thoughts.split(written)]
+            texts: list[tuple[str, Part | None]] = [*self._splitter.split(written)]
             texts = texts or [("", None)]
             yield self._round(self._count - 1, texts, self._clock.lap())
 
     def rest(self) -> Iterator[Round]:
-        if left := self._thoughts.rest():
+        if left := self._splitter.rest():
             yield self._round(self._count, left, 0.0)
 
     def settled(self) -> None:

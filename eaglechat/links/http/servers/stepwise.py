@@ -12,6 +12,7 @@ from eaglechat.links.http.servers.base import (
     LONGEST_DRAFT,
     Clock,
     Ending,
+    ReasoningSplitter,
     Written,
     clocked_end,
     most_tokens,
@@ -20,7 +21,6 @@ from eaglechat.links.http.servers.base import (
     written_in,
 )
 from eaglechat.links.http.servers.chunks import Chunk, SpeculativeDecoding
-from eaglechat.links.http.servers.thoughts import ThoughtSplitter
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -80,7 +80,7 @@ class StepReader:
     def __init__(self, kind: StepwiseServer, chat: Chat) -> None:
         self._kind = kind
         self._clock, self._ending = Clock(), Ending(chat)
-        self._thoughts = ThoughtSplitter()
+        self._splitter = ReasoningSplitter()
         self._steps: list[_Step] = []
         self._rounds: list[Round] = []
         self._counted = self._told = 0
@@ -96,7 +96,7 @@ class StepReader:
         written = written_in(chunk)
         if not written:
             return
-        texts = tuple(self._thoughts.split(written))
+        texts = tuple(self._splitter.split(written))
         counted = chunk.usage.completion_tokens if chunk.usage else None
         # Where the count does not grow, the text belongs to the tokens counted before.
         count = min(max((counted or 0) - self._counted, 1), most_tokens(written))
@@ -108,7 +108,7 @@ class StepReader:
         yield self._add(step, count - 1, n_drafted, is_provisional=self._kind.drafts is not False)
 
     def rest(self) -> Iterator[Round]:
-        if left := self._thoughts.rest():
+        if left := self._splitter.rest():
             last = self._steps[-1]
             self._steps[-1] = replace(last, texts=(*last.texts, *left))
             index, n_past = len(self._rounds), self._rounds[-1].n_past

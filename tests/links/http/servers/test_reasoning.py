@@ -1,0 +1,89 @@
+"""Reasoning that a server leaves in the text, however it is cut into chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eaglechat.links.http.servers.base import ReasoningSplitter
+from eaglechat.wire import protocol as p
+from eaglechat.wire.records import Part
+from tests.links.engines import Client, chat
+from tests.links.http.fault_server import FaultServer
+from tests.links.http.servers.test_stepwise import detail, of, streaming
+
+
+def parts_of(chunks: list[str]) -> tuple[str, str]:
+    """Reasoning and answer."""
+    splitter = ReasoningSplitter()
+    pieces = [piece for chunk in chunks for piece in splitter.split([(chunk, Part.ANSWER)])]
+    pieces += splitter.rest()
+    said = {part: "".join(text for text, of in pieces if of is part) for part in Part}
+    return said[Part.REASONING], said[Part.ANSWER]
+
+
+REPLIES = {
+    "<think>\nHm, 2.\n</think>\n\nTwo.": ("Hm, 2.\n", "Two."),
+    "\n<think>a < b</th</think>c</think>": ("a < b</th", "c</think>"),
+    "<think>\n\n</think>\n\nTwo.": ("", "Two."),
+    "<think>never\n closed </thin": ("never\n closed </thin", ""),
+    "<think>": ("", ""),
+    "<thin": ("", "<thin"),
+    "  <b> is <think> no": ("", "  <b> is <think> no"),
+    " ": ("", " "),
+}
+
+
+@pytest.mark.parametrize("text", REPLIES)
+@given(data=st.data())
+def test_a_reply_is_taken_apart_however_it_is_cut(text: str, data: st.DataObject) -> None:
+    cuts = data.draw(st.lists(st.integers(0, len(text))).map(sorted))
+    chunks = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
+    assert parts_of(chunks) == REPLIES[text]
+
+
+@given(st.lists(st.text("<think>/ \nab", max_size=9)))
+def test_an_answer_alone_stays_as_it_is(chunks: list[str]) -> None:
+    text = "".join(chunks)
+    if not text.lstrip().startswith("<think>"):
+        assert parts_of(chunks) == ("", text)
+
+
+def test_what_a_server_takes_apart_itself_stays_as_it_is() -> None:
+    splitter = ReasoningSplitter()
+    written = [("<think>", Part.REASONING), ("<think>x", Part.ANSWER)]
+    assert splitter.split(written) == written
+
+
+THINKING = [("<think>", 1), ("\n2 and", 2), (" 2.", 2), ("</think>\n\n", 2), ("Four", 1), (".", 1)]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "library"])
+def test_every_server_s_thoughts_are_reasoning(
+    connect: Callable[..., Client], server: FaultServer, kind: str
+) -> None:
+    server.models = of(kind)
+    server.chat = streaming(detail([1, 1, 1, 0, 0], [1] * 5), steps=THINKING)
+    reply = connect().answer(chat())
+    live = [event.round for event in reply.of(p.RoundDone)]
+    settled = [round_ for event in reply.of(p.Settled) for round_ in event.rounds]
+    assert bool(settled) == (kind == "vllm")
+    for rounds in (live, settled or live):
+        tokens = [token for round_ in rounds for token in round_.tokens]
+        said = {part: "".join(t.text for t in tokens if t.part is part) for part in Part}
+        assert said == {Part.REASONING: "2 and 2.", Part.ANSWER: "Four."}
+
+
+@pytest.mark.parametrize("kind", ["vllm", "library"])
+def test_a_stream_that_ends_in_a_tag_loses_nothing(
+    connect: Callable[..., Client], server: FaultServer, kind: str
+) -> None:
+    server.models = of(kind)
+    server.chat = streaming(steps=[("<thi", 1)])
+    reply = connect().answer(chat())
+    texts = [t.text for event in reply.of(p.RoundDone) for t in event.round.tokens]
+    assert "".join(texts) == "<thi"
