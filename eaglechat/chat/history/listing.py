@@ -1,4 +1,4 @@
-"""The list of chats, without reading them whole: what a chat is stands at both ends of its file."""
+"""The list of chats. Only both ends of a file are read: its header and its last summary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eaglechat.chat.writing.parts import shown
 _HEAD, _TAIL = 4096, 8192
 _LONGEST_TITLE = 160
 _READ_AT_ONCE = 250
-"""Files whose ends are read before the list is shown with them."""
+"""Files that are read before the list is shown with them."""
 _SUMMARY = b'\n{"type":"summary"'
 _MESSAGES = (b'\n{"type":"question"', b'\n{"type":"reply"')
 _NO_STAMP = (0, 0)
@@ -23,11 +23,11 @@ _NO_STAMP = (0, 0)
 
 @dataclass(frozen=True)
 class ChatSummary:
-    """A row of the list. `problem` says why a file cannot be read, if so."""
+    """A row of the list. `problem` says why the file cannot be read; None if it can."""
 
     file: Path
     stamp: tuple[int, int] = _NO_STAMP
-    """Size in bytes, and when something was last written to it, in nanoseconds since 1970."""
+    """Size in bytes, and time of the last change in nanoseconds since 1970."""
     header: lines.ChatHeader | None = None
     title: str = ""
     messages: int = 0
@@ -36,17 +36,17 @@ class ChatSummary:
 
     @property
     def used(self) -> float:
-        """When something was last written to it, in seconds since 1970."""
+        """Time of the last change, in seconds since 1970."""
         return self.stamp[1] / 1e9
 
     @property
     def is_shown(self) -> bool:
-        """Whether something was said or typed in it, or it cannot be read."""
+        """False for a chat in which nothing was said or typed."""
         return bool(self.problem or self.title or self.messages)
 
 
 def title_of(text: str) -> str:
-    """A text as a title: one line of it, and not too long a one."""
+    """A text as a title: one line, cut to `_LONGEST_TITLE` characters."""
     return " ".join(text[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
 
 
@@ -78,8 +78,8 @@ def _in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
 
 
 def stamps(directory: Path) -> dict[str, tuple[int, int]]:
-    """The files of chats, by name: size, and when they were last written to in nanoseconds. No
-    chat has a name that cannot be written as text."""
+    """The stamp of each chat's file, by name, as in `ChatSummary`. Names that are not text are left
+    out."""
     found: dict[str, tuple[int, int]] = {}
     try:
         with os.scandir(directory) as entries:
@@ -104,7 +104,7 @@ def _stamp_of(entry: os.DirEntry[str]) -> tuple[int, int]:
 
 
 def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
-    """What the list shows of a chat's file; the stamp is that of one that cannot be opened."""
+    """What the list shows of a chat's file; `stamp` is used if it cannot be opened."""
     try:
         with file.open("rb") as stream:
             stat = os.fstat(stream.fileno())
@@ -139,7 +139,7 @@ def _last_summary(data: bytes) -> lines.SummaryLine | None:
 
 
 def _counted(data: bytes) -> lines.SummaryLine:
-    """The summary of a file without one: it was cut off before the first reply's end."""
+    """The summary of a file that has none, because it was cut off before its first reply ended."""
     title = ""
     for raw in data.split(b"\n"):
         line = lines.decode(raw)
