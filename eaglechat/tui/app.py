@@ -17,7 +17,6 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
 
-from eaglechat.chat import wording
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.desk import HubDesk
@@ -42,12 +41,13 @@ from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
 from eaglechat.tui.services.services import Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
+from eaglechat.tui.texts import wording
 from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 INSTALL_LOOKS_PER_SECOND = 3
 
@@ -335,7 +335,7 @@ class EagleApp(App[None]):
         self.notify(sentence, severity="error", markup=False)
 
     def _announce(self, install: InstallSnapshot) -> None:
-        name = install.entry.name
+        name = install.name
         if install.pair is not None:
             self.notify(
                 f"{name} is installed. {key_of('app.downloads')} loads it.",

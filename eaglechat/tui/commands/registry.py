@@ -28,6 +28,8 @@ _NAMES = {
     "pagedown": "PgDn",
 }
 
+KEY_PLACEHOLDER = re.compile(r"\{([a-z_]+\.[a-z_]+)\}")
+
 _in_force: dict[str, tuple[str, ...]] = {}
 
 
@@ -48,8 +50,9 @@ def key_of(id: str) -> str:
 
 
 def with_keys(text: str) -> str:
-    """A sentence in which each `{chat.stop}` is replaced by the name of that command's key."""
-    return re.sub(r"\{([a-z_]+\.[a-z_]+)\}", lambda match: key_of(match[1]), text)
+    """A sentence in which each `{chat.stop}` is replaced by the name of that command's key. Braces
+    around anything else stay: they may come from a model or a server."""
+    return KEY_PLACEHOLDER.sub(lambda m: key_of(m[1]) if m[1] in BY_ID else m[0], text)
 
 
 def name_of(key: str) -> str:

@@ -11,7 +11,7 @@ from textual.signal import Signal
 from eaglechat.hub.desk import HubDesk
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 
 class InstallWatch:
@@ -29,7 +29,7 @@ class InstallWatch:
     def look(self) -> None:
         """Announce what has ended or failed since the last look."""
         for install in self._desk.snapshots():
-            name, stage = install.entry.name, install.stage.value
+            name, stage = install.name, install.stage.value
             if self._stages.get(name) == stage:
                 continue
             self._stages[name] = stage

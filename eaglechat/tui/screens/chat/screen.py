@@ -12,7 +12,7 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from eaglechat.chat import wording
+from eaglechat.chat.capability_text import no_bench, not_reported
 from eaglechat.chat.controls import (
     ENABLED,
     N_DRAFT_MAX,
@@ -23,17 +23,14 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.entries import entries, entries_of
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
-from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import Passage, SavedChat
-from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.recording import Recording, TurnPart
+from eaglechat.chat.refusals import stays_with_chains
 from eaglechat.chat.search import parse
-from eaglechat.chat.unreported import no_bench, not_reported
-from eaglechat.chat.writing.context import ContextUse, context_use, in_words
+from eaglechat.chat.writing.context import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import AttachError, Listed, list_directory, read_part
 from eaglechat.chat.writing.parts import Draft, text_of
@@ -48,6 +45,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import PromptCompleter
@@ -59,6 +57,10 @@ from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
+from eaglechat.tui.texts import context, wording
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.replies import progress
+from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
@@ -96,8 +98,6 @@ class ChatScreen(PromptScreen[None]):
     CSS_PATH = "chat.tcss"
     BINDINGS = bindings_of("chat")
     COMMANDS = {ChatControls}
-
-    key_of = staticmethod(key_of)
 
     def __init__(
         self,
@@ -206,7 +206,9 @@ class ChatScreen(PromptScreen[None]):
             self.prompt.replace_all(text)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
-        self.notify(sentence, severity=severity, markup=False)
+        if severity == "error":
+            sentence = wording.sentence(sentence)
+        self.notify(with_keys(sentence), severity=severity, markup=False)
 
     # Drawing
 
@@ -241,7 +243,7 @@ class ChatScreen(PromptScreen[None]):
         gone = with_keys("engine stopped: {chat.load_again}")
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
-            state = "stopping…" if session.is_stopping else session.running.progress
+            state = "stopping…" if session.is_stopping else progress(session.running)
         self.query_one(TitleBar).show(subject=self._subject, state=state)
         self.services.away.follow(state if session.running is not None else None, self._pair.name)
 
@@ -382,7 +384,7 @@ class ChatScreen(PromptScreen[None]):
         elif self._being_read:
             self.notify(f"{', '.join(self._being_read)}: still being read.", markup=False)
         elif not text.strip():
-            self.notify(wording.write_first(key_of))
+            self.notify(wording.write_first())
         elif self._is_too_much(text):
             return
         elif self.editing is not None:
@@ -395,7 +397,7 @@ class ChatScreen(PromptScreen[None]):
 
     def _is_too_much(self, text: str) -> bool:
         """Whether the question would fill the context, which is said; sent again, it is asked."""
-        warning = self._context_use(text).warning
+        warning = context.warning(self._context_use(text))
         if not warning or self._warned_about == text or self.session.running is not None:
             return False
         self._warned_about = text
@@ -405,7 +407,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_context(self) -> None:
         """Show what the context holds, and what leaves it next."""
-        self.open(MessageDialog("Context", in_words(self._context_use(self.prompt.text))))
+        self.open(MessageDialog("Context", context.in_words(self._context_use(self.prompt.text))))
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
@@ -598,7 +600,7 @@ class ChatScreen(PromptScreen[None]):
         self.session.turn(turned(self.controls, control, value))
         info = self.session.info
         if control is SHAPE and value != "chain" and info and info.chains_only:
-            self.notify(wording.stays_with_chains(info.chains_only), markup=False)
+            self.notify(stays_with_chains(info.chains_only), markup=False)
 
     def action_draft_length(self, step: int) -> None:
         self.session.draft(step)
@@ -621,7 +623,6 @@ class ChatScreen(PromptScreen[None]):
         session = self.session
         reason = wording.cannot_bench(
             session.info,
-            key_of,
             ngram=self.controls.ngram,
             is_writing=session.running is not None,
             is_engine_gone=session.is_engine_gone,
