@@ -21,8 +21,7 @@ from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.generation.window import common_prefix
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.process.chat_job import ChatJob
-from eaglechat.engine.process.rendering import rendered
+from eaglechat.engine.process.chat_job import ChatJob, rendered
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
