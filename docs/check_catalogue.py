@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import tomlkit
 
-from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import entries as catalogue
 from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
 from eaglechat.hub.downloads import install

@@ -106,8 +106,6 @@ def _shows(kind: str, event: dict[str, Any]) -> bool:
             fits = event["setting"] == "3" and event["tokens"] > 0
         case "bench_run":
             fits = event["run"]["n"] == 3
-        case "bench_profile":
-            fits = event["profile"]["setting"] == "3"
         case _:
             fits = True
     return fits

@@ -34,7 +34,7 @@ from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
 from eaglechat.tui.commands.command import LEADER  # noqa: E402
 from eaglechat.tui.commands.registry import keys_of  # noqa: E402
-from eaglechat.tui.screens.bench.screen import BenchScreen  # noqa: E402
+from eaglechat.tui.screens.bench import BenchScreen  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
 from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
 from eaglechat.wire.records import Round  # noqa: E402

@@ -34,7 +34,7 @@ RECORDS = {
     type_.__name__: type_
     for type_ in (
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
-        bench_records.BenchPrompt, bench_records.BenchRun, bench_records.RoundProfile,
+        bench_records.BenchPrompt, bench_records.BenchRun,
         protocol.PairInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,
@@ -138,7 +138,7 @@ def test_protocol_lists_only_codes_that_are_sent() -> None:
 
 
 def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
-    example = re.findall(r"```toml\n(name = .*?)```", _text(DOCS / "themes.md"), re.DOTALL)[0]
+    example = re.findall(r"```toml\n(name = .*?)```", _text(DOCS / "settings.md"), re.DOTALL)[0]
     file = tmp_path / "paper.toml"
     file.write_text(example, encoding="utf-8")
     assert isinstance(read_theme(file), LoadedTheme)

@@ -49,7 +49,7 @@ def test_every_configuration_is_read(page: Path, block: str, tmp_path: Path) -> 
     file.write_text(block, encoding="utf-8")
     if page.name == "hub.md":
         assert entries.read(file)[1] == []
-    elif page.name == "writing.md":
+    elif page.name == "chatting.md":
         assert isinstance(read_role(file), Role)
     elif not block.startswith("name"):  # A theme: test_docs reads it.
         settings, problems = load(file)

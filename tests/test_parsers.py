@@ -13,9 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eaglechat.engine import crash_memory
-from eaglechat.engine.bench.measure import parse_prompts
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import parse_beginning, parse_header, read_header
+from eaglechat.engine.bench.prompts import parse_prompts
+from eaglechat.gguf.header import GGUFError, parse_beginning, parse_header, read_header
 from eaglechat.gguf.preflight import PreflightError, check_headers
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue import entries

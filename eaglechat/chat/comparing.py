@@ -1,4 +1,4 @@
-"""A reply against plain decoding of the same prompt: what was measured, and where they part."""
+"""A reply compared with plain decoding of the same prompt: speeds and first different token."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from eaglechat.wire.records import FinishReason, Origin, Token
 
 @dataclass(frozen=True)
 class Fork:
-    """Where two token sequences part: the index of the first token that differs, and the text of
-    both there, or None where one had ended."""
+    """The first token at which two replies differ: its index, and its text in both. None: that
+    reply ended before it."""
 
     index: int
     speculative: str | None
@@ -26,7 +26,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Compared:
-    """A reply beside plain decoding of the same prompt, as measured."""
+    """A reply and plain decoding of the same prompt, as measured."""
 
     speculative_tokens_per_second: float
     plain_tokens_per_second: float
@@ -34,16 +34,17 @@ class Compared:
     plain_tokens: int
     fork: Fork | None
     changed: tuple[str, ...]
+    """Names of controls that were changed while the reply was written."""
     plain_cancelled: bool
 
     @property
     def speed_up(self) -> float:
-        """Speculative over plain tokens per second."""
+        """Speculative tokens per second divided by plain ones."""
         return self.speculative_tokens_per_second / self.plain_tokens_per_second
 
 
 def latest_compared(turns: Turns) -> Compared | None:
-    """The last reply of a chat beside its latest comparison, if it has one."""
+    """The last reply of a chat and its latest comparison; None if it has none."""
     reply = turns.last_reply
     if reply is None or not (comparisons := turns.comparisons(reply.id)):
         return None
@@ -51,7 +52,7 @@ def latest_compared(turns: Turns) -> Compared | None:
 
 
 def cannot_compare(reply: Recording | None, off: str | None = None) -> str | None:
-    """Why a reply cannot be compared with plain decoding, or None if it can; `off` is why nothing
+    """Why a reply cannot be compared with plain decoding, or None if it can. `off` says why nothing
     would be drafted now."""
     if reply is None:
         return "There is no reply yet to compare with."
@@ -68,8 +69,8 @@ def cannot_compare(reply: Recording | None, off: str | None = None) -> str | Non
 
 
 def plain_terms(reply: Recording) -> Terms:
-    """What has to be asked for to get the same reply without speculation: the seed it was given,
-    and the length at which it was stopped."""
+    """What to request to get the same reply without speculation: the same seed, and for a reply
+    that was stopped the same length."""
     end = reply.end
     assert end is not None
     was_stopped = end.finish_reason is FinishReason.CANCELLED
@@ -82,7 +83,7 @@ def plain_terms(reply: Recording) -> Terms:
 
 
 def compare(reply: Recording, plain: Recording) -> Compared | None:
-    """What the two show; None where one of them did not end, or has no speed."""
+    """The comparison of the two; None if one of them did not end or has no speed."""
     if reply.end is None or plain.end is None:
         return None
     known = _compared.get(plain)
@@ -94,7 +95,7 @@ def compare(reply: Recording, plain: Recording) -> Compared | None:
 _compared: weakref.WeakKeyDictionary[Recording, tuple[weakref.ref[Recording], Compared | None]] = (
     weakref.WeakKeyDictionary()
 )
-"""By the plain reply. Weak: the recordings of a closed chat go with it."""
+"""By the plain reply. Weak references, so that the recordings of a closed chat are freed."""
 
 
 def _compare_ended(reply: Recording, plain: Recording) -> Compared | None:
@@ -115,10 +116,10 @@ def _compare_ended(reply: Recording, plain: Recording) -> Compared | None:
 
 
 def first_fork(reply: Recording, plain: Recording) -> Fork | None:
-    """Where the tokens of two recordings part, or None if they never do as far as both go.
+    """The first token at which two recordings differ; None if there is none.
 
-    One that was cut off (cancelled, out of length or context) says nothing about what would have
-    come next, so its end is no fork.
+    The end of a recording that was cut off (cancelled, or the length or context was used up) is not
+    a difference: it says nothing about the next token.
     """
     ours, theirs = _tokens(reply), _tokens(plain)
     if any(token.id is None for token in (*ours, *theirs)):
@@ -137,7 +138,7 @@ def first_fork(reply: Recording, plain: Recording) -> Fork | None:
 
 
 def _fork_of_texts(reply: Recording, plain: Recording) -> Fork | None:
-    """The same where an engine reports no ids: it may send the text of several tokens at once."""
+    """The same by text, for an engine that reports no ids and may send several tokens as one."""
     ours, theirs = _tokens(reply), _tokens(plain)
     one, other = ("".join(token.text for token in tokens) for tokens in (ours, theirs))
     if one == other:
@@ -153,7 +154,7 @@ def _fork_of_texts(reply: Recording, plain: Recording) -> Fork | None:
 
 
 def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
-    """Which token writes the character in this place, where its text begins and where it ends."""
+    """Index, start and end of the token that wrote the character at this place."""
     begin = 0
     for index, token in enumerate(tokens):
         if place < begin + len(token.text):
@@ -171,7 +172,7 @@ def _tokens(recording: Recording) -> list[Token]:
 
 
 def _undrafted(terms: Terms) -> str:
-    """Why a reply was decoded plainly that a draft could go with, now at least."""
+    """Why a reply was decoded plainly although there is something to draft with now."""
     speculation = terms.speculation
     if not terms.engine and speculation.enabled and speculation.n_draft_max == AUTO:
         return "drafting was not expected to be faster; set n_draft_max by hand to draft anyway"

@@ -103,7 +103,7 @@ N_DRAFT_MAX = Range(
     "n_draft_max",
     "speculation",
     "n_draft_max",
-    "Most tokens drafted in a round; 0 is plain decoding, auto lets measurement choose.",
+    "Most tokens drafted per round; 0 is plain decoding, auto lets measurement choose.",
     "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
     maximum=N_DRAFT_MAX_LIMIT,
     step=1,

@@ -1,4 +1,4 @@
-"""Inside a round: what stood in each of its places, what was drafted there, and what came of it."""
+"""Inside a round: for each of its tokens, what was drafted there, and what the target sampled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Fate = Literal["accepted", "rejected", "sampled", ""]
 
 
 @dataclass(frozen=True)
-class InPlay:
-    """A token that might have come in a place. None is what is not known, or does not apply."""
+class Candidate:
+    """A candidate for one position. None: not known, or does not apply."""
 
     text: str | None
     draft: float | None
@@ -21,61 +21,61 @@ class InPlay:
     target: float | None
     """Its probability according to the target."""
     chance: float | None
-    """Of being sampled, after filters and temperature."""
+    """Probability of being sampled, after filters and temperature."""
     fate: Fate
     drafter: str = ""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place of a reply that a round filled."""
+class Position:
+    """One emitted token of a round, and the candidates for its position."""
 
     token: Token
-    in_play: tuple[InPlay, ...]
-    """The likeliest first where the target's choices are recorded."""
+    candidates: tuple[Candidate, ...]
+    """The likeliest first, if the engine recorded the target's probabilities."""
 
     @property
-    def rejected(self) -> InPlay | None:
-        """The first that was drafted here and not sampled."""
-        return next((one for one in self.in_play if one.fate == "rejected"), None)
+    def rejected(self) -> Candidate | None:
+        """The first candidate that was drafted and rejected."""
+        return next((one for one in self.candidates if one.fate == "rejected"), None)
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A round, place by place."""
+    """A round, position by position."""
 
-    places: tuple[Place, ...]
+    positions: tuple[Position, ...]
     untested: tuple[DraftToken, ...]
-    """Drafted tokens that the target was never asked about."""
+    """Drafted tokens behind a rejected one, which were not verified."""
 
 
 def look_inside(round_: Round) -> Inside:
-    """Follow the tokens of a round through what was drafted, from the root of its tree."""
-    places, tested, at = [], set[int](), LAST_TOKEN
+    """Follow the tokens of a round through its draft, from the root of the tree."""
+    positions, tested, at = [], set[int](), LAST_TOKEN
     for number, token in enumerate(round_.tokens):
         children = round_.children(at)
         taken = _taken(round_, token, children)
         tested.update(children)
         likely = round_.likely[number] if number < len(round_.likely) else ()
         drafted = {i: round_.drafted[i] for i in children}
-        places.append(Place(token, tuple(_in_play(token, drafted, taken, likely))))
+        positions.append(Position(token, tuple(_candidates(token, drafted, taken, likely))))
         if taken is None:
             break
         at = taken
     untested = (one for i, one in enumerate(round_.drafted) if i not in tested)
-    return Inside(tuple(places), tuple(untested))
+    return Inside(tuple(positions), tuple(untested))
 
 
 def _taken(round_: Round, token: Token, children: list[int]) -> int | None:
-    """Which of the drafted tokens the target sampled. One whose id is not reported is a chain's."""
+    """Index of the drafted token that the target sampled. One without an id is of a chain."""
     if token.origin is not Origin.ACCEPTED:
         return None
     return next((i for i in children if round_.drafted[i].id in (token.id, None)), None)
 
 
-def _in_play(
+def _candidates(
     token: Token, drafted: dict[int, DraftToken], taken: int | None, likely: tuple[Likely, ...]
-) -> list[InPlay]:
+) -> list[Candidate]:
     left = dict(drafted)
     rows = []
     for one in likely:
@@ -89,8 +89,10 @@ def _in_play(
     return rows
 
 
-def _row(text: str | None, draft: DraftToken | None, fate: Fate, likely: Likely | None) -> InPlay:
-    return InPlay(
+def _row(
+    text: str | None, draft: DraftToken | None, fate: Fate, likely: Likely | None
+) -> Candidate:
+    return Candidate(
         text=text,
         draft=draft.probability if draft else None,
         target=likely.probability if likely else None,

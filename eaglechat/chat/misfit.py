@@ -1,4 +1,4 @@
-"""A draft whose tokens are nearly all refused: it was hardly made for this target."""
+"""A draft model whose tokens are nearly all rejected: it was probably made for another target."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ _FEWEST_ROUNDS, _LEAST_SHARE = 100, 0.05
 
 
 def of_the_draft(by_drafter: Mapping[str, DrafterStats]) -> DrafterStats:
-    """Its counts, without what n-grams found."""
+    """The counts of the draft model, without those of n-grams."""
     return sum((by_drafter[name] for name in by_drafter if name != NGRAM), DrafterStats())
 
 
 def misfit(draft: DrafterStats, info: PairInfo) -> str | None:
-    """What to say of a draft that does not fit; None of others, and after too few rounds.
+    """A warning about a draft model that does not fit the target. None if it fits, or if there were
+    too few rounds.
 
-    Every round tests its first token: where hardly any token at all is accepted, nor is that one.
+    Accepted tokens are divided by rounds: every round verifies at least the first drafted token.
     """
     if draft.rounds < _FEWEST_ROUNDS or draft.accepted >= _LEAST_SHARE * draft.rounds:
         return None

@@ -1,4 +1,4 @@
-"""What the engine reported of one request: the rounds as they came, and how it ended."""
+"""Everything the engine reported about one reply: its rounds and its end."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from eaglechat.wire.stats import PartsFold, PartStats, RollingStats, Speculation
 
 
 class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a turn, as it is sent."""
+    """A part of a turn, as sent to the model."""
 
     text: str
     kind: Literal["text", "reasoning"] = "text"
     source: Literal["typed", "paste", "file"] = "typed"
     name: str = ""
-    """Of a file."""
+    """Name of the file."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a reply was asked with, beside the messages."""
+    """What a reply is requested with, besides the messages."""
 
     pair: str = ""
     target: str = ""
@@ -35,10 +35,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     top: int = 0
     engine: str = ""
-    """Which engine wrote it, where that is not eaglechat's own."""
+    """Name of the engine; empty for eaglechat's own."""
 
     def to_chat(self, messages: Sequence[Message], begun: tuple[int, ...] = ()) -> Chat:
-        """The request for a reply to these messages, which may have begun with some tokens."""
+        """The request for a reply to these messages. `begun` are the first tokens of a reply that
+        is continued."""
         system = [Message(role="system", content=self.system_prompt)] if self.system_prompt else []
         return Chat(
             messages=(*system, *messages),
@@ -52,34 +53,36 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Kept(Protocol):
-    """Rounds on disk that nobody has looked at yet."""
+    """Rounds on disk, decoded on demand."""
 
     def text(self, part: Part) -> str:
-        """What was written in a part of the reply."""
+        """The text of one part of the reply."""
 
     def rounds(self) -> list[Round]:
-        """The rounds."""
+        """All rounds, decoded."""
 
     def n_past(self) -> int:
-        """Tokens in the context behind the last round; 0 where that is not known. Cheaper than the
-        rounds."""
+        """Tokens in the context after the last round, 0 if unknown. Does not decode the rounds."""
 
 
 class Recording:
-    """One request from its sending to its end. Rounds read from disk are decoded when looked at."""
+    """One reply or comparison, from its request to its end.
+
+    Rounds on disk are decoded when `rounds` is first read.
+    """
 
     def __init__(self, terms: Terms, kept: Kept | None = None) -> None:
         self.terms = terms
         self.changed: set[str] = set()
-        """Controls that were turned while it ran."""
+        """Names of controls that were changed while it was written."""
         self.speculation_stopped: str | None = None
-        """Why speculation stopped by itself, if it did."""
+        """Why the engine switched speculation off, if it did."""
         self.end: ReplyEnd | None = None
-        """How it ended; None while it runs, and where it was cut off."""
+        """None while it is written, and if it was cut off by a crash."""
         self.went_on = False
-        """It was stopped once, and went on later: its terms are those of its beginning."""
+        """It was stopped and continued; `terms` are those of its beginning."""
         self.is_settled = False
-        """Its rounds were provisional, and are no longer."""
+        """Its provisional rounds were replaced by final ones."""
         self._kept = kept
         self._rounds: list[Round] = []
         self._fold = StatsFold()
@@ -88,7 +91,7 @@ class Recording:
         self._speed = RollingStats()
 
     def add(self, round_: Round) -> None:
-        """The next round."""
+        """Add the next round."""
         self._rounds.append(round_)
         self._fold.add(round_)
         self._parts.add(round_)
@@ -96,7 +99,7 @@ class Recording:
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
     def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
-        """All rounds as they were, in place of those behind the first `n_before`."""
+        """Replace the provisional rounds, which are all but the first `n_before`, by these."""
         self.is_settled = True
         before = self.rounds[:n_before]
         self._rounds, self._fold = [], StatsFold()
@@ -106,7 +109,8 @@ class Recording:
             self.add(round_)
 
     def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:
-        """It ended, with these statistics of all its rounds; None has them counted."""
+        """Set the end and the engine's statistics of all rounds; None: count them from the
+        rounds."""
         self.end, self._stats = end, stats
 
     @property
@@ -120,7 +124,8 @@ class Recording:
 
     @property
     def ids(self) -> tuple[int, ...] | None:
-        """Every token in the context behind the prompt; None where one is not known."""
+        """Ids of all tokens in the context after the prompt; None if the engine did not report
+        one."""
         ids: list[int | None] = []
         for round_ in self.rounds:
             ids += [*round_.given, *(token.id for token in round_.tokens)]
@@ -134,12 +139,12 @@ class Recording:
 
     @property
     def reasoning(self) -> str:
-        """What was thought before the answer."""
+        """The reasoning before the answer."""
         return self._text(Part.REASONING)
 
     @property
     def has_reasoning(self) -> bool:
-        """Whether anything was thought before the answer."""
+        """Whether there is reasoning before the answer."""
         return Part.REASONING in self._written or bool(self._kept and self.reasoning)
 
     @property
@@ -149,7 +154,7 @@ class Recording:
 
     @property
     def by_part(self) -> dict[Part, PartStats]:
-        """The statistics of each part that it has."""
+        """The statistics of each part of the reply that has tokens."""
         return self._parts.stats() if self.rounds else {}
 
     @property
@@ -158,7 +163,7 @@ class Recording:
         return (*thought, TurnPart(self.text))
 
     def written(self, part: Part) -> str:
-        """What the rounds wrote in a part."""
+        """The text the rounds wrote in a part."""
         return self._kept.text(part) if self._kept else text_in(self._rounds, part)
 
     def _text(self, part: Part) -> str:
@@ -167,34 +172,34 @@ class Recording:
 
     @property
     def stats(self) -> SpeculationStats:
-        """Those the engine reported at the end; until then, of the rounds so far."""
+        """The engine's at the end; until then, counted from the rounds so far."""
         if self._stats is not None or not self.rounds:
             return self._stats or SpeculationStats()
         return self._fold.stats()
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Of all of it when it has ended, of its latest rounds while it runs."""
+        """Of the whole reply once it has ended, of the latest rounds while it is written."""
         if self.end is not None:
             return self.end.tokens_per_second or None
         return self._speed.tokens_per_second if self.rounds else None
 
     @property
     def n_past(self) -> int:
-        """Tokens in the context behind it; 0 where that is not known."""
+        """Tokens in the context after it, 0 if unknown."""
         if self._kept is not None:
             in_rounds = self._kept.n_past()
         else:
             in_rounds = self._rounds[-1].n_past if self._rounds else 0
-        # Most servers count the prompt when the reply has ended.
+        # Most servers report the length of the prompt only at the end of the reply.
         return in_rounds or (self.end.n_past if self.end else 0)
 
     @property
     def speculated(self) -> bool:
-        """A draft was verified at least once."""
+        """Whether at least one draft was verified."""
         return self.stats.verify_steps > 0
 
 
 def text_in(rounds: Iterable[Round], part: Part) -> str:
-    """What rounds wrote in one part of their reply."""
+    """The text that rounds wrote in one part of the reply."""
     return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
-from eaglechat.cli import doctor, engine, prompt, run, start
+from eaglechat.cli import doctor, engine, prompt, run, start, train
 from eaglechat.cli.bench import command as bench
 from eaglechat.cli.chats import command as chats
 from eaglechat.cli.chats import export
 from eaglechat.cli.hub import convert, models, pull, remove
 from eaglechat.cli.parsing import CommandParser, did_you_mean
 from eaglechat.cli.status import FAILED, INTERRUPTED, complain, reason
-from eaglechat.cli.train import command as train
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.neutral import neutralise
 

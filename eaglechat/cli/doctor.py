@@ -33,7 +33,7 @@ from eaglechat.wire.left_out import (
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
-    from eaglechat.engine.loading.placement import Placement
+    from eaglechat.engine.llama.placement import Placement
     from eaglechat.gguf.header import GGUFHeader
     from eaglechat.wire.load_options import LoadOptions
 
@@ -250,7 +250,7 @@ def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:
 
 def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:
     """Which layers go to which device with the current settings."""
-    from eaglechat.engine.loading.placement import (
+    from eaglechat.engine.llama.placement import (
         draft_placement,
         offload_devices,
         target_placement,
@@ -292,9 +292,9 @@ def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
 
 
 def _threads(_wrong: list[str]) -> Iterator[str]:
-    from eaglechat.engine.loading import threads  # needs psutil
+    from eaglechat.engine.loading.machine import choose_threads  # needs psutil
 
-    chosen = threads.choose()
+    chosen = choose_threads()
     own = settings.load(paths.config_file())[0].engine.n_threads
     if own:
         yield f"{own}, as engine.n_threads says"

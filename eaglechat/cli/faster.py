@@ -34,7 +34,7 @@ def advice(
         if wanted not in backends:
             yield (
                 f"there is {name}, and this llama-cpp-python was not built for "
-                f"{_SAID.get(wanted, wanted)}; docs/gpu.md says how to install one that is"
+                f"{_SAID.get(wanted, wanted)}; docs/install.md says how to install one that is"
             )
     if gpus:
         return

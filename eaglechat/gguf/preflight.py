@@ -10,8 +10,14 @@ import sys
 from array import array
 from pathlib import Path
 
-from eaglechat.gguf.errors import GGUFError, printable
-from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_header, read_tensor
+from eaglechat.gguf.header import (
+    GGUFError,
+    GGUFHeader,
+    TensorInfo,
+    printable,
+    read_header,
+    read_tensor,
+)
 from eaglechat.wire.errors import EngineError, SettingsError
 from eaglechat.wire.load_options import FlashAttention
 from eaglechat.wire.records import KvType

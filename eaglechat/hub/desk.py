@@ -80,7 +80,7 @@ class HubDesk:
 
     def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
         """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
-        from eaglechat.gguf.errors import GGUFError
+        from eaglechat.gguf.header import GGUFError
         from eaglechat.hub.downloads import install
         from eaglechat.hub.errors import GatedError
 

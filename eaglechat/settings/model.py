@@ -127,7 +127,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_draft_max: Annotated[
         DraftLength | Auto,
         Meta(
-            description='Most tokens drafted in a round; 0 is plain decoding, "auto" lets '
+            description='Most tokens drafted per round; 0 is plain decoding, "auto" lets '
             "measurement choose."
         ),
     ] = AUTO

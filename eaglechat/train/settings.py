@@ -7,7 +7,17 @@ from pathlib import Path
 
 import msgspec
 
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AS_IT_IS, Thinking
+
+
+class TrainingError(EngineError):
+    """What training cannot do."""
+
+
+class PausedError(Exception):
+    """Ctrl+C: everything done so far is on disk, and the same command goes on from there."""
+
 
 DRAFT_VOCABULARY = 8192
 SELF_WRITTEN_TOKENS = 1_000_000

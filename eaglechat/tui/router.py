@@ -193,7 +193,7 @@ class Router(KeysInOrder):
         self._show(RolesScreen(message.directory), message.then)
 
     def on_open_bench(self, message: OpenBench) -> None:
-        from eaglechat.tui.screens.bench.screen import BenchScreen
+        from eaglechat.tui.screens.bench import BenchScreen
 
         screen = BenchScreen(
             self.services, message.pair, message.info, message.controls, message.keep

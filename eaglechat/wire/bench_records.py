@@ -1,4 +1,4 @@
-"""A bench as data: what is asked, and each reply as it was measured."""
+"""The records of a bench: its prompts, and each reply as it was measured."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from eaglechat.wire.stats import DrafterStats
 
 PLAIN = "plain"
-"""The setting without speculation: no draft, no features, as if only the target were loaded."""
+"""The setting without speculation: nothing drafted and no features exported."""
 
 AS_STARTED = "as started"
-"""The setting of a server that drafts as it was started to, or not at all."""
+"""The setting of a server, which drafts as it was started to, or not at all."""
 
 REFERENCE = "reference"
-"""What the settings of the reference program begin with."""
+"""The prefix of the reference program's settings."""
 
 
 @dataclass(frozen=True)
 class BenchPrompt:
-    """A prompt of the bench; the name is its row in the tables."""
+    """A prompt of the bench. Its name heads a row of the tables."""
 
     name: str
     text: str
@@ -39,37 +39,19 @@ class BenchRun:
     n_accepted: int
     mean_accepted_length: float | None
     verify_ms: Mapping[int, float]
-    """Median milliseconds of the target's decode by batch width."""
+    """Median milliseconds of a decode of the target, by batch width."""
     n: int | str | None = None
-    """The draft length, or "auto"; None of plain decoding."""
+    """The draft length or "auto"; None for plain decoding."""
     shape: str | None = None
-    """What drafts may be: "chain", "tree" or "auto"; None of plain decoding."""
+    """The shape of drafts, "chain", "tree" or "auto"; None for plain decoding."""
     ngram: bool = False
-    """Whether n-grams were tried ahead of the draft."""
+    """Whether n-grams were tried before the draft."""
     by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
-    """Counts apart for each that drafted."""
+    """Counts by drafter."""
     prefill_tokens: int = 0
-    """Of the reference program, which reads the whole prompt each time; here it is in the cache."""
+    """Set for the reference program alone, which reads the whole prompt in every run."""
     prefill_ms: float = 0.0
 
     @property
     def tokens_per_second(self) -> float:
         return self.tokens * 1000.0 / self.generation_ms if self.generation_ms > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class RoundProfile:
-    """Where the time of a round goes: medians over a reply's rounds, in milliseconds."""
-
-    setting: str
-    rounds: int
-    total_ms: float
-    draft_ms: float
-    verify_ms: float
-    process_ms: float
-    sample_ms: float
-    native_ms: float
-    """All time inside llama.cpp, whichever part it belongs to."""
-    python_ms: float
-    """The rest of a round."""
-    calls: float

@@ -15,7 +15,7 @@ N_CTX_LIMIT = 2**24
 """Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 DRAFT_WINDOW_DEFAULT = 2048
-"""docs/long-chats.md has the measurements."""
+"""Drafts trained on short texts lose acceptance beyond this; docs/chatting.md says more."""
 DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 CHECKPOINTS_MIB = 512
 """A guess that leaves room for some turns; what a checkpoint takes depends on the model alone."""

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.capabilities import Capabilities, Memory
 from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LeaveOut, LoadOptions
 from eaglechat.wire.records import (
@@ -161,8 +161,6 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     max_tokens: Annotated[int, Meta(ge=1)] = 256
     by_turns: bool = False
     """All settings write each reply together, each on a pair of its own that stays in memory."""
-    profile: bool = False
-    """Of the first prompt, where the time of a round goes: answered by bench_profile."""
 
 
 class Render(Request, frozen=True, kw_only=True, tag="render"):
@@ -365,11 +363,6 @@ class BenchRunDone(Event, frozen=True, kw_only=True, tag="bench_run"):
     run: BenchRun
 
 
-class BenchProfiled(Event, frozen=True, kw_only=True, tag="bench_profile"):
-    id: int
-    profile: RoundProfile
-
-
 class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
     id: int
     cancelled: bool
@@ -416,7 +409,6 @@ Answer = (
     | Done
     | BenchProgress
     | BenchRunDone
-    | BenchProfiled
     | BenchDone
     | Rendered
     | Error

@@ -125,6 +125,16 @@ class Headless:
         return request
 
 
+def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str = "") -> Path:
+    """The file of a chat with these questions, left with `typed` in the prompt."""
+    chat = Headless(folder)
+    chat.engine.reply = reply
+    for question in questions:
+        chat.ask(question)
+    chat.session.leave(typed)
+    return chat.session.record.file
+
+
 def reopened(chat: Headless) -> Headless:
     """The chat as another start of the app finds it."""
     (saved,) = saved_chats(chat.session._chats_dir)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.inspecting import InPlay, look_inside
+from eaglechat.chat.inspecting import Candidate, look_inside
 from eaglechat.wire.records import DraftToken, Likely, Origin, Round, RoundTimings, Token
 
 
-def round_of(
+def round_with(
     tokens: list[Token],
     drafted: list[DraftToken],
     likely: tuple[tuple[Likely, ...], ...] = (),
@@ -22,8 +22,8 @@ def round_of(
     )  # fmt: skip
 
 
-def fates(in_play: tuple[InPlay, ...]) -> list[tuple[str | None, str]]:
-    return [(one.text, one.fate) for one in in_play]
+def fates(candidates: tuple[Candidate, ...]) -> list[tuple[str | None, str]]:
+    return [(one.text, one.fate) for one in candidates]
 
 
 CHAIN = [
@@ -35,12 +35,12 @@ CHAIN = [
 
 def test_a_chain_is_accepted_up_to_the_first_that_is_rejected() -> None:
     inside = look_inside(
-        round_of([Token(1, "a", Origin.ACCEPTED), Token(9, "x", Origin.CORRECTION)], CHAIN)
+        round_with([Token(1, "a", Origin.ACCEPTED), Token(9, "x", Origin.CORRECTION)], CHAIN)
     )
 
-    first, second = inside.places
-    assert fates(first.in_play) == [("a", "accepted")]
-    assert fates(second.in_play) == [("x", "sampled"), ("b", "rejected")]
+    first, second = inside.positions
+    assert fates(first.candidates) == [("a", "accepted")]
+    assert fates(second.candidates) == [("x", "sampled"), ("b", "rejected")]
     assert second.rejected is not None
     assert second.rejected.draft == 0.5
     assert second.rejected.chance is None
@@ -49,12 +49,12 @@ def test_a_chain_is_accepted_up_to_the_first_that_is_rejected() -> None:
 
 def test_what_was_likely_comes_in_its_order_with_what_was_drafted_in_it() -> None:
     likely = ((Likely(9, "x", 0.6, 1.0), Likely(1, "a", 0.3, 0.0), Likely(8, "y", 0.1, 0.0)),)
-    inside = look_inside(round_of([Token(9, "x", Origin.CORRECTION)], CHAIN, likely))
+    inside = look_inside(round_with([Token(9, "x", Origin.CORRECTION)], CHAIN, likely))
 
-    (place,) = inside.places
-    assert fates(place.in_play) == [("x", "sampled"), ("a", "rejected"), ("y", "")]
-    assert [one.target for one in place.in_play] == [0.6, 0.3, 0.1]
-    assert [one.draft for one in place.in_play] == [None, 0.9, None]
+    (place,) = inside.positions
+    assert fates(place.candidates) == [("x", "sampled"), ("a", "rejected"), ("y", "")]
+    assert [one.target for one in place.candidates] == [0.6, 0.3, 0.1]
+    assert [one.draft for one in place.candidates] == [None, 0.9, None]
     assert inside.untested == (CHAIN[1], CHAIN[2])
 
 
@@ -66,11 +66,11 @@ def test_a_tree_is_followed_along_the_accepted_branch() -> None:
         DraftToken(4, "d", 0.5, 1),
     ]
     inside = look_inside(
-        round_of([Token(2, "b", Origin.ACCEPTED), Token(4, "d", Origin.ACCEPTED),
+        round_with([Token(2, "b", Origin.ACCEPTED), Token(4, "d", Origin.ACCEPTED),
                   Token(5, "e", Origin.BONUS)], tree)
     )  # fmt: skip
 
-    assert [fates(place.in_play) for place in inside.places] == [
+    assert [fates(place.candidates) for place in inside.positions] == [
         [("a", "rejected"), ("b", "accepted")],
         [("d", "accepted")],
         [("e", "sampled")],
@@ -81,17 +81,17 @@ def test_a_tree_is_followed_along_the_accepted_branch() -> None:
 def test_what_an_engine_does_not_report_stays_unknown() -> None:
     silent = [DraftToken(None, None, None, i - 1) for i in range(2)]
     inside = look_inside(
-        round_of([Token(1, "a", Origin.ACCEPTED), Token(2, "b", Origin.CORRECTION)], silent)
+        round_with([Token(1, "a", Origin.ACCEPTED), Token(2, "b", Origin.CORRECTION)], silent)
     )
 
-    assert fates(inside.places[0].in_play) == [(None, "accepted")]
-    assert fates(inside.places[1].in_play) == [("b", "sampled"), (None, "rejected")]
+    assert fates(inside.positions[0].candidates) == [(None, "accepted")]
+    assert fates(inside.positions[1].candidates) == [("b", "sampled"), (None, "rejected")]
 
 
 def test_a_plain_round_has_one_place() -> None:
-    inside = look_inside(round_of([Token(1, "a", Origin.PLAIN)], []))
+    inside = look_inside(round_with([Token(1, "a", Origin.PLAIN)], []))
 
-    assert fates(inside.places[0].in_play) == [("a", "sampled")]
+    assert fates(inside.positions[0].candidates) == [("a", "sampled")]
     assert not inside.untested
 
 
@@ -103,13 +103,15 @@ def test_any_record_can_be_looked_into(
     drafted: list[tuple[int, int]], tokens: list[tuple[int, Origin]]
 ) -> None:
     """A history may hold anything that its format allows."""
-    round_ = round_of(
+    round_ = round_with(
         [Token(id, str(id), origin) for id, origin in tokens],
         [DraftToken(id, str(id), 0.5, parent) for id, parent in drafted],
     )
     inside = look_inside(round_)
 
-    assert [place.token for place in inside.places] == list(round_.tokens[: len(inside.places)])
-    for place in inside.places:
-        assert sum(one.fate in ("accepted", "sampled") for one in place.in_play) == 1
+    assert [place.token for place in inside.positions] == list(
+        round_.tokens[: len(inside.positions)]
+    )
+    for place in inside.positions:
+        assert sum(one.fate in ("accepted", "sampled") for one in place.candidates) == 1
     assert len(inside.untested) <= len(drafted)

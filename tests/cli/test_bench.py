@@ -73,10 +73,10 @@ def test_every_setting_of_every_repeat_of_a_prompt_is_measured_in_turns(
     assert "cat" in capsys.readouterr().out
 
 
-def test_prefill_and_profile_come_through_the_same_door(
+def test_prefill_is_measured_in_every_repeat(
     bench: Callable[..., dict[str, Any]],
 ) -> None:
-    results = bench("--prefill", "--profile")
+    results = bench("--prefill")
 
     read = [(run["prompt"], run["repeat"], run["setting"]) for run in results["prefill"]]
     assert read == [
@@ -86,9 +86,6 @@ def test_prefill_and_profile_come_through_the_same_door(
         for setting in ("plain", "drafting")
     ]
     assert all(run["tokens"] > 0 and run["ms"] > 0.0 for run in results["prefill"])
-    profiles = {profile["setting"]: profile for profile in results["profile"]}
-    assert list(profiles) == ["plain", "0", "2"]
-    assert profiles["2"]["calls"] > profiles["plain"]["calls"] > 0.0
 
 
 def test_by_turns_writes_the_same_replies(bench: Callable[..., dict[str, Any]]) -> None:

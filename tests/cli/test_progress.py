@@ -12,7 +12,7 @@ import pytest
 
 from eaglechat.cli.bench.command import _Progress
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.train.command import _Display
+from eaglechat.cli.train import Display
 from tests.cli.redrawn import Terminal
 
 
@@ -54,7 +54,7 @@ def test_the_bench_draws_nothing_off_a_terminal() -> None:
 
 def test_training_has_a_bar_for_each_stage(terminal: Terminal) -> None:
     with redirect_stderr(terminal):
-        display = _Display()
+        display = Display()
         for stage, done in (("reading", 5), ("reading", 10), ("training", 3)):
             display.show(step_of(stage, done))
         display.end()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat import cli
-from eaglechat.cli.train import command as train
+from eaglechat.cli import train
 from eaglechat.train.settings import SELF_WRITTEN_TOKENS, RunSettings
 
 
@@ -47,7 +47,7 @@ def test_the_defaults_are_those_of_a_run() -> None:
     train.add_arguments(parser)
     args = parser.parse_args(["--target", "t.gguf", "-o", "d.gguf"])
 
-    settings = train._settings(args)
+    settings = train.run_settings(args)
 
     assert settings == RunSettings(
         target=args.target,
@@ -64,7 +64,9 @@ def test_thinking_is_asked_for_as_in_run() -> None:
     given = ([], ["--thinking", "on"], ["--no-thinking"])
 
     asked = [
-        train._settings(parser.parse_args(["--target", "t.gguf", "-o", "d.gguf", *flags])).thinking
+        train.run_settings(
+            parser.parse_args(["--target", "t.gguf", "-o", "d.gguf", *flags])
+        ).thinking
         for flags in given
     ]
 

@@ -17,7 +17,7 @@ from eaglechat.engine.generation.loop import Generator, ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.generation.window import Turns
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import (
     KvType,

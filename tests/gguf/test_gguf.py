@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
-from eaglechat.gguf.header import parse_beginning, parse_header, read_header
+from eaglechat.gguf.header import (
+    GGUFError,
+    GGUFTruncatedError,
+    parse_beginning,
+    parse_header,
+    read_header,
+)
 from eaglechat.gguf.shards import shard_paths
 from tests import tiny, tiny_gguf
 

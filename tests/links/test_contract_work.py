@@ -166,14 +166,6 @@ def test_a_bench_by_turns_measures_the_same_replies(loaded: Client) -> None:
 
 
 @of_our_own
-def test_a_bench_can_tell_where_the_time_of_a_round_goes(loaded: Client) -> None:
-    bench = loaded.answer(msgspec.structs.replace(BENCH, profile=True))
-    assert [event.profile.setting for event in bench.of(p.BenchProfiled)] == ["plain", "2"]
-    assert not bench.of(p.BenchRunDone)
-    assert bench.events[-1] == p.BenchDone(id=bench.id, cancelled=False)
-
-
-@of_our_own
 def test_a_bench_without_a_draft_has_nothing_to_compare(client: Client) -> None:
     client.ready()
     client.answer(client.load(draft=False))

@@ -27,7 +27,7 @@ FILES = {
 def test_the_sdist_holds_all_that_is_built_and_shown(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert names >= FILES | {"pyproject.toml", "README.md", "LICENSE", "docs/README.md"}
+    assert names >= FILES | {"pyproject.toml", "README.md", "LICENSE"}
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_the_themes(built: Built) -> None:
@@ -58,7 +58,7 @@ def test_the_built_in_pair_replies(installed: Installed) -> None:
 def test_what_the_app_reads_comes_with_it(installed: Installed) -> None:
     found = installed.python(
         "import json, eaglechat; from pathlib import Path; from eaglechat import paths\n"
-        "from eaglechat.engine.bench.measure import builtin_prompts\n"
+        "from eaglechat.engine.bench.prompts import builtin_prompts\n"
         "from eaglechat.hub.catalogue import entries\n"
         "known, problems = entries.load()\n"
         "print(json.dumps({'home': eaglechat.__file__, 'pairs': len(known),\n"

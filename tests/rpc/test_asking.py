@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama import rpc as engine_rpc
+from eaglechat.engine.llama.placement import draft_placement, target_placement
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.loading.placement import draft_placement, target_placement
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links import rpc
 from eaglechat.links.base import Died, Lifecycle

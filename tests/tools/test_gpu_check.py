@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.llama import backend
-from eaglechat.engine.loading.placement import offload_devices
+from eaglechat.engine.llama.placement import offload_devices
 from tests.tools import gpu_check
 
 

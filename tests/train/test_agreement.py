@@ -16,16 +16,16 @@ from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session, Eagle3SessionConfig
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.data.features import FeatureReader, LiveFeatures
-from eaglechat.train.model.attention import ChainAttention, Stretch
-from eaglechat.train.model.draft_file import read_draft
-from eaglechat.train.model.loss import HeadLoss
-from eaglechat.train.model.network import HEAD, Unrolled
-from eaglechat.train.model.target import VocabularyMatrices
-from eaglechat.train.run.batches import assemble
-from eaglechat.train.run.preparation import Scales, lesson_for, to_training
+from eaglechat.train.attention import ChainAttention, Stretch
+from eaglechat.train.batches import assemble
+from eaglechat.train.corpus import Sample
+from eaglechat.train.draft_file import read_draft
+from eaglechat.train.features import FeatureReader, LiveFeatures
+from eaglechat.train.loss import HeadLoss
+from eaglechat.train.network import HEAD, Unrolled
+from eaglechat.train.preparation import Scales, lesson_for, to_training
 from eaglechat.train.settings import Recipe
+from eaglechat.train.target import VocabularyMatrices
 from tests.engine.rig import decode, open_contexts
 
 LENGTH, N_DRAFT = 40, 5

@@ -12,12 +12,12 @@ import pytest
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.memory import memory_need
-from eaglechat.train.data import corpus
-from eaglechat.train.data.corpus import Sample
-from eaglechat.train.data.features import FeatureReader, FeatureStore
-from eaglechat.train.data.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
-from eaglechat.train.errors import PausedError, TrainingError
-from eaglechat.train.model.target import chats_side_by_side, read_target
+from eaglechat.train import corpus
+from eaglechat.train.corpus import Sample
+from eaglechat.train.features import FeatureReader, FeatureStore
+from eaglechat.train.selfchat import TEMPERATURES, ChatWriter, UserSlot, written_chats
+from eaglechat.train.settings import PausedError, TrainingError
+from eaglechat.train.target import chats_side_by_side, read_target
 from eaglechat.wire.protocol import Thinking
 from tests import tiny
 from tests.chat.history.files import write_chat

@@ -170,7 +170,7 @@ def test_a_run_goes_on_only_with_what_it_began_with(target: Path, tmp_path: Path
     )
     trained(first)
 
-    from eaglechat.train.errors import TrainingError
+    from eaglechat.train.settings import TrainingError
 
     other = settings(
         tmp_path, target, self_written_tokens=0, text=(text,), draft_vocab=20,

@@ -20,9 +20,9 @@ from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_WINDOW, NORM_OUTPUT
 from eaglechat.hub.convert.source.matrix import read_rows
-from eaglechat.train.run.trainer import State
-from eaglechat.train.run.training import Outcome, Run
+from eaglechat.train.run import Outcome, Run
 from eaglechat.train.settings import Budget, Recipe, RunSettings
+from eaglechat.train.trainer import State
 from tests import tiny
 from tests.convert import checkpoints
 

@@ -12,10 +12,10 @@ pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat import cli
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.train.model.draft_file import Draft
-from eaglechat.train.model.network import HEAD
-from eaglechat.train.model.target import VocabularyMatrices, read_target, shape_of
-from eaglechat.train.run.preparation import with_vocabulary
+from eaglechat.train.draft_file import Draft
+from eaglechat.train.network import HEAD
+from eaglechat.train.preparation import with_vocabulary
+from eaglechat.train.target import VocabularyMatrices, read_target, shape_of
 
 
 class Matrices(VocabularyMatrices):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eaglechat.engine.bench.settings import name_of, settings_of
+from eaglechat.engine.bench.measure import name_of, settings_of
 from eaglechat.wire import protocol
-from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import DrafterStats
@@ -24,15 +24,12 @@ class ScriptedBench:
         self._settings = settings_of(request.n, request.shapes, request.ngram)
         self._runs = list(self._script())
         self._done = 0
-        self._profiled = list(self._settings) if request.profile else []
 
     @property
     def is_done(self) -> bool:
-        return not self._profiled and self._done == len(self._runs)
+        return self._done == len(self._runs)
 
     def next_events(self) -> list[protocol.AnyEvent]:
-        if self._profiled:
-            return self._next_profile()
         run, self._done = self._runs[self._done], self._done + 1
         events: list[protocol.AnyEvent] = [protocol.BenchRunDone(id=self.request.id, run=run)]
         if self.is_done:
@@ -51,19 +48,7 @@ class ScriptedBench:
             )
         return events
 
-    def _next_profile(self) -> list[protocol.AnyEvent]:
-        setting = self._profiled.pop(0)
-        profile = RoundProfile(name_of(setting), 9, 14.0, 2.0, VERIFY_MS, 0.3, 0.2, 13.5, 0.5, 99.0)
-        events: list[protocol.AnyEvent] = [
-            protocol.BenchProfiled(id=self.request.id, profile=profile)
-        ]
-        if self.is_done:
-            events.append(protocol.BenchDone(id=self.request.id, cancelled=False))
-        return events
-
     def _script(self) -> Iterator[BenchRun]:
-        if self.request.profile:
-            return
         first = self.request.first_repeat
         for index, prompt in enumerate(self.request.prompts):
             for repeat in range(first, first + self.request.repeats):

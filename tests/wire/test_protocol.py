@@ -5,7 +5,7 @@ import json
 import pytest
 
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import (
@@ -82,7 +82,6 @@ EVENTS = [
     p.Done(id=2, end=END, stats=stats_of([ROUND])),
     p.BenchProgress(id=3, done=1, total=4, prompt="chat", setting="plain", tokens=5),
     p.BenchRunDone(id=3, run=BENCH_RUN),
-    p.BenchProfiled(id=3, profile=RoundProfile("2", 9, 8.0, 1.0, 2.0, 3.0, 0.5, 7.5, 0.5, 99.0)),
     p.BenchDone(id=3, cancelled=True),
     p.Rendered(id=4, runs=(p.PromptRun("<s>", True), p.PromptRun("hi")), tokens=2, first_turn=1),
     p.Error(id=None, code="protocol", message="why"),

@@ -326,7 +326,8 @@ class ChatSession(OpenChat):
 
     def _take_back(self, turn: Reply | Comparison) -> Draft:
         """Two questions in a row break most chat templates: one without an answer goes."""
-        gone = self.turns.delete(turn.id)
+        is_reply = isinstance(turn, Reply)
+        gone = self.turns.delete(turn.id) if is_reply else self.turns.drop_comparison(turn.id)
         self._recorder.deleted(gone.id)
         moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):

@@ -1,7 +1,7 @@
 """A chat as a tree of turns: questions, their replies, and comparisons beside replies.
 
-A question can stand in several wordings and be answered several times: siblings, of which one is
-chosen. What is chosen from the root down is the path: what is seen, and what is sent.
+Versions of a question, and several replies to one question, are siblings, of which one is chosen.
+The chosen turns from the root down are the path: what is shown, and what is sent to the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TurnId = int
 
 @dataclass(frozen=True)
 class Question:
-    """What the user asked. `parent` is the reply it follows, or None for the first."""
+    """What the user asked. `parent` is the reply it follows, None for the first question."""
 
     id: TurnId
     parent: TurnId | None
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the target answered to the question `parent`."""
+    """The target's answer to the question `parent`."""
 
     id: TurnId
     parent: TurnId
@@ -49,7 +49,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The answer alone."""
+        """The answer, without the reasoning."""
         return self.recording.text
 
     @property
@@ -59,7 +59,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The reply `of` once more without speculation. It is no reply: nobody sends or answers it."""
+    """The reply `of`, written again without speculation. It is not a turn: it is never sent."""
 
     id: TurnId
     of: TurnId
@@ -74,11 +74,11 @@ NewTurn = TypeVar("NewTurn", Question, Reply)
 
 @dataclass(frozen=True)
 class Branch:
-    """What was deleted at once: a turn or comparison with all that followed it, to be put back."""
+    """A deleted turn and everything that followed it, to be restored."""
 
-    root: AnyTurn
-    place: int
-    """Among its siblings."""
+    root: Turn
+    index: int
+    """Of the root among its siblings."""
     was_chosen: bool
     turns: dict[TurnId, Turn]
     comparisons: dict[TurnId, Comparison]
@@ -88,30 +88,30 @@ class Branch:
 
 
 class TurnError(ValueError):
-    """An operation that the tree does not allow; the text is a sentence for people."""
+    """The tree does not allow this; the text is a sentence for the user."""
 
 
 class Turns:
-    """The tree, and which of its siblings are chosen. Ids are never used twice."""
+    """The tree, and which siblings are chosen. Ids are never used twice."""
 
     def __init__(self) -> None:
         self._turns: dict[TurnId, Turn] = {}
         self._comparisons: dict[TurnId, Comparison] = {}
         self._beside: dict[TurnId, list[TurnId]] = {}
-        """The comparisons beside each reply that has some."""
+        """Ids of comparisons, by the reply they stand beside."""
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
         self._deleted: dict[TurnId, Branch] = {}
-        """By what each began with."""
+        """By the id of the root."""
         self._used: set[TurnId] = set()
-        """Every id there ever was: what is deleted may come back."""
+        """Deleted ids are among them: a branch can be restored."""
         self._next_id: TurnId = 1
         self._path: list[Turn] = []
-        """The path from its beginning, as far as anybody has asked for it."""
+        """The beginning of the path, as far as it was asked for; the rest is followed on demand."""
         self._places: dict[TurnId, int] = {}
-        """Where each turn of it stands."""
+        """Index in `_path` of each turn in it."""
         self.version = 0
-        """Grows whenever turns come, go, or another sibling is chosen."""
+        """Grows when turns are added or deleted, and when another sibling is chosen."""
 
     def __contains__(self, id: object) -> bool:
         return id in self._turns or id in self._comparisons
@@ -139,7 +139,7 @@ class Turns:
         return next((turn for turn in reversed(self._walked()) if isinstance(turn, Reply)), None)
 
     def latest_rounds(self, count: int) -> list[Round]:
-        """The last rounds of the replies on the path, as many at most, oldest first."""
+        """The last rounds of the replies on the path, at most `count`, oldest first."""
         rounds: list[Round] = []
         for turn in reversed(self._walked()):
             if len(rounds) >= count:
@@ -155,11 +155,11 @@ class Turns:
         return self._get(id, Reply)
 
     def find(self, id: TurnId) -> AnyTurn | None:
-        """What has this id, if anything."""
+        """The turn or comparison with this id, None if there is none."""
         return self._turns.get(id) or self._comparisons.get(id)
 
     def is_chosen(self, id: TurnId) -> bool:
-        """Whether the path goes through this turn."""
+        """Whether the turn is on the path."""
         self._walked()
         return id in self._places
 
@@ -168,11 +168,11 @@ class Turns:
         return bool(self._children.get(id))
 
     def siblings(self, id: TurnId) -> tuple[TurnId, ...]:
-        """The turns with the same parent, this one among them, oldest first."""
+        """The turns with the same parent, this one included, oldest first."""
         return tuple(self._children[self._turn(id).parent])
 
     def beside(self, turn: Turn) -> tuple[TurnId, ...]:
-        """The turns with the same parent as one that may be deleted, oldest first."""
+        """The other turns with the same parent, oldest first; `turn` itself may be deleted."""
         return tuple(id for id in self._children.get(turn.parent, ()) if id != turn.id)
 
     def comparisons(self, reply: TurnId) -> tuple[Comparison, ...]:
@@ -180,14 +180,14 @@ class Turns:
         return tuple(self._comparisons[id] for id in self._beside.get(reply, ()))
 
     def path_to(self, id: TurnId) -> tuple[Turn, ...]:
-        """From the first question to this turn, chosen or not."""
+        """The turns from the first question to this one, chosen or not."""
         turns = [self._turn(id)]
         while (parent := turns[-1].parent) is not None:
             turns.append(self._turns[parent])
         return tuple(reversed(turns))
 
     def messages_to(self, id: TurnId) -> tuple[Message, ...]:
-        """What is sent for a reply to this question."""
+        """The messages to send for a reply to this question."""
         return tuple(
             Message(role=turn.role, content=turn.text, reasoning=turn.reasoning)
             for turn in self.path_to(id)
@@ -196,26 +196,26 @@ class Turns:
     # Growing
 
     def ask(self, parts: Sequence[TurnPart], id: TurnId | None = None) -> Question:
-        """Add a question at the end of the path. Raises TurnError where one waits for a reply."""
+        """Add a question at the end of the path. Raises TurnError if that is a question."""
         last = self.last
         if isinstance(last, Question):
             raise TurnError("The last question has no answer yet.")
         return self.add_question(parts, last.id if last else None, id)
 
     def edit(self, id: TurnId, parts: Sequence[TurnPart]) -> Question:
-        """Add another wording of a question beside it."""
+        """Add another version of a question."""
         return self.add_question(parts, self.question(id).parent)
 
     def add_question(
         self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId | None = None
     ) -> Question:
-        """Add a question after a reply, or a first one, and choose it."""
+        """Add a question after the reply `parent`, or a first question, and choose it."""
         if parent is not None:
             self.reply(parent)
         return self._add(Question(self._new_id(id), parent, tuple(parts)))
 
     def answer(self, question: TurnId, recording: Recording, id: TurnId | None = None) -> Reply:
-        """Add a reply to a question, beside those that it has, and choose it."""
+        """Add a reply to a question and choose it."""
         self.question(question)
         return self._add(Reply(self._new_id(id), question, recording))
 
@@ -231,7 +231,7 @@ class Turns:
     # Choosing and deleting
 
     def choose(self, id: TurnId) -> None:
-        """Have the path go through this turn."""
+        """Choose this turn and the turns above it."""
         turn: Turn | None = self._turn(id)
         climbed: list[Turn] = []
         while turn is not None and turn.id not in self._places:
@@ -245,75 +245,68 @@ class Turns:
         self.version += 1
 
     def step(self, id: TurnId, by: int) -> TurnId:
-        """Choose the sibling so many places on, as far as there are some; the one chosen now."""
+        """Choose the sibling `by` positions later, at most the last or first; return its id."""
         siblings = self.siblings(id)
         place = min(max(siblings.index(id) + by, 0), len(siblings) - 1)
         self.choose(siblings[place])
         return siblings[place]
 
-    def delete(self, id: TurnId) -> AnyTurn:
-        """Delete a comparison, or a turn with all that follows it; what the branch began with.
+    def delete(self, id: TurnId) -> Turn:
+        """Delete a turn with all that follows it; return the root of what was deleted.
 
         The only reply to a question takes the question with it: two questions in a row break most
         chat templates.
         """
-        if id in self._comparisons:
-            return self._delete_comparison(id)
         turn = self._turn(id)
         if isinstance(turn, Reply) and len(self.siblings(id)) == 1:
             turn = self._turns[turn.parent]
         siblings = self._children[turn.parent]
-        place = siblings.index(turn.id)
+        index = siblings.index(turn.id)
         was_chosen = self._chosen.get(turn.parent) == turn.id
-        self._deleted[turn.id] = self._taken_out(turn, place, was_chosen)
+        self._deleted[turn.id] = self._taken_out(turn, index, was_chosen)
         siblings.remove(turn.id)
         if was_chosen:
             del self._chosen[turn.parent]
             if siblings:
-                self._chosen[turn.parent] = siblings[max(place - 1, 0)]
+                self._chosen[turn.parent] = siblings[max(index - 1, 0)]
             self._cut_path(turn.parent)
         self.version += 1
         return turn
 
-    def restore(self, id: TurnId) -> AnyTurn:
-        """Put back what was deleted, as it was: the branch that began with this turn.
+    def restore(self, id: TurnId) -> Turn:
+        """Restore the branch whose root is this turn, as it was before it was deleted.
 
-        Raises TurnError where there is none, or what it was under is deleted too.
+        Raises TurnError if there is none, or if its parent is deleted too.
         """
         branch = self._deleted.get(id)
         if branch is None:
             raise TurnError(f"Turn {id} was not deleted.")
         root = branch.root
-        under = root.of if isinstance(root, Comparison) else root.parent
-        if under is not None:
-            self._turn(under)
+        if root.parent is not None:
+            self._turn(root.parent)
         del self._deleted[id]
         self._turns |= branch.turns
         self._comparisons |= branch.comparisons
         self._beside |= branch.beside
         self._children |= branch.children
         self._chosen |= branch.chosen
-        if isinstance(root, Comparison):
-            self._beside.setdefault(root.of, []).insert(branch.place, id)
-        else:
-            self._children.setdefault(root.parent, []).insert(branch.place, id)
-            if branch.was_chosen or root.parent not in self._chosen:
-                self._chosen[root.parent] = id
-                self._cut_path(root.parent)
+        self._children.setdefault(root.parent, []).insert(branch.index, id)
+        if branch.was_chosen or root.parent not in self._chosen:
+            self._chosen[root.parent] = id
+            self._cut_path(root.parent)
         self.version += 1
         return root
 
-    def _delete_comparison(self, id: TurnId) -> Comparison:
-        comparison = self._comparisons.pop(id)
-        beside = self._beside[comparison.of]
-        place = beside.index(id)
-        self._deleted[id] = Branch(comparison, place, False, {}, {id: comparison}, {}, {}, {})
-        beside.remove(id)
+    def drop_comparison(self, id: TurnId) -> Comparison:
+        """Take away a comparison for good. Raises TurnError if there is none."""
+        comparison = self._get(id, Comparison)
+        del self._comparisons[id]
+        self._beside[comparison.of].remove(id)
         self.version += 1
         return comparison
 
-    def _taken_out(self, root: Turn, place: int, was_chosen: bool) -> Branch:
-        branch = Branch(root, place, was_chosen, {}, {}, {}, {}, {})
+    def _taken_out(self, root: Turn, index: int, was_chosen: bool) -> Branch:
+        branch = Branch(root, index, was_chosen, {}, {}, {}, {}, {})
         waiting = [root.id]
         while waiting:
             id = waiting.pop()
@@ -338,7 +331,7 @@ class Turns:
     def _new_id(self, wanted: TurnId | None) -> TurnId:
         id = self._next_id if wanted is None else wanted
         if id in self._used:
-            raise TurnError(f"Turn {id} was there already.")
+            raise TurnError(f"There was a turn {id} before.")
         self._used.add(id)
         self._next_id = max(self._next_id, id + 1)
         return id
@@ -351,11 +344,11 @@ class Turns:
     def _get(self, id: TurnId, kind: type[Kind]) -> Kind:
         found = self.find(id)
         if not isinstance(found, kind):
-            raise TurnError(f"Turn {id} is no {kind.__name__.lower()}.")
+            raise TurnError(f"Turn {id} is not a {kind.__name__.lower()}.")
         return found
 
     def _cut_path(self, parent: TurnId | None) -> None:
-        """Another turn follows this one, if any, on the path."""
+        """Forget the path behind this turn (all of it for None): another one follows now."""
         end = 0 if parent is None else self._places.get(parent, len(self._path)) + 1
         for turn in self._path[end:]:
             del self._places[turn.id]
@@ -366,7 +359,7 @@ class Turns:
         self._path.append(turn)
 
     def _walked(self) -> list[Turn]:
-        """The path to its end."""
+        """The whole path."""
         while (id := self._chosen.get(self._path[-1].id if self._path else None)) is not None:
             self._follow(self._turns[id])
         return self._path

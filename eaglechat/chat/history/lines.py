@@ -1,8 +1,8 @@
 """The lines of a chat's file, one JSON object each.
 
-The first is the header. A turn has a line when it begins, a reply then lines with its rounds, at
-most a second apart, and one for its end; what a turn is under is named by its id, so that a line
-that is missing costs itself alone.
+The first is the header. A question is one line; a reply is a line when it begins, one with rounds
+about every second, and one when it ends. Lines name the turn they belong to by its id, so that a
+lost line costs no other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION = 2
 
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Numbers of turns and counts of them: what every database and JSON reader can hold."""
+"""Ids and counts of turns, small enough for every JSON reader."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,16 +29,16 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChatHeader(_Line, frozen=True, kw_only=True, tag="chat"):
-    """What the chat began on. `created` is local time, ISO 8601."""
+    """The models the chat began with. `created` is local time, ISO 8601."""
 
     created: str
     pair: str
     target: str
     draft: str | None = None
     version: int = 1
-    """A header without it is of version 1."""
+    """A header without a version is of version 1."""
     server: str = ""
-    """The address of the server that had the models, which `target` names then."""
+    """Address of the server that ran the model, which `target` then names."""
 
 
 class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):
@@ -48,27 +48,28 @@ class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):
 
 
 class TermsLine(_Line, frozen=True, kw_only=True, tag="terms"):
-    """What the replies and comparisons from here on were asked with."""
+    """The terms of the replies and comparisons that follow."""
 
     terms: Terms
 
 
 class ReplyLine(_Line, frozen=True, kw_only=True, tag="reply"):
-    """A reply to the question `parent` begins."""
+    """The beginning of a reply to the question `parent`."""
 
     id: _Count
     parent: _Count
 
 
 class ComparisonLine(_Line, frozen=True, kw_only=True, tag="comparison"):
-    """The reply `of` begins once more, without speculation."""
+    """The beginning of a comparison with the reply `of`."""
 
     id: _Count
     of: _Count
 
 
 class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
-    """What a reply or comparison wrote since the last such line, and how."""
+    """What a reply or comparison wrote since its last such line. `data` is made by
+    `packing.pack`."""
 
     of: _Count
     text: str = ""
@@ -77,13 +78,13 @@ class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
 
 
 class GoesOnLine(_Line, frozen=True, kw_only=True, tag="goes_on"):
-    """A reply that was stopped goes on: more rounds follow, and another end."""
+    """A stopped reply continues: more rounds follow, and another end."""
 
     of: _Count
 
 
 class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
-    """How a reply or comparison ended; without `end` it was cut off."""
+    """The end of a reply or comparison; without `end` it was cut off."""
 
     of: _Count
     end: ReplyEnd | None = None
@@ -91,42 +92,42 @@ class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
     changed: tuple[str, ...] = ()
     speculation_stopped: str | None = None
     settled: str | None = None
-    """All its rounds, where those of its other lines were provisional."""
+    """All its rounds, packed, if those of its other lines were provisional."""
 
 
 class ChosenLine(_Line, frozen=True, kw_only=True, tag="chosen"):
-    """The path goes through this turn from here on."""
+    """This turn was chosen."""
 
     turn: _Count
 
 
 class DeletedLine(_Line, frozen=True, kw_only=True, tag="deleted"):
-    """This turn and all after it are gone."""
+    """This turn was deleted with all that follows it, or this comparison was dropped."""
 
     turn: _Count
 
 
 class RestoredLine(_Line, frozen=True, kw_only=True, tag="restored"):
-    """What was deleted with this turn is there again."""
+    """What was deleted with this turn was restored."""
 
     turn: _Count
 
 
 class WindowLine(_Line, frozen=True, kw_only=True, tag="window"):
-    """The context begins with this question."""
+    """The context begins with this question; None: with the first one."""
 
     question: _Count | None = None
 
 
 class UnsentLine(_Line, frozen=True, kw_only=True, tag="unsent"):
-    """What stood in the prompt when the chat was left; its parts, where not all was typed."""
+    """The text in the prompt when the chat was left; with `parts` if not all of it was typed."""
 
     text: str
     parts: tuple[TurnPart, ...] = ()
 
 
 class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):
-    """What the list of chats shows; the last one counts."""
+    """What the list of chats shows; the last such line of a file counts."""
 
     title: str
     messages: _Count
@@ -134,19 +135,19 @@ class SummaryLine(_Line, frozen=True, kw_only=True, tag="summary"):
 
 
 class RoleLine(_Line, frozen=True, kw_only=True, tag="role"):
-    """What is asked from here on is asked in this role; empty for none."""
+    """The role of the questions that follow; empty for none."""
 
     role: str
 
 
 class TitleLine(_Line, frozen=True, kw_only=True, tag="title"):
-    """The chat is called this from here on; the first question again where it is empty."""
+    """The user's title of the chat; if empty, its first question is the title."""
 
     title: str
 
 
 class PinnedLine(_Line, frozen=True, kw_only=True, tag="pinned"):
-    """The chat stands at the top of the list from here on, or does no more."""
+    """Whether the chat stands at the top of the list."""
 
     pinned: bool
 
@@ -176,7 +177,7 @@ _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def encode(line: Line) -> bytes:
-    """A line with its end. What is no text at all (half a character of UTF-16) becomes `?`."""
+    """A line as bytes, with its newline. Lone surrogates become `?`."""
     try:
         return _encoder.encode(line) + b"\n"
     except UnicodeEncodeError:
@@ -185,7 +186,7 @@ def encode(line: Line) -> bytes:
 
 
 def decode(raw: bytes) -> Line | None:
-    """A line; None for one that is torn, damaged, or of a kind that is not known yet."""
+    """A line; None if it is cut short, damaged, or of an unknown type."""
     try:
         return _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -193,7 +194,7 @@ def decode(raw: bytes) -> Line | None:
 
 
 def header_of(beginning: bytes) -> ChatHeader:
-    """The first line of a chat's file. Raises ValueError where the file cannot be read."""
+    """The first line of a chat's file. Raises ValueError if it is not a header of this version."""
     header = decode(beginning.partition(b"\n")[0])
     if not isinstance(header, ChatHeader):
         raise ValueError("it does not begin like a chat" if beginning else "it is empty")

@@ -1,19 +1,21 @@
-"""The list of chats, without reading them whole: what a chat is stands at both ends of its file."""
+"""The list of chats. Only both ends of a file are read: its header and its last summary."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.history import lines
+from eaglechat.chat.writing.parts import shown
 
 _HEAD, _TAIL = 4096, 8192
 _LONGEST_TITLE = 160
 _READ_AT_ONCE = 250
-"""Files whose ends are read before the list is shown with them."""
+"""Files that are read before the list is shown with them."""
 _SUMMARY = b'\n{"type":"summary"'
 _MESSAGES = (b'\n{"type":"question"', b'\n{"type":"reply"')
 _NO_STAMP = (0, 0)
@@ -21,11 +23,11 @@ _NO_STAMP = (0, 0)
 
 @dataclass(frozen=True)
 class ChatSummary:
-    """A row of the list. `problem` says why a file cannot be read, if so."""
+    """A row of the list. `problem` says why the file cannot be read; None if it can."""
 
     file: Path
     stamp: tuple[int, int] = _NO_STAMP
-    """Size in bytes, and when something was last written to it, in nanoseconds since 1970."""
+    """Size in bytes, and time of the last change in nanoseconds since 1970."""
     header: lines.ChatHeader | None = None
     title: str = ""
     messages: int = 0
@@ -34,54 +36,50 @@ class ChatSummary:
 
     @property
     def used(self) -> float:
-        """When something was last written to it, in seconds since 1970."""
+        """Time of the last change, in seconds since 1970."""
         return self.stamp[1] / 1e9
 
     @property
     def is_shown(self) -> bool:
-        """Whether something was said or typed in it, or it cannot be read."""
+        """False for a chat in which nothing was said or typed."""
         return bool(self.problem or self.title or self.messages)
 
 
 def title_of(text: str) -> str:
-    """A text as a title: one line of it, and not too long a one."""
+    """A text as a title: one line, cut to `_LONGEST_TITLE` characters."""
     return " ".join(text[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
 
 
-def list_chats(
-    directory: Path, known: Mapping[str, ChatSummary] | None = None
-) -> Iterator[list[ChatSummary]]:
-    """Every chat in which something was said or typed, and every file that cannot be read: pinned
-    ones first, then what was used last. The last list is complete; ones before it come at once.
+def summary_line(turns: Turns, unsent: str, title: str, pinned: bool) -> lines.SummaryLine:
+    """What the list shows of a chat with these turns; `title` is the user's, empty for none."""
+    path = turns.path
+    name = title or title_of(shown(path[0].parts) if path else unsent)
+    return lines.SummaryLine(title=name, messages=len(path), pinned=pinned)
 
-    `known` has summaries by the name of their file, which hold as long as their stamp does.
-    """
-    rows: dict[str, ChatSummary] = {}
-    unknown: list[Path] = []
+
+def list_chats(directory: Path) -> Iterator[list[ChatSummary]]:
+    """The list of chats, longer each time; the last one is complete. It has every chat in which
+    something was said or typed, and every file that cannot be read: pinned ones first, then those
+    used last."""
     there = stamps(directory)
-    for name, stamp in there.items():
-        row = known.get(name) if known else None
-        if row is not None and row.stamp == stamp:
-            rows[name] = row
-        else:
-            unknown.append(directory / name)
-    unknown.sort(reverse=True)
-    for read, file in enumerate(unknown):
-        if read % _READ_AT_ONCE == 0 and read:
-            yield in_order(rows.values())
-        rows[file.name] = summarise(file, there[file.name])
-    yield in_order(rows.values())
+    rows: list[ChatSummary] = []
+    for number, name in enumerate(sorted(there, reverse=True)):
+        if number % _READ_AT_ONCE == 0 and number:
+            yield _in_order(rows)
+        rows.append(summarise(directory / name, there[name]))
+    yield _in_order(rows)
 
 
-def in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
-    """Those that the list shows, in its order."""
-    shown = (chat for chat in summaries if chat.is_shown)
-    return sorted(shown, key=lambda chat: (chat.pinned, chat.used, chat.file.name), reverse=True)
+def _in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:
+    shown_ones = (chat for chat in summaries if chat.is_shown)
+    return sorted(
+        shown_ones, key=lambda chat: (chat.pinned, chat.used, chat.file.name), reverse=True
+    )
 
 
 def stamps(directory: Path) -> dict[str, tuple[int, int]]:
-    """The files of chats, by name: size, and when they were last written to in nanoseconds. No
-    chat has a name that cannot be written as text."""
+    """The stamp of each chat's file, by name, as in `ChatSummary`. Names that are not text are left
+    out."""
     found: dict[str, tuple[int, int]] = {}
     try:
         with os.scandir(directory) as entries:
@@ -106,7 +104,7 @@ def _stamp_of(entry: os.DirEntry[str]) -> tuple[int, int]:
 
 
 def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
-    """What the list shows of a chat's file; the stamp is that of one that cannot be opened."""
+    """What the list shows of a chat's file; `stamp` is used if it cannot be opened."""
     try:
         with file.open("rb") as stream:
             stat = os.fstat(stream.fileno())
@@ -141,7 +139,7 @@ def _last_summary(data: bytes) -> lines.SummaryLine | None:
 
 
 def _counted(data: bytes) -> lines.SummaryLine:
-    """The summary of a file without one: it was cut off before the first reply's end."""
+    """The summary of a file that has none, because it was cut off before its first reply ended."""
     title = ""
     for raw in data.split(b"\n"):
         line = lines.decode(raw)

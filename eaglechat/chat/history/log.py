@@ -1,7 +1,7 @@
-"""The file of a chat that is open: lines are added as it goes, and nothing is ever rewritten.
+"""The file of an open chat. Lines are appended; nothing is ever rewritten.
 
-A disk that refuses is reported once and tried again later; what waits goes on from the very byte
-at which it stopped. One program at a time writes to a file.
+If writing fails, this is reported once and tried again, from the byte at which it stopped. Only one
+program at a time writes to a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BEYOND_EVERY_CHAT = 2**40
 
 
 class ChatLog:
-    """Adds lines to one chat's file, which is made with the first line worth keeping."""
+    """Appends lines to one chat's file, which is created with the first of them."""
 
     def __init__(
         self,
@@ -37,10 +37,8 @@ class ChatLog:
         beginning: bytes = b"",
         copy_of: SavedChat | None = None,
     ) -> None:
-        """`beginning` goes before the first line, and so does all of the chat that is copied.
-
-        `complain` gets a sentence when the file cannot be written, once.
-        """
+        """`beginning` is written before the first line, and the content of the chat `copy_of`
+        before that. `complain` gets a sentence, once, if the file cannot be written."""
         self.file = file
         self.is_copy = copy_of is not None
         self._is_new = bool(beginning)
@@ -51,33 +49,30 @@ class ChatLog:
         self._failed = False
 
     def add(self, *added: lines.Line) -> None:
-        """Write lines, or keep them until the disk takes them."""
+        """Write lines, or keep them until they can be written."""
         for line in added:
             self._waiting += lines.encode(line)
         self._try_to_write()
 
     def try_again(self) -> None:
-        """Write what the disk did not take, if there is something."""
+        """Write what could not be written before, if there is something."""
         if self._failed:
             self._try_to_write()
 
     @property
     def is_behind(self) -> bool:
-        """Whether the disk has not taken all of it."""
+        """Whether some of it could not be written."""
         return self._failed
 
     def content(self) -> bytes:
-        """The whole chat, with what the disk has not taken."""
+        """The content of the file, and what could not be written yet."""
         kept = b""
-        with contextlib.suppress(OSError):  # then it began here, and all of it waits
+        with contextlib.suppress(OSError):  # not created yet: all of it is waiting
             kept = _copied(self._copy_of) if self._copy_of else self.file.read_bytes()
         return kept + self._waiting
 
     def open(self) -> bool:
-        """Take the file before the first line; False where another program has it.
-
-        Raises OSError.
-        """
+        """Lock the file for writing; False if another program has locked it. Raises OSError."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         stream = io.FileIO(self.file, "a+")
         if not _lock(stream):
@@ -89,7 +84,7 @@ class ChatLog:
         return True
 
     def close(self) -> None:
-        """Give the file back. What the disk has not taken by now is lost."""
+        """Close the file. What cannot be written by now is lost."""
         self.try_again()
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -97,7 +92,7 @@ class ChatLog:
                 stream.close()
 
     def discard(self) -> None:
-        """Give the file back and delete it, if it began here: there is nothing in it."""
+        """Close the file, and delete it if this log created it."""
         is_ours = self._is_new and self._stream is not None
         self.close()
         if is_ours:
@@ -128,7 +123,7 @@ class ChatLog:
 
 
 def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> ChatLog:
-    """The log of a new chat, named after the present moment."""
+    """The log of a new chat, named after the present time."""
     now = datetime.datetime.now().astimezone()
     target, draft = pair.to_load
     header = lines.ChatHeader(
@@ -143,13 +138,13 @@ def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> Cha
 
 
 def resumed_log(chat: SavedChat, complain: Callable[[str], None]) -> ChatLog:
-    """The log of a chat that is resumed: of a copy, where another program has the chat open."""
+    """The log of a resumed chat; of a copy of it if another program has the chat open."""
     log = ChatLog(chat.file, complain)
     try:
         if log.open():
             return log
     except OSError:
-        # The first line will say why.
+        # The first `add` reports it.
         return log
     now = datetime.datetime.now().astimezone()
     return ChatLog(_named_after(chat.file.parent, now), complain, copy_of=chat)
@@ -160,16 +155,16 @@ def _named_after(directory: Path, now: datetime.datetime) -> Path:
 
 
 def _copied(chat: SavedChat) -> bytes:
-    """The file as it was read; the other program may have gone on since."""
+    """The file as far as it was read; the other program may have added to it since."""
     with chat.file.open("rb") as stream:
         copied = stream.read(chat.size)
     return copied if copied.endswith(b"\n") else copied + b"\n"
 
 
 def _lock(stream: io.FileIO) -> bool:
-    """Keep other programs from writing until the stream is closed; False if one does already.
+    """Lock a file until the stream is closed; False if another program has locked it.
 
-    A file system that knows no locks counts as free.
+    True on a file system without locks.
     """
     try:
         if sys.platform == "win32":
@@ -185,7 +180,7 @@ def _lock(stream: io.FileIO) -> bool:
 
 
 def _ends_with_newline(stream: io.FileIO) -> bool:
-    """Whether a line can follow: no crash cut the last one short."""
+    """False if a crash cut the last line short."""
     if stream.seek(0, os.SEEK_END) == 0:
         return True
     stream.seek(-1, os.SEEK_END)

@@ -1,8 +1,8 @@
-"""Rounds on disk: columns of small numbers, compressed, beside the text that they wrote.
+"""Rounds on disk: compressed columns of numbers. The text the rounds wrote is stored beside them.
 
-Exact are ids, texts, origins and counts. Rounded are times, to hundredths of a millisecond, and
-probabilities, to 1/250. What the automatic draft length expected of every length is kept for the
-last round of a piece alone, which is the one on show when the piece ends a reply.
+Ids, texts, origins and counts are exact; times are rounded to 0.01 ms, probabilities to 1/250. The
+speeds that the automatic draft length expects are kept only for the last round of a piece, which is
+the one the panel shows at the end of a reply.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNREPORTED_PROBABILITY = 255
 
 
 class _Columns(msgspec.Struct, array_like=True, kw_only=True):
-    """A column each over rounds, emitted tokens or drafted ones.
+    """Columns over rounds, over emitted tokens or over drafted tokens.
 
     New columns come last and have a default, so that older files can be read.
     """
@@ -48,48 +48,49 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     first: int
     n_past: int
     moved: list[int]
-    """n_past less that of the round before and what was emitted: not 0 where turns left."""
+    """n_past minus that of the round before and the emitted tokens; not 0 if turns left the
+    context."""
     n_draft_max: list[int]
     n_tokens: list[int]
     n_drafted: list[int]
     n_tested: list[int]
     n_accepted: list[int]
     times: list[int | None]
-    """Draft, verify, process and sample of the first round, of the second ..."""
+    """Draft, verify, process and sample of the first round, then of the second, and so on."""
     other_times: list[int]
-    """What the total has beyond these."""
+    """The total of each round minus these four."""
     ids: list[int]
     lengths: list[int]
     origins: list[int]
     draft_ids: list[int | None]
-    """None is the id of the token emitted in the same place of the round, -1 not reported."""
+    """None: the same as the token emitted at this position of the round; -1: not reported."""
     draft_lengths: list[int | None]
-    """None is the text of the token emitted in the same place, -1 not reported."""
+    """None: the text of the token emitted at this position; -1: not reported."""
     draft_text: str
     probabilities: bytes
     auto: list[tuple[str, int, int] | None]
-    """Reason, milliseconds lost, and allowed to lose."""
+    """Reason, milliseconds lost against plain decoding, and milliseconds that may be lost."""
     expected: list[float]
     plain_error: float
     parents: list[int]
-    """Of drafted tokens, less those of a chain: all 0 where the draft is one."""
+    """Of drafted tokens, minus the parents of a chain: all 0 if the draft is a chain."""
     drafters: list[str]
-    """Their names, an empty one for the target among them."""
+    """Names; the empty one stands for the target."""
     drafted_by: list[int]
     emitted_by: list[int]
     parts: list[int]
-    """Of emitted tokens: places in `_PARTS`."""
+    """Of emitted tokens, as index in `_PARTS`."""
     markers: str
-    """The text of tokens in no part, which is in neither text beside the columns."""
+    """The text of tokens that are in no part of the reply."""
     given: list[tuple[int, tuple[int, ...]]]
-    """Index of the round, and the tokens put before its own."""
+    """Index of the round, and the ids of `Round.given`."""
     likely: list[tuple[int, list[list[tuple[int, str, int, int]]]]] = []
-    """Index of the round, and for each of its tokens id, text, probability and chance of what was
-    likely in its place."""
+    """Index of the round, and for each of its tokens the likeliest candidates: id, text,
+    probability and chance."""
     provisional: list[int] = []
-    """Indices of rounds."""
+    """Indices of the provisional rounds."""
     trees: list[int] = []
-    """Indices of rounds for which auto chose a tree."""
+    """Indices of the rounds for which auto chose a tree."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -97,8 +98,8 @@ _decoder = msgspec.msgpack.Decoder(_Columns)
 
 
 def pack(rounds: Sequence[Round]) -> str:
-    """Consecutive rounds of one reply, at least one, without the answer and the reasoning they
-    wrote."""
+    """Pack consecutive rounds of one reply, at least one. The answer and the reasoning they wrote
+    are not included."""
     tokens = [token for round_ in rounds for token in round_.tokens]
     drafted = [pair for round_ in rounds for pair in _with_emitted(round_)]
     times = [[_steps(getattr(r.timings, name)) for name in _TIMES] for r in rounds]
@@ -151,7 +152,7 @@ def pack(rounds: Sequence[Round]) -> str:
 
 
 _MOST_BYTES = 64 * 2**20
-"""Unpacked. A reply of 100,000 tokens takes 4 MB; a megabyte of zeros, packed, a gigabyte."""
+"""Unpacked. A reply of 100,000 tokens takes 4 MB; a damaged megabyte could become a gigabyte."""
 
 
 def _columns(data: str) -> _Columns:
@@ -168,14 +169,14 @@ def _columns(data: str) -> _Columns:
 
 
 def last_n_past(data: str) -> int:
-    """Tokens in the context behind the last of the rounds in `data`, without making the rounds.
-    Raises ValueError."""
+    """Tokens in the context after the last round in `data`, without unpacking the rounds. Raises
+    ValueError."""
     columns = _columns(data)
     return columns.n_past + sum(columns.moved) + sum(columns.n_tokens[1:])
 
 
 def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
-    """The rounds behind `data`, which wrote these texts. Raises ValueError."""
+    """Unpack rounds that wrote this answer and this reasoning. Raises ValueError."""
     columns = _columns(data)
     try:
         rounds = list(_rounds(columns, (answer, reasoning, columns.markers)))
@@ -187,7 +188,7 @@ def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
 
 
 def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
-    """`texts` are those of the parts, in their order."""
+    """`texts` are in the order of `_PARTS`."""
     written = [
         _cut(text, [n for n, p in zip(columns.lengths, columns.parts, strict=True) if p == part])
         for part, text in enumerate(texts)
@@ -238,7 +239,7 @@ def _token(columns: _Columns, index: int, written: Sequence[Iterator[str]]) -> T
 def _drafted(
     columns: _Columns, index: int, place: int, emitted: Sequence[Token], guesses: Iterator[str]
 ) -> DraftToken:
-    """The drafted token in this place of a round, which emitted these tokens."""
+    """The drafted token at position `place` of a round that emitted these tokens."""
     id: int | None = columns.draft_ids[index]
     text: str | None = None
     length, probability = columns.draft_lengths[index], columns.probabilities[index]
@@ -309,7 +310,7 @@ def _auto_cells(auto: AutoDraft | None) -> tuple[str, int, int] | None:
 
 
 def _with_emitted(round_: Round) -> Iterator[tuple[DraftToken, Token | None]]:
-    """Each drafted token with the one emitted in its place of the round."""
+    """Each drafted token with the one emitted at its position of the round."""
     for place, token in enumerate(round_.drafted):
         yield token, round_.tokens[place] if place < len(round_.tokens) else None
 
@@ -319,7 +320,7 @@ def _steps(ms: float | None) -> int | None:
 
 
 def _known(steps: Sequence[int | None]) -> int:
-    """The sum of the times that are reported."""
+    """The sum of the reported times."""
     return sum(n for n in steps if n is not None)
 
 
@@ -334,7 +335,7 @@ def _reported(cell: int) -> float | None:
 
 
 def _cut(text: str, lengths: Sequence[int]) -> Iterator[str]:
-    """A text in pieces of these lengths."""
+    """Cut a text into pieces of these lengths."""
     end = 0
     for length in lengths:
         start, end = end, end + length

@@ -1,4 +1,4 @@
-"""Chats read back from their files."""
+"""Chats read from their files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
 @dataclass(frozen=True)
 class Passage:
-    """A place in a chat: a turn, and what was looked for in it."""
+    """Where to open a chat: at a turn, and at the words that were searched."""
 
     turn: TurnId
     words: str
@@ -34,23 +34,23 @@ class Passage:
 
 @dataclass
 class SavedChat:
-    """A chat read back from its file."""
+    """A chat as it is in its file."""
 
     file: Path
     header: ChatHeader
     turns: Turns = field(default_factory=Turns)
     draft: Draft = ()
-    """What stood in the prompt when it was left."""
+    """What was in the prompt when the chat was left."""
     first_question: TurnId | None = None
-    """The oldest question that was in the context, where older ones had left it."""
+    """The oldest question in the context; None if no turn has left it."""
     role: str = ""
     title: str = ""
-    """What the user called it; empty where its first question stands for it."""
+    """The user's title; if empty, the first question is the title."""
     pinned: bool = False
     opened_at: Passage | None = None
-    """Where it is to be opened, if not at its end."""
+    """Where to open it; None: at its end."""
     size: int = 0
-    """Bytes that were read."""
+    """Bytes read."""
 
     @property
     def unsent(self) -> str:
@@ -59,13 +59,13 @@ class SavedChat:
 
 
 def read_chat(file: Path) -> SavedChat:
-    """Read a chat. Raises as `chat_in` does, and OSError."""
+    """Read a chat. Raises ValueError as `chat_in` does, and OSError."""
     return chat_in(file, file.read_bytes())
 
 
 def chat_in(file: Path, raw: bytes) -> SavedChat:
-    """The chat in the content of its file. Lines that cannot be read (a crash cut one short) are
-    passed over. Raises ValueError where it does not begin like a chat of this format."""
+    """The chat in the content of its file. Damaged lines are skipped. Raises ValueError if it does
+    not begin with the header of this version."""
     reader = _Reader(SavedChat(file, lines.header_of(raw), size=len(raw)))
     for other in raw.split(b"\n")[1:]:
         if (line := lines.decode(other)) is not None:
@@ -83,13 +83,13 @@ def saved_chats(directory: Path) -> Iterator[SavedChat]:
 
 
 class _KeptRounds:
-    """The pieces of a reply as they lie in the file."""
+    """The lines with rounds of one reply, not yet unpacked."""
 
     def __init__(self) -> None:
         self.pieces: list[lines.RoundsLine] = []
         self.settled: tuple[str, int] | None = None
-        """The rounds as they were in the end, and how many pieces they stand for: a reply that goes
-        on has more."""
+        """All rounds in their final form, packed, and how many pieces they replace: a reply that
+        was continued has more pieces."""
 
     def text(self, part: Part) -> str:
         if part is Part.REASONING:
@@ -114,7 +114,6 @@ class _KeptRounds:
         return rounds
 
     def n_past(self) -> int:
-        # A long chat has hundreds of replies, of hundreds of rounds each.
         data = self.pieces[-1].data if self.pieces else ""
         if self.settled is not None and self.settled[1] == len(self.pieces):
             data = self.settled[0]
@@ -124,14 +123,14 @@ class _KeptRounds:
 
 
 def _unknown(index: int, piece: lines.RoundsLine) -> Round:
-    """A round of which only the texts are known."""
+    """A round of which only the text is known."""
     texts = ((piece.reasoning, Part.REASONING), (piece.text, Part.ANSWER))
     tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts if text)
     return Round(index, 0, (), 0, 0, tokens, 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 class _Reader:
-    """Makes the turns of a chat from its lines, in order."""
+    """Builds a chat from its lines, in order."""
 
     def __init__(self, chat: SavedChat) -> None:
         self._chat, self._turns = chat, chat.turns
@@ -141,7 +140,8 @@ class _Reader:
         self._kept: dict[TurnId, _KeptRounds] = {}
 
     def take(self, line: lines.Line) -> None:
-        """The next line. One that does not fit the tree (others were lost) is passed over."""
+        """Apply the next line. It is skipped if it does not fit the tree because others were
+        lost."""
         with suppress(TurnError):
             self._take(line)
 
@@ -184,12 +184,14 @@ class _Reader:
             case lines.ChosenLine():
                 self._turns.choose(line.turn)
             case lines.DeletedLine():
-                self._turns.delete(line.turn)
+                is_turn = isinstance(self._turns.find(line.turn), Question | Reply)
+                (self._turns.delete if is_turn else self._turns.drop_comparison)(line.turn)
             case lines.RestoredLine():
                 self._turns.restore(line.turn)
 
     def finished(self) -> SavedChat:
-        """The chat, without what a crash left unanswered: such a question is unsent again."""
+        """The chat, without questions that a crash left unanswered: the last returns to the
+        prompt."""
         chat, turns = self._chat, self._turns
         for turn in reversed([*turns]):
             if turn.id in turns and not turns.is_followed(turn.id) and _is_unanswered(turn):
@@ -200,7 +202,7 @@ class _Reader:
         return chat
 
     def _ask(self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId) -> None:
-        """A question; after the last reply where the line of its own was lost."""
+        """Add a question; after the last reply if its parent was lost."""
         if parent is not None and not isinstance(self._turns.find(parent), Reply):
             last = self._turns.last_reply
             parent = last.id if last else None

@@ -1,4 +1,4 @@
-"""Keeps an open chat on disk while it goes on."""
+"""Writes an open chat to disk while it goes on."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.chat.history import lines
-from eaglechat.chat.history.listing import title_of
+from eaglechat.chat.history.listing import summary_line, title_of
 from eaglechat.chat.history.log import ChatLog
-from eaglechat.chat.history.naming import summary_of
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import SavedChat, chat_in
 from eaglechat.chat.recording import Terms, text_in
@@ -18,37 +17,37 @@ from eaglechat.chat.writing.parts import Draft, shown, text_of
 from eaglechat.wire.records import Part
 
 _SHORT = 2000
-"""Characters up to which a prompt is kept while it is still being typed."""
+"""Characters up to which the prompt is written each second while it is typed."""
 
 
 class ChatRecorder:
-    """Writes what happens to the turns of a chat into its log."""
+    """Turns what happens in a chat into lines of its log."""
 
     def __init__(self, log: ChatLog, turns: Turns, saved: SavedChat | None) -> None:
-        """`saved` is what the log says already."""
+        """`saved` is what the log already contains."""
         self._log, self._turns = log, turns
         self._first_question = saved.first_question if saved else None
         self._unsent = self._typed = saved.draft if saved else ()
         self.role = self._kept_role = saved.role if saved else ""
-        """That of what is asked from here on; kept with the next question, or at the end."""
+        """Role of the next question; written with it, or when the chat is left."""
         self._title, self._is_pinned = (saved.title, saved.pinned) if saved else ("", False)
         self._terms: Terms | None = None
         self._rounds = 0
-        """How many of the running reply are written."""
+        """Rounds of the running reply that are written."""
 
     @property
     def file(self) -> Path:
-        """Where the chat is kept, or will be."""
+        """The chat's file, which may not exist yet."""
         return self._log.file
 
     @property
     def is_behind(self) -> bool:
-        """Whether the disk has not taken all of the chat: leaving it now loses that."""
+        """Whether some of the chat could not be written: leaving it now loses that."""
         return self._log.is_behind
 
     def reader(self) -> Callable[[], SavedChat]:
-        """What reads the chat as it is now, in any thread, whether the disk took it or not. It
-        raises ValueError."""
+        """A function that reads the chat as it is now, written or not, in any thread. It raises
+        ValueError."""
         return partial(chat_in, self.file, self._log.content())
 
     def _keep_role(self) -> None:
@@ -57,7 +56,7 @@ class ChatRecorder:
             self._log.add(lines.RoleLine(role=self.role))
 
     def rename(self, title: str) -> None:
-        """Call the chat something else; its first question again where the title is empty."""
+        """Give the chat a title; an empty one stands for its first question."""
         self._title = title_of(title)
         self._log.add(lines.TitleLine(title=self._title))
         self._summarise()
@@ -88,12 +87,12 @@ class ChatRecorder:
             self._log.add(lines.ComparisonLine(id=turn.id, of=turn.of))
 
     def goes_on(self, reply: Reply) -> None:
-        """A reply that was stopped goes on."""
+        """A stopped reply continues."""
         self._rounds = len(reply.recording.rounds)
         self._log.add(lines.GoesOnLine(of=reply.id))
 
     def writing(self, turn: Reply | Comparison) -> None:
-        """Add what was written since the last call."""
+        """Write the rounds since the last call."""
         rounds = turn.recording.rounds[self._rounds :]
         if rounds:
             self._rounds += len(rounds)
@@ -107,7 +106,8 @@ class ChatRecorder:
             )
 
     def settled(self, turn: Reply | Comparison) -> None:
-        """The rounds were told again as they were. Their text is written; they are at the end."""
+        """The rounds were replaced by final ones. Their text is written already; `ended` writes
+        them."""
         self._rounds = len(turn.recording.rounds)
 
     def ended(self, turn: Reply | Comparison) -> None:
@@ -129,40 +129,40 @@ class ChatRecorder:
         self._summarise()
 
     def chose(self, turn: TurnId) -> None:
-        """The path goes through this turn now."""
+        """This turn was chosen."""
         self._log.add(lines.ChosenLine(turn=turn))
         self._summarise()
 
     def deleted(self, turn: TurnId) -> None:
-        """A turn was deleted with all that follows it."""
+        """A turn was deleted with all that follows it, or a comparison was dropped."""
         self._log.add(lines.DeletedLine(turn=turn))
         self._summarise()
 
     def restored(self, turn: TurnId) -> None:
-        """What was deleted with this turn is there again."""
+        """What was deleted with this turn was restored."""
         self._log.add(lines.RestoredLine(turn=turn))
         self._summarise()
 
     def gave_back(self, question: Draft) -> None:
-        """A question to which nothing was answered is in the prompt again."""
+        """An unanswered question returned to the prompt."""
         self._keep_unsent(question)
 
     def window(self, first_question: TurnId | None) -> None:
-        """The context begins with this question."""
+        """The context begins with this question; None: with the first one."""
         if first_question != self._first_question:
             self._first_question = first_question
             self._log.add(lines.WindowLine(question=first_question))
 
     def typed(self, draft: Draft) -> None:
-        """This stands in the prompt; to be called about once a second. A long text is written
-        when it was left alone for that long."""
+        """This is in the prompt; to be called about once a second. A long text is written once it
+        has not changed since the last call."""
         if sum(len(part.text) for part in draft) <= _SHORT or draft == self._typed:
             self._keep_unsent(draft)
         self._typed = draft
         self._log.try_again()
 
     def left(self, unsent: Draft) -> None:
-        """The chat is left, with this in the prompt."""
+        """The chat was left with this in the prompt."""
         if self._turns:
             self._keep_role()
         self._keep_unsent(unsent)
@@ -181,4 +181,4 @@ class ChatRecorder:
                 self._summarise()
 
     def _summarise(self) -> None:
-        self._log.add(summary_of(self._turns, shown(self._unsent), self._title, self._is_pinned))
+        self._log.add(summary_line(self._turns, shown(self._unsent), self._title, self._is_pinned))

@@ -1,4 +1,4 @@
-"""A text in the user's own editor."""
+"""Editing a text in the user's own editor."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 
 class EditorError(RuntimeError):
-    """There is no editor, or it failed; the text is a sentence for people."""
+    """There is no editor, or it failed; the text is a sentence for the user."""
 
 
 def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """How the user's editor is started. Raises EditorError."""
+    """The command of the user's editor. Raises EditorError."""
     given = environment.get("VISUAL") or environment.get("EDITOR") or ""
     try:
         command = shlex.split(given)
@@ -27,7 +27,8 @@ def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def edited(command: list[str], text: str) -> str:
-    """The text as the editor leaves it; it has the terminal until it ends. Raises EditorError."""
+    """The text as the editor saved it. The editor has the terminal until it ends. Raises
+    EditorError."""
     with tempfile.TemporaryDirectory(prefix="eaglechat-") as folder:
         file = Path(folder) / "question.md"
         try:

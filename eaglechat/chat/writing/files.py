@@ -1,34 +1,37 @@
-"""Files for a question: which there are behind an `@`, and one read as a part."""
+"""Files for a question: completion of a path behind an `@`, and a file read as a part."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.ignored import ignored_in
 from eaglechat.chat.writing.parts import of_file, tokens_about
 from eaglechat.hub.units import format_bytes
 
 AT = "@"
 MOST_BYTES = 2**20
 MOST_LISTED = 5000
-"""Entries of a directory that are looked at."""
+"""Entries of a directory that are read."""
 _LEFT_OUT = {"__pycache__", "node_modules"}
+_GIT_WAIT_S = 2.0
 _TYPED = re.compile(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<plain>[^\s"]*))$')
 
 
 class AttachError(ValueError):
-    """A file that cannot be brought into a question; the text is a sentence for people."""
+    """A file cannot be attached; the text is a sentence for the user."""
 
 
 @dataclass(frozen=True)
 class TypedPath:
-    """A path that is being typed behind an `@`: where that stands, and its two halves."""
+    """A path that is being typed behind an `@`. `start` is the index of the `@`."""
 
     start: int
     directory: str
@@ -37,8 +40,8 @@ class TypedPath:
 
 @dataclass(frozen=True)
 class Listed:
-    """An entry of a directory; `size` is in bytes, None for a directory. One that git ignores is
-    listed where nothing else fits."""
+    """An entry of a directory; `size` is in bytes, None for a directory. An entry that git ignores
+    is offered only if no other fits."""
 
     name: str
     size: int | None
@@ -46,7 +49,7 @@ class Listed:
 
 
 def typed_path(before: str) -> TypedPath | None:
-    """The path that ends where the cursor stands, if one is being typed there."""
+    """The path that is being typed at the end of this text, if there is one."""
     found = _TYPED.search(before)
     if found is None:
         return None
@@ -61,30 +64,53 @@ def as_typed(path: str) -> str:
 
 
 def list_directory(directory: str, base: Path) -> tuple[Listed, ...]:
-    """What lies in a directory as it was typed, under `base` unless it is absolute; nothing where
-    it cannot be read. It may take long."""
-    found: list[Listed] = []
-    try:
+    """The entries of a directory, which is relative to `base` or absolute; none if it cannot be
+    read. May take seconds."""
+    sizes: dict[str, int | None] = {}
+    # A loop of links is a RuntimeError up to Python 3.12, and so is the home of an unknown user.
+    with suppress(OSError, RuntimeError, ValueError):
         place = _place(directory or ".", base)
-        is_ignored = ignored_in(place)
         with os.scandir(place) as entries:
             for entry in entries:
-                if len(found) == MOST_LISTED:
+                if len(sizes) == MOST_LISTED:
                     break
-                is_directory = entry.is_dir()
-                if is_directory or entry.is_file():
-                    size = None if is_directory else entry.stat().st_size
-                    left_out = entry.name in _LEFT_OUT or is_ignored(entry.name, is_directory)
-                    found.append(Listed(entry.name, size, left_out))
-    except (OSError, RuntimeError, ValueError):
-        # A loop of links up to Python 3.12, and the home of a user that is none.
-        pass
-    return tuple(sorted(found, key=lambda one: one.name.casefold()))
+                if entry.is_dir():
+                    sizes[entry.name] = None
+                elif entry.is_file():
+                    sizes[entry.name] = entry.stat().st_size
+        ignored = _ignored(place, sizes) | _LEFT_OUT
+        names = sorted(sizes, key=str.casefold)
+        return tuple(Listed(name, sizes[name], name in ignored) for name in names)
+    return ()
+
+
+def _ignored(directory: Path, names: Iterable[str]) -> set[str]:
+    """Which of these names in a directory git ignores; none outside a work tree or without git."""
+    git = shutil.which("git")
+    # On Windows a git.exe in the working directory comes first, which may be anybody's.
+    if git is None or not Path(git).is_absolute():
+        return set()
+    # "./" because git takes a name that begins with ":" as a pattern.
+    asked = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
+    command = [git, "-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin"]
+    try:
+        said = subprocess.run(
+            command,
+            cwd=directory,
+            input=asked,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_GIT_WAIT_S,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    return {os.fsdecode(name[2:]) for name in said.split(b"\0") if name}
 
 
 def fitting(listed: Sequence[Listed], name: str) -> list[Listed]:
-    """Those whose name begins so, then those in which it stands. What is hidden must be asked
-    for, and what is ignored is shown where nothing else fits."""
+    """The entries whose name begins with `name`, then those that contain it. Hidden ones only if
+    `name` begins with a dot, ignored ones only if no other fits."""
     seen = [one for one in listed if name.startswith(".") or not one.name.startswith(".")]
     kept = _fitting([one for one in seen if not one.is_ignored], name)
     return kept or _fitting(seen, name)
@@ -98,8 +124,8 @@ def _fitting(seen: list[Listed], name: str) -> list[Listed]:
 
 
 def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
-    """A text file as a part of a question. `n_ctx` is what the context holds, 0 where that is not
-    known. It may take long. Raises AttachError."""
+    """A text file as a part of a question. `n_ctx` is the length of the context in tokens, 0 if
+    unknown. May take seconds. Raises AttachError."""
     content = _text(path, _bytes(path, base))
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
@@ -108,7 +134,7 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
 
 
 def _place(path: str, base: Path) -> Path:
-    """Raises RuntimeError for the home of a user that is none."""
+    """Raises RuntimeError for the home of an unknown user."""
     return base / Path(path).expanduser()
 
 

@@ -1,7 +1,7 @@
-"""What a question is made of: what was typed, texts that were pasted, and files.
+"""The parts of a question: typed text, long pastes and files.
 
-In the prompt and in the transcript a mark of one line stands for a part that was not typed; what is
-sent is the text of all parts.
+In the prompt and in the transcript a mark such as `[pasted: 40 lines]` stands for a paste or a
+file. What is sent is the text of all parts.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.hub.units import format_bytes
 
 LONGEST_PASTE = 20
-"""Lines up to which a paste is text like any other."""
+"""Lines up to which a paste is treated as typed text."""
 _BYTES_PER_TOKEN = 4
 
 Draft = tuple[TurnPart, ...]
 
 
 def typed(text: str) -> Draft:
-    """What was only typed."""
+    """Typed text as parts."""
     return (TurnPart(text),) if text else ()
 
 
 def draft_of(written: str | Sequence[TurnPart]) -> Draft:
-    """What was written, which may be a text that was only typed."""
+    """Parts, from parts or from typed text."""
     return typed(written) if isinstance(written, str) else tuple(written)
 
 
 def text_of(parts: Sequence[TurnPart]) -> str:
-    """All of it, as it is sent."""
+    """The text of all parts, as it is sent."""
     return "".join(part.text for part in parts)
 
 
 def pasted(text: str) -> TurnPart | None:
-    """A paste as a part of its own, where it is a long one."""
+    """A long paste as a part; None for a short one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     is_long = len(text.splitlines()) > LONGEST_PASTE
     return TurnPart(text, source="paste") if is_long else None
 
 
 def of_file(name: str, content: str) -> TurnPart:
-    """A file as it is put into the question: fenced, under its name."""
+    """A file as a part: its name, and its content in a fence that the content does not close."""
     ticks = max(map(len, re.findall(r"`{3,}", content)), default=2) + 1
     fence, kind = "`" * max(3, ticks), name.rpartition(".")[2]
     language = kind if "." in name and kind.isalnum() else ""
@@ -53,12 +53,12 @@ def of_file(name: str, content: str) -> TurnPart:
 
 
 def tokens_about(text: str) -> int:
-    """About how many tokens a text has; only its tokenizer would know."""
+    """An estimate of the tokens in a text: a quarter of its bytes in UTF-8."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def mark(part: TurnPart) -> str:
-    """The line that stands for a part."""
+    """The mark that stands for a part."""
     if part.source == "file":
         size = format_bytes(len(part.text.encode("utf-8", "replace")))
         name = "".join(c if c.isprintable() else "?" for c in part.name)
@@ -67,12 +67,12 @@ def mark(part: TurnPart) -> str:
 
 
 def shown(parts: Sequence[TurnPart]) -> str:
-    """A question as people read it."""
+    """A question as it is shown, with marks."""
     return "".join(part.text if part.source == "typed" else mark(part) for part in parts)
 
 
 def composed(draft: Sequence[TurnPart]) -> Draft:
-    """A draft as it is asked: without space around it, and a file set apart by empty lines."""
+    """The parts as they are asked: without space around them, and with empty lines around files."""
     parts = [part for part in draft if part.text]
     for place, part in enumerate(parts):
         if part.source != "typed":
@@ -91,7 +91,7 @@ def composed(draft: Sequence[TurnPart]) -> Draft:
 
 
 def _apart(parts: Sequence[TurnPart]) -> Iterator[TurnPart]:
-    """With something between parts of which one is a file, and neither was typed."""
+    """The parts, with an empty line between a file and another part that was not typed."""
     before: TurnPart | None = None
     for part in parts:
         kinds: set[Literal["typed", "paste", "file"]] = {part.source}
@@ -103,13 +103,13 @@ def _apart(parts: Sequence[TurnPart]) -> Iterator[TurnPart]:
 
 
 class Marks:
-    """Which marks in a text stand for which parts, for as long as it is written."""
+    """Which mark in the prompt stands for which part."""
 
     def __init__(self) -> None:
         self._parts: dict[str, TurnPart] = {}
 
     def hold(self, part: TurnPart) -> str:
-        """The mark of a part; one of its own, where another part has the same."""
+        """The mark of a part; numbered if another part has the same."""
         wanted, number = mark(part), 1
         found = wanted
         while self._parts.get(found, part) != part:
@@ -119,11 +119,11 @@ class Marks:
         return found
 
     def text(self, parts: Sequence[TurnPart]) -> str:
-        """Parts as they stand in the prompt."""
+        """Parts as text with marks."""
         return "".join(p.text if p.source == "typed" else self.hold(p) for p in parts)
 
     def draft(self, text: str) -> Draft:
-        """What a text with marks stands for."""
+        """The parts of a text with marks."""
         parts, end = [], 0
         for start, stop in self.spans(text):
             parts += [*typed(text[end:start]), self._parts[text[start:stop]]]
@@ -131,7 +131,7 @@ class Marks:
         return (*parts, *typed(text[end:]))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where marks stand, from left to right."""
+        """Start and end of each mark in a text, from left to right."""
         if not self._parts:
             return []
         marks = sorted(self._parts, key=len, reverse=True)

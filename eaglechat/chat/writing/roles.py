@@ -1,4 +1,4 @@
-"""Roles: system prompts with the sampling they want, each a TOML file named after it."""
+"""Roles: system prompts with sampling settings, each in a TOML file with the name of the role."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
     import tomli as tomllib
 
 NO_ROLE = "none"
-"""What is chosen to be in no role."""
+"""The name that stands for no role."""
 _MOST_BYTES = 200_000
 _KEYS = {doc.key: doc for doc in describe() if doc.table == "generation" and doc.key != "role"}
 
@@ -31,12 +31,12 @@ You are …
 # temperature = 0.7
 # top_p = 0.95
 '''
-"""What a new role begins as."""
+"""The file of a new role."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A role; `values` are settings of `[generation]`."""
+    """A role. `values` are settings of `[generation]`, by key."""
 
     name: str
     description: str
@@ -44,14 +44,14 @@ class Role:
     file: Path
 
     def applied(self, settings: Settings) -> Settings:
-        """The settings as the role has them."""
+        """The settings with those of the role."""
         for key, value in self.values.items():
             settings = settings.with_value("generation", key, value)
         return settings
 
 
 def load_roles(directory: Path) -> tuple[list[Role], list[Problem]]:
-    """Every role of a directory by name, and what is wrong with the others, which are skipped."""
+    """The roles of a directory, sorted by name, and the problems of the files that are skipped."""
     roles: list[Role] = []
     problems: list[Problem] = []
     try:
@@ -68,25 +68,25 @@ def load_roles(directory: Path) -> tuple[list[Role], list[Problem]]:
 
 
 def find_role(directory: Path, name: str) -> Role | Problem | None:
-    """The role of this name, or why it cannot be used; None where there is none."""
+    """The role of this name, or why it cannot be used; None if there is none."""
     file = directory / f"{name}.toml"
     if not is_name(name):
         return None
-    with suppress(OSError):  # reading it says why
+    with suppress(OSError):  # read_role reports it
         if not file.is_file():
             return None
     return read_role(file)
 
 
 def is_name(name: str) -> bool:
-    """Whether a file of the directory can be called so."""
+    """Whether a role can have this name."""
     if name == NO_ROLE or not name.isprintable():
         return False
     return bool(name) and not set(name) & set('/\\:*?"<>|') and name[0] != "."
 
 
 def read_role(file: Path) -> Role | Problem:
-    """A role's file, checked."""
+    """Read and check the file of a role."""
     try:
         with file.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)

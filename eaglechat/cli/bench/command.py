@@ -16,17 +16,18 @@ from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.unreported import no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
-from eaglechat.cli.bench.by_chats import settings_of, wrong_flag
 from eaglechat.cli.bench.measuring import (
     Measuring,
     Yardstick,
     bench_settings,
+    chat_settings,
     reference_lengths,
+    wrong_flag,
 )
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
 
@@ -93,9 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prefill", action="store_true", help="measure how fast the prompts are read, too"
     )
     parser.add_argument(
-        "--profile", action="store_true", help="show where the time of a round goes"
-    )
-    parser.add_argument(
         "--by-turns",
         action="store_true",
         help="measure all settings side by side, a few tokens at a time: far less noise on a busy "
@@ -119,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         return WRONG_USAGE
     prompts = _prompts(args.prompts)
     if args.json and (reason := paths.why_unwritable(args.json.parent)):
-        # Said before it measures for an hour.
+        # Complain now, not after an hour of measuring.
         raise EngineError(f"{args.json} cannot be written: {reason}")
     with Interrupt() as interrupt:
         return _bench(args, prompts, interrupt)
@@ -127,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _prompts(chosen: str | None) -> list[BenchPrompt]:
     """Raises OSError, EngineError."""
-    from eaglechat.engine.bench.measure import builtin_prompts, copy_prompts, parse_prompts
+    from eaglechat.engine.bench.prompts import builtin_prompts, copy_prompts, parse_prompts
 
     if chosen is None:
         return builtin_prompts()
@@ -150,7 +148,6 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     trouble: str | None = None
     runs: list[BenchRun] = []
     prefills: list[PrefillRun] = []
-    profiles: list[RoundProfile] = []
     server = pair.server
     with CommandEngine(settings, interrupt, server) as engine, ExitStack() as stack:
         info, hello = engine.load(pair), engine.hello
@@ -158,7 +155,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         if not hello.can.bench:
             if flag := wrong_flag(args, is_server=False):
                 raise EngineError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
-            by_chats = settings_of(hello, server, args.n or _LENGTHS)
+            by_chats = chat_settings(hello, server, args.n or _LENGTHS)
         args.shape, args.ngram = _open_shapes(args, info), args.ngram or (False,)
         if server is None:
             args.ngram = _open_drafters(args, info)
@@ -176,13 +173,11 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
                 else:
                     prefills.append(measured)
                 progress.show(measured)
-            if args.profile and not interrupt.happened:
-                profiles = measuring.profiles(prompts[0])
         except (ReferenceFailedError, EngineError) as error:
             trouble = str(error)
         finally:
             progress.clear()
-    _give_out(args, hello, info, runs=runs, prefills=prefills, profiles=profiles)
+    _give_out(args, hello, info, runs=runs, prefills=prefills)
     if interrupt.happened:
         trouble = "stopped"
     if trouble is None:
@@ -198,21 +193,20 @@ def _give_out(
     *,
     runs: list[BenchRun],
     prefills: list[PrefillRun],
-    profiles: list[RoundProfile],
 ) -> None:
-    """Print what was measured, and write it where it is asked for."""
-    from eaglechat.engine.bench import measure as bench
+    """Print the tables, and write everything as JSON if asked to."""
     from eaglechat.engine.bench.prefill import prefill_results
+    from eaglechat.engine.bench.report import by_drafter, report_of
 
-    report = bench.report_of(runs)
+    report = report_of(runs)
     read = prefill_results(prefills, runs)
-    for line in bench_tables.lines(info, hello, report, read, profiles, markdown=args.markdown):
+    for line in bench_tables.lines(info, hello, report, read, markdown=args.markdown):
         print(line)
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
     elif reason := no_comparison(hello):
         print(f"\n{reason}")
-    elif warning := misfit(of_the_draft(bench.by_drafter(runs)), info):
+    elif warning := misfit(of_the_draft(by_drafter(runs)), info):
         print(f"\n{warning}")
     if args.json:
         document = {
@@ -220,14 +214,13 @@ def _give_out(
             "pair": info,
             "report": report,
             "prefill": prefills,
-            "profile": profiles,
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
 
 
 def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
-    """The shapes asked for, as far as the target can follow them."""
+    """The shapes to measure: chains alone where the target can verify nothing else."""
     wanted: tuple[Shape, ...] = args.shape or ("chain",)
     if info.chains_only is None or wanted == ("chain",):
         return wanted
@@ -236,7 +229,8 @@ def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
 
 
 def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
-    """With n-grams or without; a target alone has nothing else. Raises EngineError."""
+    """With n-grams, without, or both; a target without a draft is measured with them. Raises
+    EngineError."""
     if reason := info.no_bench(ngram=any(args.ngram)):
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
         raise EngineError(f"there is nothing to compare: {reason}{hint}")
@@ -251,7 +245,7 @@ def _runs_per_repeat(args: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """A bar on standard error, where that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, total: int) -> None:
         self._bars = Bars(vanish=True)

@@ -1,24 +1,26 @@
-"""What `eaglechat bench` asks of an engine, and of the program it is compared with."""
+"""What `eaglechat bench` asks of an engine or a server, and of the program it compares with."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.bench.by_chats import runs_by_chats
 from eaglechat.cli.loading import CommandEngine, Interrupt
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun, RoundProfile
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
+    AUTO,
+    Auto,
     Bench,
-    BenchProfiled,
     BenchRunDone,
     Chat,
     Done,
+    Hello,
     PairInfo,
     RoundDone,
     Sampling,
@@ -32,16 +34,45 @@ if TYPE_CHECKING:
     from eaglechat.engine.generation.prompt import Prompter
 
 
+_OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram")
+
+ChatSettings = Sequence[Speculation | None]
+"""Settings that are measured with single chats, by the clock of the engine or the server; None for
+a server that drafts as it was started to."""
+
+
+def wrong_flag(args: argparse.Namespace, *, is_server: bool) -> str | None:
+    """The first flag given that only eaglechat's own engine can follow."""
+    given = [name for name in _OF_OUR_ENGINE if getattr(args, name)]
+    if is_server and args.n is not None:
+        given.append("n")
+    return f"--{given[0].replace('_', '-')}" if given else None
+
+
+def chat_settings(
+    hello: Hello, server: ServerSettings | None, lengths: Sequence[int | Auto]
+) -> ChatSettings:
+    """The settings of a server, or of an engine that has no bench of its own. Raises EngineError
+    where it can follow none of the draft lengths."""
+    plainly = Speculation(enabled=False)
+    if server is not None:
+        return [plainly, None] if hello.can.plain else [None]
+    drafted = [n for n in lengths if n not in (0, AUTO)]
+    if not drafted:
+        raise EngineError(f"{hello.engine} drafts a fixed number of tokens: name some with --n")
+    return [plainly, *(Speculation(n_draft_max=n) for n in drafted)]
+
+
 class Measuring:
-    """Measures a loaded pair. The engine does, by its own clock; the pipe to it costs nothing. With
-    settings to ask for `by_chats`, it is asked for replies alone."""
+    """Measures a loaded pair. eaglechat's engine runs the bench itself, by its own clock, so the
+    pipe to it costs nothing; others are asked for chats with each setting of `by_chats`."""
 
     def __init__(
         self,
         args: argparse.Namespace,
         engine: CommandEngine,
         interrupt: Interrupt,
-        by_chats: Mapping[str, Speculation] | None,
+        by_chats: ChatSettings | None,
     ) -> None:
         self._args = args
         self._engine = engine
@@ -51,13 +82,13 @@ class Measuring:
     def runs(
         self, prompts: Sequence[BenchPrompt], yardstick: Yardstick | None
     ) -> Iterator[BenchRun | PrefillRun]:
-        """Every measured reply; prefill and the reference's runs follow each repeat of a prompt.
+        """Every measured reply. Prefill and the runs of the reference program follow each repeat
+        of a prompt.
 
         Raises EngineError, ReferenceFailedError.
         """
         if self._by_chats:
-            args = self._args
-            yield from runs_by_chats(self._write, prompts, self._by_chats, args, self._cancelled)
+            yield from self._chats(prompts, self._by_chats)
             return
         for prompt in prompts:
             for repeat in range(self._args.repeat):
@@ -69,19 +100,22 @@ class Measuring:
                 if self._cancelled():
                     return
 
-    def profiles(self, prompt: BenchPrompt) -> list[RoundProfile]:
-        """Where the time of a round goes, with each setting. Raises EngineError."""
-        args = self._args
-        request = Bench(
-            prompts=(prompt,),
-            n=args.n,
-            shapes=args.shape,
-            ngram=args.ngram,
-            max_tokens=args.max_tokens,
-            profile=True,
-        )
-        answers = self._engine.ask(request)
-        return [event.profile for event in answers if isinstance(event, BenchProfiled)]
+    def _chats(self, prompts: Sequence[BenchPrompt], settings: ChatSettings) -> Iterator[BenchRun]:
+        from eaglechat.engine.bench.measure import measure
+
+        for run in measure(
+            self._write,
+            prompts,
+            settings,
+            repeats=range(self._args.repeat),
+            max_tokens=self._args.max_tokens,
+            cancelled=self._cancelled,
+        ):
+            if not run.tokens_per_second:
+                raise EngineError(
+                    f"the reply to “{run.prompt}” came all at once, so its speed is not known"
+                )
+            yield run
 
     def _repeat(self, prompt: BenchPrompt, repeat: int) -> Iterator[BenchRun]:
         request = Bench(
@@ -104,15 +138,15 @@ class Measuring:
         return measure_prefill(self._write, prompt, repeat, cancelled=self._cancelled)
 
     def _write(
-        self, prompt: BenchPrompt, speculation: Speculation, max_tokens: int
+        self, prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
     ) -> Iterator[object]:
-        """The records of a greedy reply, as the engine's loop gives them."""
+        """Ask for a greedy reply; yields the same events as `Generator.reply`."""
         from eaglechat.engine.bench.measure import messages_of
 
         request = Chat(
             messages=messages_of(prompt),
             sampling=Sampling(temperature=0.0),
-            speculation=speculation,
+            speculation=setting or Speculation(),
             max_tokens=max_tokens,
         )
         for event in self._engine.ask(request):
@@ -128,7 +162,7 @@ class Measuring:
 
 
 class Yardstick:
-    """The reference program on the same prompts, with each fixed length."""
+    """Runs the reference program on the same prompts, with each fixed draft length."""
 
     def __init__(
         self, args: argparse.Namespace, info: PairInfo, options: LoadOptions, stack: ExitStack
@@ -153,7 +187,7 @@ class Yardstick:
 
 
 def _prompter_of(target: Path, stack: ExitStack) -> Prompter:
-    """Renders what the reference is asked, with the target's vocabulary alone."""
+    """Renders prompts for the reference program; only the target's vocabulary is loaded."""
     from eaglechat.engine.generation.prompt import Prompter
     from eaglechat.engine.llama import backend
     from eaglechat.engine.llama.objects import Model
@@ -168,8 +202,8 @@ def _prompter_of(target: Path, stack: ExitStack) -> Prompter:
 
 
 def bench_settings(args: argparse.Namespace) -> list[Speculation]:
-    """What the engine compares."""
-    from eaglechat.engine.bench.settings import settings_of
+    """The settings that the engine compares."""
+    from eaglechat.engine.bench.measure import settings_of
 
     return settings_of(args.n, args.shape, args.ngram)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from eaglechat.cli.status import OK, complain
 
 if TYPE_CHECKING:
+    from eaglechat.chat.history.folder import ChatFolder, Hit
     from eaglechat.chat.history.listing import ChatSummary
-    from eaglechat.chat.search.shelf import ChatShelf, Found
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -30,18 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from eaglechat import paths
-    from eaglechat.chat.search.shelf import ChatShelf
+    from eaglechat.chat.history.folder import ChatFolder
 
-    shelf = ChatShelf(paths.chats_dir())
-    chats = [*shelf.listed()][-1]
-    found: list[Found] = []
+    folder = ChatFolder(paths.chats_dir())
+    chats = [*folder.listed()][-1]
+    found: list[Hit] = []
     if args.find is not None:
         wanted = args.find.casefold().replace('"', " ").split()
         chats = [chat for chat in chats if all(word in chat.title.casefold() for word in wanted)]
-        _update(shelf)
-        found = shelf.find(args.find, with_thoughts=args.reasoning) or []
-        if shelf.problem:
-            complain(f"only titles are searched: {shelf.problem}")
+        _read(folder)
+        found = folder.find(args.find, with_thoughts=args.reasoning) or []
     if args.json:
         document = {"chats": [*map(_chat, chats)]}
         if args.find is not None:
@@ -50,31 +48,31 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(chats, found)
         if not chats and not found:
-            complain("nothing found" if args.find else f"no chats in {shelf.directory} yet")
+            complain("nothing found" if args.find else f"no chats in {folder.directory} yet")
     return OK
 
 
-def _update(shelf: ChatShelf) -> None:
-    """Bring the index up to date, which is said where it takes a while."""
+def _read(folder: ChatFolder) -> None:
+    """Read the chats, with a bar if it takes a while."""
     from eaglechat.cli.progress import Bars
 
     bars = Bars(vanish=True)
     try:
-        for progress in shelf.update():
+        for progress in folder.read():
             if bars.live and progress.total > 1:
-                bars.draw("index", "Indexing the chats", progress.done, progress.total)
+                bars.draw("chats", "Reading the chats", progress.done, progress.total)
     finally:
         bars.close()
 
 
-def _print(chats: Sequence[ChatSummary], found: Sequence[Found]) -> None:
+def _print(chats: Sequence[ChatSummary], found: Sequence[Hit]) -> None:
     for chat in chats:
         pinned = "* " if chat.pinned else "  "
         print(f"{pinned}{chat.file.stem}  {_when(chat):%Y-%m-%d %H:%M}  {_plain(_title(chat))}")
     for hit in found:
         thought = "reasoning: " if hit.is_thought else ""
         print(f"  {hit.chat.file.stem}  {_plain(_title(hit.chat))}")
-        print(f"      {thought}{_plain(hit.passage.text)}")
+        print(f"      {thought}{_plain(hit.excerpt.text)}")
 
 
 def _title(chat: ChatSummary) -> str:
@@ -106,12 +104,12 @@ def _chat(chat: ChatSummary) -> dict[str, Any]:
     }
 
 
-def _passage(hit: Found) -> dict[str, Any]:
+def _passage(hit: Hit) -> dict[str, Any]:
     return {
         "chat": hit.chat.file.stem,
         "title": hit.chat.title,
         "turn": hit.turn,
         "reasoning": hit.is_thought,
-        "text": hit.passage.text,
-        "marks": hit.passage.marks,
+        "text": hit.excerpt.text,
+        "marks": hit.excerpt.marks,
     }

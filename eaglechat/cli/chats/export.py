@@ -66,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
 def _file_of(name: str) -> Path:
     """The file of a chat. Raises LookupError with a sentence."""
     from eaglechat import paths
-    from eaglechat.chat.search.shelf import ChatShelf
+    from eaglechat.chat.history.folder import ChatFolder
 
     if Path(name).is_file():
         return Path(name)
-    chats = [chat for chat in [*ChatShelf(paths.chats_dir()).listed()][-1] if not chat.problem]
+    chats = [chat for chat in [*ChatFolder(paths.chats_dir()).listed()][-1] if not chat.problem]
     if name == "last":
         fitting = [max(chats, key=lambda chat: chat.used)] if chats else []
     else:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from eaglechat.cli.hub.progress import ProgressPrinter
-    from eaglechat.gguf.errors import GGUFError
+    from eaglechat.gguf.header import GGUFError
     from eaglechat.hub.catalogue import entries as catalogue
     from eaglechat.hub.catalogue.references import InvalidReferenceError, LocalReference, parse
     from eaglechat.hub.downloads.client import Hub

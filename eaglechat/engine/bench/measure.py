@@ -1,47 +1,77 @@
-"""Measures a pair: the same prompts plainly, with each draft length, and with the automatic one.
+"""Measures settings of a loaded pair against each other: plain decoding, draft lengths, shapes,
+with and without n-grams.
 
-Repeats of all settings take turns, so that a slow minute of the machine falls on all of them.
-Only generation is timed: the prompt is prefilled once, by a reply that is not counted.
+The settings of a repeat run directly after one another, so that a slow minute of the machine
+falls on all of them. Only generation is timed: a short reply before the first repeat leaves the
+prompt in the KV cache.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
-from statistics import fmean, geometric_mean, median
+from itertools import product
+from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from eaglechat.engine.bench.settings import name_of
 from eaglechat.engine.generation.live import Live
-from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchPrompt, BenchRun
+from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
-from eaglechat.wire.protocol import Message, Sampling, Speculation
+from eaglechat.wire.protocol import Auto, Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
-from eaglechat.wire.stats import DrafterStats, StatsFold
+from eaglechat.wire.stats import StatsFold
 
 if TYPE_CHECKING:
     from eaglechat.engine.loading.pair import LoadedPair
 
+PLAINLY = Speculation(enabled=False)
+
 _WARM_UP_TOKENS = 4
-HEADING = "=== "
+_TURN_TOKENS = 8
 
 T = TypeVar("T")
 
+Write = Callable[[BenchPrompt, Speculation | None, int], Iterable[object]]
+"""Writes a greedy reply of at most so many tokens and yields the events of `Generator.reply`. The
+setting None leaves drafting to the engine, as it was started."""
 
-Write = Callable[[BenchPrompt, Speculation, int], Iterable[object]]
-"""Writes a greedy reply of at most so many tokens, as the events of `Generator.reply`."""
+
+def settings_of(
+    lengths: Sequence[int | Auto], shapes: Sequence[Shape], ngram: Sequence[bool]
+) -> list[Speculation]:
+    """Plain decoding, then every combination, each once."""
+    combined = (_setting(*chosen) for chosen in product(ngram, shapes, lengths))
+    return [PLAINLY, *dict.fromkeys(combined)]
+
+
+def _setting(ngram: bool, shape: Shape, n: int | Auto) -> Speculation:
+    # A tree needs two tokens, and n-grams are looked up only to draft.
+    return Speculation(
+        n_draft_max=n, shape="chain" if n in (0, 1) else shape, ngram=ngram and n != 0
+    )
+
+
+def name_of(setting: Speculation | None) -> str:
+    """The name of a setting in tables: `plain`, `3`, `tree 8`, `auto + n-grams`."""
+    if setting is None:
+        return AS_STARTED
+    if not setting.enabled:
+        return PLAIN
+    shape = "" if setting.shape == "chain" else f"{setting.shape} "
+    return f"{shape}{setting.n_draft_max}{' + n-grams' if setting.ngram else ''}"
 
 
 def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
-    """Writes the bench's replies with a loaded pair."""
+    """Write the replies of a bench with a loaded pair."""
 
-    def write(prompt: BenchPrompt, speculation: Speculation, max_tokens: int) -> Iterator[object]:
+    def write(
+        prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
+    ) -> Iterator[object]:
         return pair.generator.reply(
             pair.prompter.prompt(messages_of(prompt)),
             Sampling(temperature=0.0),
-            Live(speculation, 0.0),
+            Live(setting or Speculation(), 0.0),
             seed=0,
             max_tokens=max_tokens,
             cancelled=cancelled,
@@ -51,56 +81,97 @@ def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
 
 
 def messages_of(prompt: BenchPrompt) -> tuple[Message, ...]:
-    """The conversation that a prompt of the bench is."""
+    """The conversation that asks a prompt."""
     return (Message(role="user", content=prompt.text),)
 
 
 def measure(
     write: Write,
     prompts: Sequence[BenchPrompt],
-    settings: Sequence[Speculation],
+    settings: Sequence[Speculation | None],
     *,
     repeats: range,
     max_tokens: int,
     cancelled: Callable[[], bool],
 ) -> Iterator[BenchRun]:
-    """Yield each run as it ends; a cancelled one is not counted. The first repeat of a prompt comes
-    after a reply that warms up.
+    """Measure whole replies and yield each run as it ends; a cancelled one is not counted. Before
+    repeat 0 of a prompt each setting writes a few tokens that are not counted.
 
     Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
     """
     for prompt in prompts:
-        if 0 in repeats:
-            for _ in write(prompt, Speculation(n_draft_max=1), _WARM_UP_TOKENS):
-                pass
         for repeat in repeats:
             for setting in order_of(settings, repeat):
-                run = _run(write(prompt, setting, max_tokens), prompt.name, setting, repeat)
+                if repeat == 0:
+                    _warm_up(write, prompt, setting)
+                tally = RunTally(prompt, setting, repeat)
+                for event in write(prompt, setting, max_tokens):
+                    tally.add(event)
                 if cancelled():
                     return
-                yield run
+                yield tally.run()
+
+
+def measure_by_turns(
+    writers: Mapping[Speculation, Write],
+    prompts: Sequence[BenchPrompt],
+    *,
+    repeats: range,
+    max_tokens: int,
+    cancelled: Callable[[], bool],
+) -> Iterator[BenchRun]:
+    """Measure settings side by side: all write the same reply, eight tokens at a time in turn.
+
+    Whole replies one after another are seconds apart, and the speed of a busy machine differs more
+    between them than between the settings. `writers` has a loaded pair of its own for each
+    setting, so that each keeps its KV cache. Yields the runs of each repeat of a prompt; a
+    cancelled repeat is not counted.
+
+    Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
+    """
+    settings = list(writers)
+    for prompt in prompts:
+        if 0 in repeats:
+            for setting, write in writers.items():
+                _warm_up(write, prompt, setting)
+        for repeat in repeats:
+            replies = {
+                setting: _ReplyInTurns(
+                    write(prompt, setting, max_tokens), RunTally(prompt, setting, repeat)
+                )
+                for setting, write in writers.items()
+            }
+            turn, length = repeat, 0
+            while unfinished := [
+                setting for setting in order_of(settings, turn) if not replies[setting].ended
+            ]:
+                length += _TURN_TOKENS
+                for setting in unfinished:
+                    replies[setting].write(length)
+                turn += 1
+            if cancelled():
+                return
+            yield from (reply.run() for reply in replies.values())
+
+
+def _warm_up(write: Write, prompt: BenchPrompt, setting: Speculation | None) -> None:
+    for _ in write(prompt, setting, _WARM_UP_TOKENS):
+        pass
 
 
 def order_of(settings: Sequence[T], turn: int) -> list[T]:
-    """No setting always follows the same other one: a heavy one may slow the next."""
+    """The order of the settings in a turn. It changes, so that none always follows the same other
+    one: a heavy setting may slow the next."""
     first = turn // 2 % len(settings)
     order = [*settings[first:], *settings[:first]]
     return order if turn % 2 == 0 else order[::-1]
 
 
-def _run(events: Iterable[object], prompt: str, setting: Speculation, repeat: int) -> BenchRun:
-    tally = RunTally(prompt, setting, repeat)
-    for event in events:
-        tally.add(event)
-    return tally.run()
-
-
 class RunTally:
     """Adds up the events of one reply."""
 
-    def __init__(self, prompt: str, setting: Speculation | None, repeat: int) -> None:
-        """`setting` is None of a server, which drafts as it was started to."""
-        self._of = (prompt, setting, repeat)
+    def __init__(self, prompt: BenchPrompt, setting: Speculation | None, repeat: int) -> None:
+        self._prompt, self._setting, self._repeat = prompt.name, setting, repeat
         self._fold = StatsFold()
         self._verify_ms: dict[int, list[float]] = defaultdict(list)
         self._end: ReplyEnd | None = None
@@ -112,21 +183,20 @@ class RunTally:
             if event.timings.verify_ms is not None:
                 self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
         elif isinstance(event, SpeculationOff):
-            prompt, setting, _ = self._of
-            raise BenchFailedError(f"{prompt}, n = {name_of(setting)}: {event.reason}")
+            raise BenchFailedError(f"{self._prompt}, n = {name_of(self._setting)}: {event.reason}")
         elif isinstance(event, ReplyEnd):
             self._end = event
 
     def run(self, generation_ms: float | None = None) -> BenchRun:
-        """The reply, which has ended, in the time it took or the one given."""
+        """The run, after the reply has ended. Its time is the one the reply reports unless
+        `generation_ms` is given."""
         assert self._end is not None
-        prompt, setting, repeat = self._of
-        drafted = setting if setting is not None and setting.enabled else None
+        drafted = self._setting if self._setting and self._setting.enabled else None
         stats = self._fold.stats()
         return BenchRun(
-            prompt=prompt,
-            setting=name_of(setting),
-            repeat=repeat,
+            prompt=self._prompt,
+            setting=name_of(self._setting),
+            repeat=self._repeat,
             tokens=self._end.tokens,
             generation_ms=generation_ms or self._end.timings.generation_ms,
             n_drafted=stats.drafted,
@@ -141,211 +211,26 @@ class RunTally:
         )
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Tokens per second over the repeats."""
+class _ReplyInTurns:
+    """A reply that is written some tokens at a time and timed only while it is written."""
 
-    median: float
-    low: float
-    high: float
-    repeats: int = 1
+    def __init__(self, events: Iterable[object], tally: RunTally) -> None:
+        self._events, self._tally = iter(events), tally
+        self._tokens, self._ms = 0, 0.0
+        self.ended = False
 
-    @property
-    def in_words(self) -> str:
-        """With half its spread, where there is one to speak of."""
-        if self.repeats == 1:
-            return f"{self.median:.1f}"
-        return f"{self.median:.1f} ±{(self.high - self.low) / 2:.1f}"
+    def write(self, length: int) -> None:
+        """Write until the reply has `length` tokens or ends. Reading the prompt is not timed."""
+        while self._tokens < length:
+            started = time.perf_counter()
+            event = next(self._events, None)
+            if event is None:
+                self.ended = True
+                return
+            if isinstance(event, Round):
+                self._ms += (time.perf_counter() - started) * 1000.0
+                self._tokens += len(event.tokens)
+            self._tally.add(event)
 
-
-@dataclass(frozen=True)
-class PromptResult:
-    """A row of the table. Acceptance is that of the fastest setting that drafted."""
-
-    prompt: str
-    speeds: Mapping[str, Speed]
-    speed_ups: Mapping[str, float]
-    """Of each setting over plain: the median over the repeats, each within its own minute."""
-    fastest: str
-    speed_up: float
-    """The fastest setting over plain."""
-    acceptance_rate: float | None
-    mean_accepted_length: float | None
-
-
-@dataclass(frozen=True)
-class SettingResult:
-    """A setting over all prompts it was run on."""
-
-    setting: str
-    n: int | str | None
-    shape: str | None
-    ngram: bool
-    tokens_per_second: float
-    """Mean of the prompts' medians."""
-    speed_up: float
-    """Geometric mean over the prompts, against plain."""
-    worst_speed_up: float
-    of_reference: float | None
-    """Geometric mean over the prompts, against the reference program with the same length."""
-    acceptance_rate: float | None
-    mean_accepted_length: float | None
-    by_drafter: Mapping[str, DrafterStats]
-
-
-@dataclass(frozen=True)
-class BenchReport:
-    """What the runs say."""
-
-    prompts: tuple[PromptResult, ...]
-    settings: tuple[SettingResult, ...]
-    verify_ms: Mapping[int, float]
-    """By batch width; only widths that a setting ran with."""
-    runs: tuple[BenchRun, ...]
-
-
-def report_of(runs: Sequence[BenchRun]) -> BenchReport:
-    """Medians over repeats and means over prompts; prompts without a plain run are left out.
-
-    Where nothing ran plainly, each prompt's first setting stands in its place.
-    """
-    settings = list(dict.fromkeys(run.setting for run in runs))
-    base = PLAIN if PLAIN in settings else next(iter(settings), PLAIN)
-    names = list(dict.fromkeys(run.prompt for run in runs if run.setting == base))
-    prompts = tuple(
-        _prompt_result([run for run in runs if run.prompt == name], base) for name in names
-    )
-    widths: dict[int, list[float]] = defaultdict(list)
-    for run in runs:
-        # Plain decoding exports no features: its cost is not that of width 1 in speculation.
-        if run.setting != PLAIN:
-            for width, ms in run.verify_ms.items():
-                widths[width].append(ms)
-    return BenchReport(
-        prompts=prompts,
-        settings=tuple(
-            _setting_result(setting, prompts, runs)
-            for setting in settings
-            if any(setting in prompt.speeds for prompt in prompts)
-        ),
-        verify_ms={width: median(times) for width, times in sorted(widths.items())},
-        runs=tuple(runs),
-    )
-
-
-def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
-    by_setting: dict[str, list[BenchRun]] = defaultdict(list)
-    for run in runs:
-        by_setting[run.setting].append(run)
-    speeds = {setting: _speed(some) for setting, some in by_setting.items()}
-    speed_ups = {setting: _ratio(some, by_setting[base]) for setting, some in by_setting.items()}
-    ours = [setting for setting in speeds if not setting.startswith(REFERENCE)]
-    fastest = max(ours, key=lambda setting: speeds[setting].median)
-    drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
-    shown = max(drafting, key=lambda setting: speeds[setting].median, default=None)
-    chosen = by_setting[shown] if shown is not None else []
-    return PromptResult(
-        prompt=runs[0].prompt,
-        speeds=speeds,
-        speed_ups=speed_ups,
-        fastest=fastest,
-        speed_up=speed_ups[fastest],
-        acceptance_rate=_acceptance(chosen),
-        mean_accepted_length=_length(chosen),
-    )
-
-
-def _speed(runs: Sequence[BenchRun]) -> Speed:
-    speeds = [run.tokens_per_second for run in runs]
-    return Speed(median(speeds), min(speeds), max(speeds), len(speeds))
-
-
-def _ratio(runs: Sequence[BenchRun], reference: Sequence[BenchRun]) -> float:
-    """The median over repeats of the speed against the reference's in the same repeat."""
-    beside = {run.repeat: run.tokens_per_second for run in reference}
-    return median(
-        run.tokens_per_second / beside[run.repeat]
-        for run in runs
-        if beside.get(run.repeat, 0.0) > 0.0
-    )
-
-
-def _setting_result(
-    setting: str, prompts: Sequence[PromptResult], runs: Sequence[BenchRun]
-) -> SettingResult:
-    with_it = [prompt for prompt in prompts if setting in prompt.speeds]
-    gains = [prompt.speed_ups[setting] for prompt in with_it]
-    own = [run for run in runs if run.setting == setting]
-    reference = f"{REFERENCE} {setting}"
-    beside = [
-        prompt.speed_ups[setting] / prompt.speed_ups[reference]
-        for prompt in with_it
-        if reference in prompt.speed_ups
-    ]
-    return SettingResult(
-        setting=setting,
-        n=own[0].n,
-        shape=own[0].shape,
-        ngram=own[0].ngram,
-        tokens_per_second=fmean(prompt.speeds[setting].median for prompt in with_it),
-        speed_up=geometric_mean(gains),
-        worst_speed_up=min(gains),
-        of_reference=geometric_mean(beside) if beside else None,
-        acceptance_rate=_acceptance(own),
-        mean_accepted_length=_length(own),
-        by_drafter=by_drafter(own),
-    )
-
-
-def _acceptance(runs: Sequence[BenchRun]) -> float | None:
-    tested = sum(run.n_tested for run in runs)
-    return sum(run.n_accepted for run in runs) / tested if tested else None
-
-
-def by_drafter(runs: Sequence[BenchRun]) -> dict[str, DrafterStats]:
-    """The counts of all runs together."""
-    total: dict[str, DrafterStats] = {}
-    for run in runs:
-        for name, counts in run.by_drafter.items():
-            total[name] = total.get(name, DrafterStats()) + counts
-    return total
-
-
-def _length(runs: Sequence[BenchRun]) -> float | None:
-    lengths = [run.mean_accepted_length for run in runs if run.mean_accepted_length is not None]
-    return fmean(lengths) if lengths else None
-
-
-def builtin_prompts() -> list[BenchPrompt]:
-    """A prompt for each of eight kinds of work."""
-    return _prompts_in("prompts.txt")
-
-
-def copy_prompts() -> list[BenchPrompt]:
-    """Prompts whose answers repeat much of them: edits, corrections, quotations."""
-    return _prompts_in("copies.txt")
-
-
-def _prompts_in(name: str) -> list[BenchPrompt]:
-    text = files("eaglechat.engine.bench").joinpath(name).read_text(encoding="utf-8")
-    return parse_prompts(text)
-
-
-def parse_prompts(text: str) -> list[BenchPrompt]:
-    """Prompts from a file: each after a line `=== name`; without such a line it is one prompt.
-
-    Raises ValueError naming an empty prompt or a name used twice.
-    """
-    if not text.startswith(HEADING):
-        text = f"{HEADING}prompt\n{text}"
-    prompts = []
-    for block in f"\n{text}".split(f"\n{HEADING}")[1:]:
-        name, _, body = block.partition("\n")
-        if not body.strip():
-            raise ValueError(f"the prompt {name.strip()!r} is empty")
-        prompts.append(BenchPrompt(name.strip(), body.strip()))
-    names = [prompt.name for prompt in prompts]
-    doubled = next((name for name in names if names.count(name) > 1), None)
-    if doubled is not None:
-        raise ValueError(f"two prompts are named {doubled!r}")
-    return prompts
+    def run(self) -> BenchRun:
+        return self._tally.run(self._ms)

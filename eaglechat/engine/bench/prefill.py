@@ -1,4 +1,4 @@
-"""Measures how fast prompts are read: by the target alone, and with all that the draft needs."""
+"""Measures prefill: by the target alone, and with everything that the draft needs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff, summed
 
 DRAFTING = "drafting"
-"""Features taken from every token, and all of them in the draft's KV cache."""
+"""The setting in which every token's features are exported and read into the draft's KV cache."""
 
 _OTHER = BenchPrompt("", ".")
-"""Takes the measured prompt's place in the KV cache."""
+"""A prompt that is read in between, so that nothing of the measured one is in the KV cache."""
 
 
 @dataclass(frozen=True)
 class PrefillRun:
-    """One prompt read; `setting` is PLAIN or DRAFTING."""
+    """One prefill of a prompt. `setting` is PLAIN or DRAFTING."""
 
     prompt: str
     setting: str
@@ -36,7 +36,7 @@ class PrefillRun:
 
 @dataclass(frozen=True)
 class PrefillResult:
-    """A prompt's medians in tokens per second; None where it was not measured."""
+    """Medians of one prompt in tokens per second; None for what was not measured."""
 
     prompt: str
     tokens: int
@@ -48,7 +48,7 @@ class PrefillResult:
 def measure_prefill(
     write: Write, prompt: BenchPrompt, repeat: int, *, cancelled: Callable[[], bool]
 ) -> Iterator[PrefillRun]:
-    """Read a prompt both ways; a cancelled run is not counted.
+    """Measure the prefill of a prompt with both settings; a cancelled run is not counted.
 
     Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
     """
@@ -68,10 +68,10 @@ def _run(
     write: Write, prompt: BenchPrompt, setting: str, speculation: Speculation, repeat: int
 ) -> PrefillRun:
     catch_up_ms, end = None, None
-    # Two tokens: a reply of one would have no room to draft.
+    # Two tokens, because nothing is drafted for a reply of one.
     for event in write(prompt, speculation, 2):
         if isinstance(event, Round) and catch_up_ms is None:
-            # The draft takes in the last of the prompt when it first drafts.
+            # The draft reads the last features of the prompt when it first drafts.
             catch_up_ms = summed((event.timings.process_ms, event.timings.draft_ms))
         elif isinstance(event, SpeculationOff):
             raise BenchFailedError(f"{prompt.name}, prefill: {event.reason}")
@@ -90,7 +90,7 @@ def _run(
 def prefill_results(
     ours: Sequence[PrefillRun], reference: Sequence[BenchRun]
 ) -> tuple[PrefillResult, ...]:
-    """Medians by prompt, with those of the reference program's runs beside them."""
+    """Medians by prompt, beside those of the reference program's runs."""
     results = []
     for name in dict.fromkeys(run.prompt for run in ours):
         own = [run for run in ours if run.prompt == name]

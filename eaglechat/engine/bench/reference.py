@@ -1,4 +1,4 @@
-"""llama.cpp's own loop as a yardstick: the user's llama-speculative-simple on the same prompts."""
+"""Compares with llama.cpp's own loop: runs the user's llama-speculative-simple on the prompts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COUNTS = {name: re.compile(rf"{name}\s*=\s*(\d+)") for name in ("n_drafted", "n
 
 
 class ReferenceFailedError(RuntimeError):
-    """The reference program did not give a measurement; the text says why."""
+    """The reference program gave no measurement; the message says why."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """How the program is run: on the files and with the settings of the loaded pair."""
+    """The program, with the files and the settings of the loaded pair."""
 
     binary: Path
     target: Path
@@ -37,7 +37,8 @@ class Reference:
     def run(
         self, name: str, prompt: str, n: int, repeat: int, cancelled: Callable[[], bool]
     ) -> BenchRun | None:
-        """Decode a rendered prompt with draft length `n`, plainly at 0; None if it was cancelled.
+        """Measure a rendered prompt at draft length `n`, where 0 decodes plainly. None when it was
+        cancelled.
 
         Raises ReferenceFailedError.
         """
@@ -61,8 +62,8 @@ class Reference:
         if n > 0:
             eagle3 = ["--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)]
             return ["-md", str(self.draft), *eagle3]
-        # The program cannot run without a drafter: this one looks for repetitions longer than
-        # any text here, and so never finds one.
+        # The program does not run without a drafter. This one looks for a repetition of 1024
+        # tokens and never finds one.
         return ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1024"]
 
 
@@ -72,7 +73,7 @@ def reference_setting(n: int) -> str:
 
 
 def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
-    """The measurement in the program's output. Raises ReferenceFailedError."""
+    """Read the measurement from the program's output. Raises ReferenceFailedError."""
     encoded, decoded = _ENCODED.search(output), _DECODED.search(output)
     counts = {key: pattern.search(output) for key, pattern in _COUNTS.items()}
     drafted, accepted = counts["n_drafted"], counts["n_accept"]
@@ -88,7 +89,7 @@ def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
         tokens=int(decoded[1]),
         generation_ms=float(decoded[2]) * 1000.0,
         n_drafted=int(drafted[1]),
-        # It counts no tested tokens.
+        # The program does not count tested tokens.
         n_tested=0,
         n_accepted=int(accepted[1]),
         mean_accepted_length=None,
@@ -99,7 +100,7 @@ def parse(output: str, name: str, n: int, repeat: int) -> BenchRun:
 
 
 def _output(command: list[str], cancelled: Callable[[], bool]) -> str | None:
-    """Everything a program prints; None if it was cancelled. Raises ReferenceFailedError."""
+    """Everything that a program prints; None when it was cancelled. Raises ReferenceFailedError."""
     try:
         process = subprocess.Popen(
             command,

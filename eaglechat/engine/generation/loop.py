@@ -24,7 +24,7 @@ from eaglechat.engine.generation.reply import ReplyState
 from eaglechat.engine.generation.room import fit, make_room, open_window
 from eaglechat.engine.generation.window import ContextWindow, Turns
 from eaglechat.engine.llama.objects import Context
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.load_options import CHECKPOINTS_MIB
 from eaglechat.wire.protocol import Sampling, Speculation

@@ -11,7 +11,7 @@ import msgspec
 
 from eaglechat.engine.generation.window import common_prefix, cut_starts
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking

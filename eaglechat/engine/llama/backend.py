@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.llama.bindings import WRAPPER_VERSION, G, api, device_properties
+from eaglechat.engine.llama.bindings import WRAPPER_VERSION, api, device_properties, libggml
 
 LOG_INFO, LOG_ERRORS = 2, 4
 _log_callback: Any = None
@@ -55,7 +55,7 @@ def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
 
 def versions() -> tuple[str, str]:
     """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
-    native = f"{api.llama_version().decode()} ({G.commit().decode()})"
+    native = f"{api.llama_version().decode()} ({libggml.commit().decode()})"
     return WRAPPER_VERSION, native
 
 
@@ -66,7 +66,9 @@ def system_info() -> str:
 
 def backends() -> tuple[str, ...]:
     """The backends in this build, such as CUDA and CPU, whether or not they found a device."""
-    return tuple(G.backend_name(G.backend(index)).decode() for index in range(G.backends()))
+    return tuple(
+        libggml.backend_name(libggml.backend(index)).decode() for index in range(libggml.backends())
+    )
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,13 @@ class Device:
 
 def devices() -> tuple[Device, ...]:
     """The devices llama.cpp sees on this machine."""
-    return tuple(device_of(G.device(index)) for index in range(G.devices()))
+    return tuple(device_of(libggml.device(index)) for index in range(libggml.devices()))
 
 
 def device_of(device: int) -> Device:
     """What is known of a device."""
     found = device_properties(device)
-    backend, name = G.device_backend(device), found.name.decode()
+    backend, name = libggml.device_backend(device), found.name.decode()
     return Device(
         name=name,
         description=found.description.decode(),
@@ -106,8 +108,8 @@ def device_of(device: int) -> Device:
         is_gpu=found.type in (1, 2),
         # Metal calls its devices MTL0 and so on, and does not say that they share.
         shares_ram=found.type == 2 or name.startswith(("MTL", "Metal")),
-        backend=G.backend_name(backend).decode(),
+        backend=libggml.backend_name(backend).decode(),
         hardware_id=(found.device_id or b"").decode(),
-        splits_rows=bool(G.backend_function(backend, b"ggml_backend_split_buffer_type")),
+        splits_rows=bool(libggml.backend_function(backend, b"ggml_backend_split_buffer_type")),
         handle=device,
     )

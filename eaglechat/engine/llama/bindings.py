@@ -250,10 +250,10 @@ def _ggml_libraries() -> Iterator[Any]:
     yield _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path)
 
 
-C: Any = _bind(_SYMBOLS, lambda: (api._lib,))
-G: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
+libllama: Any = _bind(_SYMBOLS, lambda: (api._lib,))
+libggml: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
 
-__all__ = ["WRAPPER_VERSION", "C", "Floats", "G", "api", "bytes_of"]
+__all__ = ["WRAPPER_VERSION", "Floats", "api", "bytes_of", "libggml", "libllama"]
 
 
 def bytes_of(size: int, write: Callable[[Any, int], int]) -> bytes:
@@ -367,7 +367,7 @@ def library_files() -> list[Path]:
 def device_properties(device: int) -> Any:
     """What ggml says of a device: struct ggml_backend_dev_props."""
     found = _DeviceProperties()
-    G.device_properties(device, ctypes.byref(found))
+    libggml.device_properties(device, ctypes.byref(found))
     return found
 
 
@@ -378,20 +378,22 @@ def rpc_devices(endpoint: str) -> tuple[int, ...]:
     """
     rpc = next(
         backend
-        for backend in (G.backend(index) for index in range(G.backends()))
-        if G.backend_name(backend) == b"RPC"
+        for backend in (libggml.backend(index) for index in range(libggml.backends()))
+        if libggml.backend_name(backend) == b"RPC"
     )
-    add = ctypes.CFUNCTYPE(_PTR, _TEXT)(G.backend_function(rpc, b"ggml_backend_rpc_add_server"))
+    add = ctypes.CFUNCTYPE(_PTR, _TEXT)(
+        libggml.backend_function(rpc, b"ggml_backend_rpc_add_server")
+    )
     server = add(endpoint.encode())
-    count = G.backend_devices(server) if server else 0
-    return tuple(G.backend_device(server, index) for index in range(count))
+    count = libggml.backend_devices(server) if server else 0
+    return tuple(libggml.backend_device(server, index) for index in range(count))
 
 
 def model_devices(model: int) -> tuple[str, ...]:
     """The GPUs a model may use, by name."""
     return tuple(
-        G.device_name(C.model_device(model, index)).decode()
-        for index in range(C.model_devices_n(model))
+        libggml.device_name(libllama.model_device(model, index)).decode()
+        for index in range(libllama.model_devices_n(model))
     )
 
 

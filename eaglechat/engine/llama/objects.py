@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from eaglechat.engine.llama import backend, bindings, left_out
-from eaglechat.engine.llama.bindings import C, Floats, api
-from eaglechat.engine.llama.head import DraftHead
-from eaglechat.engine.loading.placement import ALL_LAYERS, Placement
+from eaglechat.engine.llama.bindings import Floats, api, libggml, libllama
+from eaglechat.engine.llama.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.load_options import FlashAttention, LeaveOut
 from eaglechat.wire.records import KvType
@@ -102,8 +103,8 @@ class Model(Owned):
     @property
     def target_layers(self) -> tuple[int, ...]:
         """The layers of the target an EAGLE-3 draft reads; empty for other models."""
-        count = C.target_layers_n(self.pointer)
-        return tuple(C.target_layers(self.pointer)[:count]) if count else ()
+        count = libllama.target_layers_n(self.pointer)
+        return tuple(libllama.target_layers(self.pointer)[:count]) if count else ()
 
     @property
     def keeps_whole_history(self) -> bool:
@@ -151,10 +152,10 @@ class Model(Owned):
 class Batch(Owned):
     """Floats for one call of `Context.process`: tokens, features, or tokens with features."""
 
-    _free = staticmethod(C.batch_free)
+    _free = staticmethod(libllama.batch_free)
 
     def __init__(self, context: Context) -> None:
-        self._pointer = C.batch_init(context.pointer)
+        self._pointer = libllama.batch_init(context.pointer)
         self._cell, self._cell_address = bindings.position_cell()
         self.tokens: list[int] = []
         self.positions: list[int] = []
@@ -165,7 +166,7 @@ class Batch(Owned):
         return len(self.positions)
 
     def clear(self) -> None:
-        C.batch_clear(self.pointer)
+        libllama.batch_clear(self.pointer)
         self.tokens.clear()
         self.positions.clear()
         self.seq_ids.clear()
@@ -189,28 +190,28 @@ class Batch(Owned):
         pointer, cell, address = self.pointer, self._cell, self._cell_address
         embeddings = bindings.embeddings(states) if states is not None else None
         for cell.value, token in enumerate(tokens, position):
-            row = C.batch_add_token(pointer, seq_id, token)
+            row = libllama.batch_add_token(pointer, seq_id, token)
             if row < 0:
                 raise _no_row(row, f"token {token} is not in the vocabulary", seq_id)
             if embeddings is not None:
-                C.batch_set_embd(pointer, row, next(embeddings))
-            C.batch_set_pos(pointer, row, address)
+                libllama.batch_set_embd(pointer, row, next(embeddings))
+            libllama.batch_set_pos(pointer, row, address)
             if output:
-                C.batch_set_output(pointer, row, True)
+                libllama.batch_set_output(pointer, row, True)
         self.is_read |= output
         self._note(tokens, position, seq_id)
 
     def add_node(self, token: int, position: int, seq_ids: Sequence[int]) -> None:
         """A token of a tree, whose logits are read, for all sequences of the paths through it. It
         counts to sequence 0, where the tree grows. Raises DecodeError when the batch is full."""
-        row = C.batch_add_token(self.pointer, seq_ids[0], token)
+        row = libllama.batch_add_token(self.pointer, seq_ids[0], token)
         if row < 0:
             raise _no_row(row, f"token {token} is not in the vocabulary", seq_ids[0])
         for seq_id in seq_ids[1:]:
-            C.batch_add_seq(self.pointer, row, seq_id)
+            libllama.batch_add_seq(self.pointer, row, seq_id)
         self._cell.value = position
-        C.batch_set_pos(self.pointer, row, self._cell_address)
-        C.batch_set_output(self.pointer, row, True)
+        libllama.batch_set_pos(self.pointer, row, self._cell_address)
+        libllama.batch_set_output(self.pointer, row, True)
         self.is_read = True
         self._note([token], position, 0)
 
@@ -218,11 +219,11 @@ class Batch(Owned):
         """Rows of features [n, width] for an encoder, whose outputs are read."""
         pointer, cell, address = self.pointer, self._cell, self._cell_address
         for cell.value, features in enumerate(bindings.embeddings(rows), position):
-            row = C.batch_add_embd(pointer, seq_id, features)
+            row = libllama.batch_add_embd(pointer, seq_id, features)
             if row < 0:
                 raise _no_row(row, "a row of features has the wrong width", seq_id)
-            C.batch_set_pos(pointer, row, address)
-            C.batch_set_output(pointer, row, True)
+            libllama.batch_set_pos(pointer, row, address)
+            libllama.batch_set_output(pointer, row, True)
         self._note([-1] * len(rows), position, seq_id)
 
     def _note(self, tokens: Sequence[int], position: int, seq_id: int) -> None:
@@ -234,6 +235,49 @@ class Batch(Owned):
 def _no_row(row: int, wrong: str, seq_id: int) -> DecodeError:
     reason = {-1: "the batch is full", -2: wrong}.get(row, f"sequence {seq_id} is out of range")
     return DecodeError(f"cannot add a row to a batch: {reason}")
+
+
+class DraftHead:
+    """Ends a draft's graphs after the output head, or before it when no output is read.
+
+    llama.cpp then spreads the logits of the draft's own vocabulary over the target's, one number
+    at a time for every row, which takes a CPU as long as the rest of the graph. Nobody needs that.
+    llama.cpp asks about each operation of a graph, on the CPU only.
+    """
+
+    def __init__(self) -> None:
+        self.callback = api.ggml_backend_sched_eval_callback(self._follow)
+        """For llama_context_params; valid as long as this object lives."""
+        self.is_last = False
+        """Whether graphs end after the head. The context's own logits are then undefined."""
+        self._is_read = True
+        self._is_next = False
+        self._values = _NO_VALUES
+
+    def _follow(self, tensor: int, asks: bool, _data: Any) -> bool:
+        """llama.cpp first asks whether a tensor is wanted, and after computing a wanted one
+        whether to go on."""
+        if asks:
+            # The head is the operation after the output norm.
+            was_next, self._is_next = self._is_next, libggml.tensor_name(tensor) == b"result_norm"
+            return was_next if self._is_read else self._is_next
+        self._is_next = False
+        if self._is_read:
+            values = bindings.floats(libggml.tensor_data(tensor), (libggml.tensor_size(tensor),))
+            self._values = values if values is not None else _NO_VALUES
+        return self._is_read and not self.is_last
+
+    def begin(self, *, is_read: bool) -> None:
+        """Call this before each graph, with whether its output is read."""
+        self._is_read, self._is_next, self._values = is_read, False, _NO_VALUES
+
+    def logits(self, row: int, n_vocab: int) -> Floats:
+        """A view of a row's logits [n_vocab] over the draft's own vocabulary, valid until the next
+        graph; shorter if the last graph computed none."""
+        return self._values[row * n_vocab : (row + 1) * n_vocab]
+
+
+_NO_VALUES: Floats = np.empty(0, dtype=np.float32)
 
 
 class Context(Owned):
@@ -316,23 +360,23 @@ class Context(Owned):
         some of the batch may be in the cache)."""
         if self.head is not None:
             self.head.begin(is_read=batch.is_read)
-        status = int(C.process(self.pointer, 1, batch.pointer))
+        status = int(libllama.process(self.pointer, 1, batch.pointer))
         # A GPU backend returns early; waiting here keeps the times of a round where they belong.
-        C.synchronize(self.pointer)
+        libllama.synchronize(self.pointer)
         return status
 
     def encode(self, batch: Batch) -> int:
         """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
-        return int(C.process(self.pointer, 0, batch.pointer))
+        return int(libllama.process(self.pointer, 0, batch.pointer))
 
     def forget(self, seq_id: int, start: int, end: int = -1) -> bool:
         """Drop a sequence's positions from `start` on, up to `end` where it is given; False if the
         memory cannot."""
-        return bool(C.seq_rm(self._memory, seq_id, start, end))
+        return bool(libllama.seq_rm(self._memory, seq_id, start, end))
 
     def share(self, seq_id: int, other: int, start: int, end: int) -> None:
         """Have another sequence hold this one's positions from `start` up to `end` too."""
-        C.seq_cp(self._memory, seq_id, other, start, end)
+        libllama.seq_cp(self._memory, seq_id, other, start, end)
 
     @property
     def can_shift(self) -> bool:
@@ -340,78 +384,80 @@ class Context(Owned):
 
         Not with a recurrent state: it would go on knowing what has left.
         """
-        return self.model.keeps_whole_history and bool(C.can_shift(self._memory))
+        return self.model.keeps_whole_history and bool(libllama.can_shift(self._memory))
 
     def shift(self, seq_id: int, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and move those from `end` on to `start`.
 
         llama.cpp turns their keys to the new positions with the next decode.
         """
-        C.seq_rm(self._memory, seq_id, start, end)
-        C.seq_add(self._memory, seq_id, end, -1, start - end)
+        libllama.seq_rm(self._memory, seq_id, start, end)
+        libllama.seq_add(self._memory, seq_id, end, -1, start - end)
 
     def recurrent_size(self, seq_id: int) -> int:
         """Bytes of the recurrent part of a sequence's state."""
-        return int(C.state_size(self.pointer, seq_id, _PARTIAL_ONLY))
+        return int(libllama.state_size(self.pointer, seq_id, _PARTIAL_ONLY))
 
     def save_recurrent(self, seq_id: int) -> bytes:
         """The recurrent part of a sequence's state; empty where llama.cpp cannot save it."""
         return bindings.bytes_of(
             self.recurrent_size(seq_id),
-            lambda buffer, size: C.state_get(self.pointer, buffer, size, seq_id, _PARTIAL_ONLY),
+            lambda buffer, size: libllama.state_get(
+                self.pointer, buffer, size, seq_id, _PARTIAL_ONLY
+            ),
         )
 
     def restore_recurrent(self, seq_id: int, state: bytes) -> bool:
         """Put a saved recurrent part back; the positions behind it are then to be forgotten."""
-        return bool(C.state_set(self.pointer, state, len(state), seq_id, _PARTIAL_ONLY))
+        return bool(libllama.state_set(self.pointer, state, len(state), seq_id, _PARTIAL_ONLY))
 
     def last_position(self, seq_id: int) -> int:
         """The highest position in a sequence's KV cache, -1 when it is empty."""
-        return int(C.seq_pos_max(self._memory, seq_id))
+        return int(libllama.seq_pos_max(self._memory, seq_id))
 
     def first_position(self, seq_id: int) -> int:
         """The lowest position in a sequence's KV cache, -1 when it is empty."""
-        return int(C.seq_pos_min(self._memory, seq_id))
+        return int(libllama.seq_pos_min(self._memory, seq_id))
 
     def logits(self, row: int) -> Floats:
         """A view of the logits [n_vocab] of an output row; valid until the next decode."""
-        return _view(C.logits_ith(self.pointer, row), (self.model.n_vocab,))
+        return _view(libllama.logits_ith(self.pointer, row), (self.model.n_vocab,))
 
     def extract_layer_inputs(self, layers: Sequence[int], enabled: bool) -> None:
         """Export the inputs of these layers with each decode; n_layers means the final state."""
         for layer in layers:
             if layer == self.model.n_layers:
-                C.set_nextn(self.pointer, enabled, False)
+                libllama.set_nextn(self.pointer, enabled, False)
             else:
-                C.set_layer_inputs(self.pointer, layer, enabled)
+                libllama.set_layer_inputs(self.pointer, layer, enabled)
 
     def layer_inputs(self, layer: int, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of a layer's inputs, one row per batch token."""
         if layer == self.model.n_layers:
-            address = C.nextn(self.pointer)
+            address = libllama.nextn(self.pointer)
         else:
-            address = C.layer_inputs(self.pointer, layer)
+            address = libllama.layer_inputs(self.pointer, layer)
         return _view(address, (n_rows, self.model.n_embd))
 
     def export_final_states(self) -> None:
         """Export the state behind the output norm with each decode; every row is then an output."""
-        C.set_embeddings(self.pointer, True)
+        libllama.set_embeddings(self.pointer, True)
 
     def final_states(self, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of what the last decode handed to the output head."""
-        return _view(C.embeddings(self.pointer), (n_rows, self.model.n_embd))
+        return _view(libllama.embeddings(self.pointer), (n_rows, self.model.n_embd))
 
     def export_states(self) -> None:
         """Export the pre-norm state of output rows with each decode (a draft's own states)."""
-        C.set_nextn(self.pointer, True, True)
+        libllama.set_nextn(self.pointer, True, True)
 
     def states(self, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of the states of the last encode or decode's output rows."""
-        return _view(C.nextn(self.pointer), (n_rows, self.model.n_embd))
+        return _view(libllama.nextn(self.pointer), (n_rows, self.model.n_embd))
 
     def state(self, row: int) -> Floats:
         """A view [1, n_embd] of the state of an output row of the last decode."""
-        return _view(C.nextn_ith(self.pointer, row), (1, self.model.n_embd))
+        return _view(libllama.nextn_ith(self.pointer, row), (1, self.model.n_embd))
 
 
 _PARTIAL_ONLY = 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.engine.llama.bindings import C, Candidates, Floats, api
+from eaglechat.engine.llama.bindings import Candidates, Floats, api, libllama
 from eaglechat.engine.llama.objects import Context, Model, Owned
 from eaglechat.wire.records import Likely
 
@@ -76,7 +76,7 @@ class Sampler(Owned):
             listed = likeliest(logits, self._n_listed)
             if listed is not None:
                 return Candidates(listed, logits[listed], is_sorted=True).draw(self.pointer)
-        return int(C.sample(self._pointer, context.pointer, row))
+        return int(libllama.sample(self._pointer, context.pointer, row))
 
     def look(
         self, context: Context, row: int, top: int, drafted: Sequence[int]

@@ -20,11 +20,9 @@ from eaglechat.engine import crash_memory
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
-from eaglechat.engine.loading import threads
-from eaglechat.engine.loading.machine import memory
-from eaglechat.gguf.header import GGUFHeader
+from eaglechat.engine.loading.machine import choose_threads, memory
+from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.model_info import model_info
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, check_pair
 from eaglechat.links.base import Died
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
@@ -155,7 +153,7 @@ class ProgramWorker(Worker):
             known = self._probed = probe_program(self._name)
         options = request.options
         if options.n_threads is None:
-            options = msgspec.structs.replace(options, n_threads=threads.choose().count)
+            options = msgspec.structs.replace(options, n_threads=choose_threads().count)
             request = msgspec.structs.replace(request, options=options)
         free = _free_memory(options, known.gpus)
         n_ctx = options.n_ctx or default_context(

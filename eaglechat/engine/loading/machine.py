@@ -1,36 +1,154 @@
-"""The memory of the machine the engine runs on."""
+"""What this process may use of its machine: CPU cores, and the memory of RAM and GPUs.
+
+Linux control groups (v1 and v2) limit both for containers and services.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
-from eaglechat.engine.loading.control_groups import memory_limit
-from eaglechat.engine.loading.placement import offload_devices
+from eaglechat.engine.llama.placement import offload_devices
 from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.load_options import LoadOptions
 
 if TYPE_CHECKING:
     from eaglechat.engine.llama.backend import Device
 
+_ROOT = Path("/")
+_SLOW_BELOW = 0.8
+"""A core with less than this share of the fastest core's capacity is slow. The fast cores of one
+CPU may differ too, but by less."""
+
+
+@dataclass(frozen=True)
+class ThreadChoice:
+    """The default number of threads, and the numbers it follows from."""
+
+    logical_cpus: int
+    """Those that this process may run on."""
+    cores: int
+    """The physical cores of these."""
+    fast_cores: int
+    quota: float | None
+    """How many CPUs' worth of time a control group grants; None without a limit."""
+
+    @property
+    def count(self) -> int:
+        if self.quota is None:
+            return self.fast_cores
+        return max(1, min(self.fast_cores, int(self.quota)))
+
+    @property
+    def reason(self) -> str:
+        """Why it is `count`."""
+        text = f"{_count(self.logical_cpus, 'logical CPU')} on {_count(self.cores, 'core')}"
+        if self.fast_cores < self.cores:
+            text += f", {self.fast_cores} of them fast"
+        if self.count < self.fast_cores:
+            return f"{text}; a control group grants {self.quota:g} of them"
+        return f"one for each {'fast ' * (self.fast_cores < self.cores)}core it may use ({text})"
+
+
+def choose_threads(root: Path = _ROOT) -> ThreadChoice:
+    """The default number of llama.cpp's threads: the fast physical cores this process may use.
+
+    llama.cpp's threads wait for each other after every operation, so all of them wait for a second
+    thread on one core, a slow core, or a thread without CPU time. `/proc` and `/sys` are read
+    below `root`.
+    """
+    allowed = _allowed_cpus()
+    topology = root / "sys/devices/system/cpu"
+    cores = _cores(allowed, topology)
+    if not cores:
+        return _choose_without_topology(len(allowed))
+    fast = _cores(_fast(allowed, topology), topology)
+    return ThreadChoice(len(allowed), len(cores), len(fast), cpu_quota(root))
+
+
+def _allowed_cpus() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+def _cores(cpus: Iterable[int], topology: Path) -> set[str]:
+    """The physical cores of these logical CPUs, each named by the list of its CPUs."""
+    try:
+        return {(topology / f"cpu{n}/topology/thread_siblings_list").read_text() for n in cpus}
+    except OSError:
+        return set()
+
+
+def _fast(cpus: set[int], topology: Path) -> set[int]:
+    """The CPUs of the fast kind; all of them if there is one kind or the kinds are unknown."""
+    try:
+        performance = _cpu_list((topology.parent.parent / "cpu_core/cpus").read_text())
+    except OSError:
+        performance = _fast_by_capacity(cpus, topology)
+    return cpus & performance or cpus
+
+
+def _fast_by_capacity(cpus: set[int], topology: Path) -> set[int]:
+    try:
+        capacity = {n: int((topology / f"cpu{n}/cpu_capacity").read_text()) for n in cpus}
+    except (OSError, ValueError):
+        return cpus
+    fastest = max(capacity.values())
+    return {n for n in cpus if capacity[n] >= _SLOW_BELOW * fastest}
+
+
+def _cpu_list(text: str) -> set[int]:
+    """The numbers in a list of the kernel, such as 0-3,8."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _choose_without_topology(cpus: int) -> ThreadChoice:
+    """On macOS and Windows."""
+    cores = min(psutil.cpu_count(logical=False) or cpus, cpus)
+    fast = min(_mac_fast_cores() or cores, cores) if sys.platform == "darwin" else cores
+    return ThreadChoice(cpus, cores, fast, None)
+
+
+def _mac_fast_cores() -> int | None:
+    command = ["sysctl", "-n", "hw.perflevel0.physicalcpu"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
+        return int(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
 
 def free_memory(options: LoadOptions, devices: Sequence[Device]) -> int:
-    """Bytes that are free for models and contexts on what these options load them to: the GPUs, or
-    the RAM where any layer stays there."""
+    """Free bytes for models and contexts that are loaded with these options: of the GPUs, or of
+    the RAM if any layer stays there."""
     gpus = offload_devices(devices)
     if options.split_mode == "none":
         gpus = gpus[options.main_gpu : options.main_gpu + 1]
-    everything = options.n_gpu_layers < 0
-    own = sum(device.memory_free for device in gpus if not device.shares_ram)
-    if own and everything:
-        return own
+    all_layers = options.n_gpu_layers < 0
+    of_gpus = sum(device.memory_free for device in gpus if not device.shares_ram)
+    if of_gpus and all_layers:
+        return of_gpus
     return memory(devices).ram_available
 
 
 def memory(devices: Sequence[Device] = ()) -> Memory:
-    """RAM as far as this process may use it, and the memory of the GPUs that are used."""
+    """The RAM that this process may use, and the memory of the GPUs that llama.cpp uses."""
     ram = psutil.virtual_memory()
     limit = memory_limit()
     gpus = offload_devices(devices)
@@ -40,3 +158,57 @@ def memory(devices: Sequence[Device] = ()) -> Memory:
         gpu=sum(device.memory_total for device in gpus),
         unified=bool(gpus) and all(device.shares_ram for device in gpus),
     )
+
+
+def cpu_quota(root: Path = _ROOT) -> float | None:
+    """How many CPUs' worth of time control groups grant this process; None without a limit."""
+    quotas = [q for folder in _control_groups("cpu", root) if (q := _quota(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def memory_limit(root: Path = _ROOT) -> int | None:
+    """How many bytes control groups grant this process; None without a limit."""
+    limits = [
+        int(text)
+        for folder in _control_groups("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (text := _read(folder / name)).isdigit()
+    ]
+    return min(limits, default=None)
+
+
+def _quota(folder: Path) -> float | None:
+    quota, _, period = _read(folder / "cpu.max").partition(" ")
+    if not quota:
+        quota = _read(folder / "cpu.cfs_quota_us")
+        period = _read(folder / "cpu.cfs_period_us")
+    # Unlimited is "max" in v2 and -1 in v1.
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """The folders of this process' group and of all above it: the limits of each apply.
+
+    In a container the path may be the host's, of which only the top is mounted.
+    """
+    mounts = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            tops = [mounts, mounts / "unified"]
+        elif controller in controllers.split(","):
+            tops = [mounts / controllers, mounts / controller]
+        else:
+            continue
+        parts = Path(path.lstrip("/")).parts
+        for top in tops:
+            for depth in range(len(parts), -1, -1):
+                yield top.joinpath(*parts[:depth])
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

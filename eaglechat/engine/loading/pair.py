@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -18,18 +20,15 @@ from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend, rpc
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.loading import threads
-from eaglechat.engine.loading.machine import free_memory
-from eaglechat.engine.loading.placement import Placement, draft_placement, target_placement
-from eaglechat.engine.loading.recommended import recommended_sampling
+from eaglechat.engine.llama.placement import Placement, draft_placement, target_placement
+from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.engine.templates import sandbox
-from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.model_info import model_info
 from eaglechat.gguf.preflight import DRAFT_WINDOW, check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
-from eaglechat.wire.protocol import ModelInfo, PairInfo
+from eaglechat.wire.protocol import ModelInfo, PairInfo, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
@@ -86,7 +85,7 @@ class LoadedPair:
         check_kv_type(target_header, options.kv_type, options.flash_attention)
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
-        self._n_threads = options.n_threads or threads.choose().count
+        self._n_threads = options.n_threads or choose_threads().count
         # Before this machine's: the last of a split writes the tokens, and is best near.
         devices = self._devices = (*rpc.connect(options.rpc_servers), *backend.devices())
         n_ctx = options.n_ctx or default_context(
@@ -280,3 +279,25 @@ def _info(header: GGUFHeader, model: Model) -> ModelInfo:
     return msgspec.structs.replace(
         model_info(header), n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train
     )
+
+
+_SAMPLING_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repeat_penalty": "penalty_repeat",
+}
+"""Our names -> the keys below `general.sampling` in a GGUF."""
+
+
+def recommended_sampling(model: Model) -> RecommendedSampling:
+    """The sampling that a model's file recommends, without values that are out of range."""
+    found: dict[str, Any] = {}
+    for name, key in _SAMPLING_KEYS.items():
+        text = model.metadata(f"general.sampling.{key}")
+        if text is not None:
+            with suppress(msgspec.ValidationError):
+                value = msgspec.convert({name: text}, RecommendedSampling, strict=False)
+                found[name] = getattr(value, name)
+    return RecommendedSampling(**found)

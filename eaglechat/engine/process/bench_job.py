@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.bench import measure as bench
-from eaglechat.engine.bench import profile
-from eaglechat.engine.bench.settings import name_of, settings_of
-from eaglechat.engine.bench.turns import measure_by_turns
+from eaglechat.engine.bench.measure import measure_by_turns, name_of, settings_of
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
@@ -16,7 +14,6 @@ from eaglechat.wire.protocol import (
     AnyEvent,
     Bench,
     BenchDone,
-    BenchProfiled,
     BenchProgress,
     BenchRunDone,
     Speculation,
@@ -37,13 +34,13 @@ class BenchJob:
         cancelled: Callable[[], bool],
         send: Callable[[AnyEvent], None],
     ) -> None:
-        """`others` loads the same pair so many times more."""
+        """`others` loads so many more copies of the pair."""
         self._request = request
         self._pair = pair
         self._others = others
         self._cancelled = cancelled
         self._send = send
-        # A tree that nobody grows must not stand in the tables.
+        # The tables must not name a shape that was not drafted.
         shapes = ("chain",) if pair.info.chains_only else request.shapes
         ngram = request.ngram if pair.info.draft else (True,)
         self._settings = settings_of(request.n, shapes, ngram)
@@ -55,12 +52,9 @@ class BenchJob:
         request = self._request
         if reason := self._pair.info.no_bench(ngram=any(request.ngram)):
             raise BenchFailedError(f"there is nothing to compare: {reason}")
-        if request.profile:
-            self._profile()
-        else:
-            for run in self._runs():
-                self._done += 1
-                self._send(BenchRunDone(id=request.id, run=run))
+        for run in self._runs():
+            self._done += 1
+            self._send(BenchRunDone(id=request.id, run=run))
         self._send(BenchDone(id=request.id, cancelled=self._cancelled()))
 
     def _runs(self) -> Iterator[BenchRun]:
@@ -84,36 +78,25 @@ class BenchJob:
             cancelled=self._cancelled,
         )
 
-    def _profile(self) -> None:
-        """Replies under the clock of native calls, which costs a little itself."""
-        prompt, write = self._request.prompts[0], self._watched(self._pair)
-        with profile.native_clock() as clock:
-            for setting in self._settings:
-                events = write(prompt, setting, self._request.max_tokens)
-                profiled = profile.profile(name_of(setting), events, clock)
-                if self._cancelled():
-                    return
-                self._send(BenchProfiled(id=self._request.id, profile=profiled))
-
     def _watched(self, pair: LoadedPair) -> bench.Write:
-        """Writes with a pair, and says a word about it now and then."""
+        """Writes with a pair and sends progress a few times a second."""
         write = bench.writer(pair, self._cancelled)
 
         def watched(
-            prompt: BenchPrompt, speculation: Speculation, max_tokens: int
+            prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
         ) -> Iterator[object]:
             tokens = 0
-            for event in write(prompt, speculation, max_tokens):
+            for event in write(prompt, setting, max_tokens):
                 if isinstance(event, Round):
                     tokens += len(event.tokens)
                 if time.monotonic() - self._told >= _PROGRESS_EVERY_S:
                     self._told = time.monotonic()
-                    self._tell(prompt, speculation, tokens)
+                    self._tell(prompt, setting, tokens)
                 yield event
 
         return watched
 
-    def _tell(self, prompt: BenchPrompt, speculation: Speculation, tokens: int) -> None:
+    def _tell(self, prompt: BenchPrompt, setting: Speculation | None, tokens: int) -> None:
         request = self._request
         self._send(
             BenchProgress(
@@ -121,7 +104,7 @@ class BenchJob:
                 done=self._done,
                 total=len(request.prompts) * request.repeats * len(self._settings),
                 prompt=prompt.name,
-                setting=name_of(speculation),
+                setting=name_of(setting),
                 tokens=tokens,
             )
         )

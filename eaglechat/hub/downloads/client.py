@@ -27,9 +27,14 @@ from huggingface_hub.utils import (
     logging,
 )
 
-from eaglechat.gguf.cursor import MOST_HEADER_BYTES
-from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
-from eaglechat.gguf.header import GGUFHeader, parse_beginning, parse_header
+from eaglechat.gguf.header import (
+    MOST_HEADER_BYTES,
+    GGUFError,
+    GGUFHeader,
+    GGUFTruncatedError,
+    parse_beginning,
+    parse_header,
+)
 from eaglechat.hub.downloads.explain import NOT_JSON, explain
 from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError, check_headers
 from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
 from eaglechat.hub.catalogue.references import ModelFiles, group_models

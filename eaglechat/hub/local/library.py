@@ -17,8 +17,7 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from eaglechat import paths
-from eaglechat.gguf.errors import GGUFError, printable
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     TARGET_ARCHITECTURES,

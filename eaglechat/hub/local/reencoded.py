@@ -18,8 +18,7 @@ import filelock
 from gguf import LlamaFileType
 
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import read_header
+from eaglechat.gguf.header import GGUFError, read_header
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.hub.local.cache import free_bytes
 from eaglechat.hub.local.pair import Pair

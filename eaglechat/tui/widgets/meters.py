@@ -1,4 +1,4 @@
-"""Small meters drawn in text: a bar, columns per draft position, a strip with a cell per round."""
+"""Small meters: a bar, a column for each draft position, a strip with a cell for each round."""
 
 from __future__ import annotations
 
@@ -8,35 +8,9 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
+from eaglechat.tui.texts.bars import bar, column, round_glyph
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
-
-_EIGHTHS_WIDE = " ▏▎▍▌▋▊▉█"
-_EIGHTHS_HIGH = " ▁▂▃▄▅▆▇█"
-PLAIN_ROUND = "·"
-
-
-def bar(share: float, width: int) -> str:
-    """A bar of `width` cells filled to `share`, in eighths of a cell."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (_EIGHTHS_WIDE[rest] if rest else "")).ljust(width)
-
-
-def column(share: float, row: int, rows: int) -> str:
-    """One cell of a column of `rows` cells filled to `share` from below; row 0 is the top. The
-    lowest is never empty."""
-    below = (rows - 1 - row) * 8
-    eighths = min(max(round(share * rows * 8) - below, 0), 8)
-    return _EIGHTHS_HIGH[max(eighths, 1) if below == 0 else eighths]
-
-
-def round_glyph(round_: Round) -> str:
-    """One cell: how much of the draft's longest path was accepted; a dot where nothing was
-    drafted."""
-    if not round_.drafted:
-        return PLAIN_ROUND
-    return _EIGHTHS_HIGH[1 + round(7 * round_.n_accepted / round_.depth)]
 
 
 class Bar(Widget):
@@ -160,10 +134,10 @@ def change_marks(rounds: Sequence[Round], width: int) -> str:
         if (mark := _change_mark(rounds[index - 1], rounds[index]))
     ]
     line = [" "] * width
-    ends = [column for column, _mark in changes[1:]] + [width]
-    for (column, mark), end in zip(changes, ends, strict=False):
-        shown = mark if column + len(mark) <= end else mark[0]
-        line[column : column + len(shown)] = shown
+    ends = [start for start, _mark in changes[1:]] + [width]
+    for (start, mark), end in zip(changes, ends, strict=False):
+        shown = mark if start + len(mark) <= end else mark[0]
+        line[start : start + len(shown)] = shown
     return "".join(line).rstrip()
 
 

@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from eaglechat.chat import wording
 from eaglechat.chat.numbers import Numbers
-from eaglechat.tui.widgets.meters import bar
+from eaglechat.tui.texts.bars import bar
 from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from eaglechat.chat.history import listing
 from eaglechat.chat.history.listing import ChatSummary, summarise, title_of
-from tests.chat.headless import Headless
+from tests.chat.headless import left_chat
 from tests.chat.history.files import write_chat
 
 
-def list_chats(
-    directory: Path, known: Mapping[str, ChatSummary] | None = None
-) -> list[ChatSummary]:
+def list_chats(directory: Path) -> list[ChatSummary]:
     """The last list, which is complete."""
-    return [*listing.list_chats(directory, known)][-1]
-
-
-def left_chat(folder: Path, *questions: str, typed: str = "") -> Path:
-    chat = Headless(folder)
-    for question in questions:
-        chat.ask(question)
-    chat.session.leave(typed)
-    return next(iter({*(folder / "chats").iterdir()}))
+    return [*listing.list_chats(directory)][-1]
 
 
 def test_a_row_says_what_the_chat_is_about_and_how_long_it_is(tmp_path: Path) -> None:
@@ -113,27 +102,6 @@ def test_a_chat_that_was_only_typed_has_a_row(tmp_path: Path) -> None:
 def test_a_title_is_one_line_and_not_too_long() -> None:
     assert title_of("  one\n\ttwo  ") == "one two"
     assert len(title_of("word " * 10_000)) <= 160
-
-
-def test_what_is_known_is_not_read_until_its_file_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b"):
-        write_chat(tmp_path / f"{name}.jsonl", name)
-    known = {chat.file.name: chat for chat in list_chats(tmp_path)}
-    read: list[str] = []
-
-    def summarised(file: Path, stamp: tuple[int, int]) -> ChatSummary:
-        read.append(file.name)
-        return summarise(file, stamp)
-
-    monkeypatch.setattr(listing, "summarise", summarised)
-    assert list_chats(tmp_path, known) == list_chats(tmp_path)
-    assert read == ["b.jsonl", "a.jsonl"]
-    read.clear()
-    write_chat(tmp_path / "b.jsonl", "something else")
-    assert {chat.title for chat in list_chats(tmp_path, known)} == {"a", "something else"}
-    assert read == ["b.jsonl"]
 
 
 def test_a_long_list_is_shown_as_it_is_read(

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history import lines
+from eaglechat.chat.history.folder import ChatFolder
 from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.search.shelf import ChatShelf
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, resumed
 from tests.chat.records import round_of, thinking
@@ -204,6 +204,6 @@ def test_lines_in_any_order_make_a_chat_that_can_be_searched(given_lines: list[d
         chat = read_chat(file)
         for turn in chat.turns.path:
             chat.turns.messages_to(turn.id)
-        shelf = ChatShelf(file.parent)
-        assert [progress.total for progress in shelf.update()][-1] <= 1
-        assert [*shelf.listed()]
+        chats = ChatFolder(file.parent)
+        assert [progress.total for progress in chats.read()][-1] <= 1
+        assert [*chats.listed()]

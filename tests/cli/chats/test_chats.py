@@ -9,19 +9,15 @@ from pathlib import Path
 import pytest
 
 from eaglechat import paths
-from eaglechat.chat.history.naming import pin, rename
-from eaglechat.chat.search import index
+from eaglechat.chat.history.folder import pin, rename
 from eaglechat.cli import main
-from tests.chat.headless import Headless
+from tests.chat.headless import left_chat
 
 Captured = pytest.CaptureFixture[str]
 
 
-def left_chat(question: str, used: float) -> Path:
-    chat = Headless(paths.data_dir())
-    chat.ask(question)
-    chat.session.leave("")
-    file = chat.session.record.file
+def used_chat(question: str, used: float) -> Path:
+    file = left_chat(paths.data_dir(), question)
     os.utime(file, (used, used))
     return file
 
@@ -29,7 +25,7 @@ def left_chat(question: str, used: float) -> Path:
 @pytest.fixture
 def chats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    return [left_chat("What is a steam engine?", 1e9), left_chat("What is a haiku?", 2e9)]
+    return [used_chat("What is a steam engine?", 1e9), used_chat("What is a haiku?", 2e9)]
 
 
 def test_chats_are_listed_pinned_ones_first(chats: list[Path], capsys: Captured) -> None:
@@ -69,16 +65,6 @@ def test_json_of_chats_and_passages(chats: list[Path], capsys: Captured) -> None
     assert passage["text"][start:stop] == "steam engine"
     assert main(["chats", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["chats"]) == 2
-
-
-def test_without_fts5_titles_are_found_and_it_is_said(
-    chats: list[Path], capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "_SCHEMA", index._SCHEMA.replace("USING fts5", "USING fts5_not"))
-    assert main(["chats", "--find", "haiku"]) == 0
-    said = capsys.readouterr()
-    assert said.out.endswith("What is a haiku?\n")
-    assert "only titles are searched: this Python's SQLite has no FTS5" in said.err
 
 
 def test_what_a_model_wrote_does_nothing_to_the_terminal(

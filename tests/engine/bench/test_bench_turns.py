@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from eaglechat.engine.bench import measure as bench
-from eaglechat.engine.bench import turns as bench_turns
-from eaglechat.engine.bench.settings import PLAINLY
+from eaglechat.engine.bench.measure import PLAINLY
 from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.protocol import Speculation
 from tests.engine.bench.test_bench import scripted_end, scripted_round
@@ -23,17 +22,17 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._seconds = 0.0
         self.written: list[tuple[str, int]] = []
-        monkeypatch.setattr(bench_turns.time, "perf_counter", lambda: self._seconds)
+        monkeypatch.setattr(bench.time, "perf_counter", lambda: self._seconds)
 
     def writer(self, name: str) -> bench.Write:
         def write(
-            _prompt: BenchPrompt, speculation: Speculation, max_tokens: int
+            _prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
         ) -> Iterator[object]:
             # Reading the prompt takes long, and counts for nothing.
             self._seconds += 100.0
             yield object()
             tokens = 0
-            n_accepted = 2 if speculation.enabled else 0
+            n_accepted = 0 if setting == PLAINLY else 2
             while tokens < max_tokens:
                 self._seconds += (DRAFTED_MS if n_accepted else PLAIN_MS) / 1000.0
                 tokens += 1 + n_accepted
@@ -45,7 +44,7 @@ class Clock:
         return write
 
     def measured(self, max_tokens: int, repeats: int = 1) -> dict[str, list[float]]:
-        runs = bench_turns.measure_by_turns(
+        runs = bench.measure_by_turns(
             {
                 PLAINLY: self.writer("plain"),
                 Speculation(n_draft_max=2): self.writer("2"),
@@ -81,7 +80,7 @@ def test_no_setting_runs_ahead_of_the_others(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_cancelled_repeat_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    runs = bench_turns.measure_by_turns(
+    runs = bench.measure_by_turns(
         {PLAINLY: clock.writer("plain")},
         [CHAT],
         repeats=range(2),

@@ -24,10 +24,11 @@ def test_each_reading_starts_anew_and_the_draft_takes_in_all_of_it(rig: Rig) -> 
     session = rig.session
     taken_in = []
 
-    def write(prompt: BenchPrompt, speculation: Speculation, most: int) -> Iterator[object]:
+    def write(prompt: BenchPrompt, setting: Speculation | None, most: int) -> Iterator[object]:
+        assert setting is not None
         tokens = rig.prompt(prompt.text)
         yield from rig.generator.reply(
-            tokens, Sampling(temperature=0.0), Live(speculation, 0.0), seed=0, max_tokens=most
+            tokens, Sampling(temperature=0.0), Live(setting, 0.0), seed=0, max_tokens=most
         )
         taken_in.append((prompt.name, len(tokens), session.known_length(0), session.waiting(0)))
 
@@ -48,7 +49,7 @@ def test_each_reading_starts_anew_and_the_draft_takes_in_all_of_it(rig: Rig) -> 
 
 
 def test_a_draft_that_gives_up_ends_the_measurement() -> None:
-    def write(_prompt: BenchPrompt, _speculation: Speculation, _most: int) -> Iterator[object]:
+    def write(_prompt: BenchPrompt, _setting: Speculation | None, _most: int) -> Iterator[object]:
         yield SpeculationOff("the draft failed")
 
     with pytest.raises(RuntimeError, match="long, prefill: the draft failed"):

@@ -8,8 +8,7 @@ import pytest
 
 from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
-from eaglechat.engine.llama.head import DraftHead
-from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
 from eaglechat.wire.protocol import Shape
 from tests import tiny
 from tests.engine.rig import Rig, decode, open_contexts, open_rig

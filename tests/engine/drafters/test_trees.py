@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.engine.bench.measure import builtin_prompts
+from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.base import Proposal, ProposedToken
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.reply import ReplyState

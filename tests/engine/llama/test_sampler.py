@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.engine.llama import sampler
-from eaglechat.engine.llama.bindings import C
+from eaglechat.engine.llama.bindings import libllama
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler, likeliest
 from tests.engine.rig import decode
@@ -68,7 +68,7 @@ def test_the_same_tokens_are_drawn_as_from_the_whole_vocabulary(
             for position in range(80):
                 decode(context, batch, [token], position)
                 token = listed.sample(context, 0)
-                assert token == C.sample(whole.pointer, context.pointer, 0)
+                assert token == libllama.sample(whole.pointer, context.pointer, 0)
 
 
 def test_a_top_k_beyond_32_bits_is_the_whole_vocabulary(large: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.engine.llama.backend import Device
-from eaglechat.engine.loading.placement import (
+from eaglechat.engine.llama.placement import (
     Placement,
     draft_placement,
     offload_devices,

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loading.recommended import recommended_sampling
+from eaglechat.engine.loading.pair import recommended_sampling
 from eaglechat.settings import Settings
 from eaglechat.wire.protocol import RecommendedSampling
 

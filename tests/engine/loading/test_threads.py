@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,13 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from eaglechat.engine.loading import threads
-from eaglechat.engine.loading.control_groups import cpu_quota, memory_limit
+from eaglechat.engine.loading import machine as machine_module
+from eaglechat.engine.loading.machine import (
+    ThreadChoice,
+    choose_threads,
+    cpu_quota,
+    memory_limit,
+)
 
 
 @pytest.fixture
@@ -32,28 +38,28 @@ class Machine:
         path.write_text(f"{text}\n")
 
     def cores(self, *siblings: str, capacities: Sequence[int] = ()) -> None:
-        """Processors by their siblings lists; all may be used."""
-        for processor, text in enumerate(siblings):
-            folder = f"sys/devices/system/cpu/cpu{processor}"
+        """Logical CPUs by their siblings lists; all may be used."""
+        for cpu, text in enumerate(siblings):
+            folder = f"sys/devices/system/cpu/cpu{cpu}"
             self.write(f"{folder}/topology/thread_siblings_list", text)
             if capacities:
-                self.write(f"{folder}/cpu_capacity", str(capacities[processor]))
+                self.write(f"{folder}/cpu_capacity", str(capacities[cpu]))
         self.allow(range(len(siblings)))
 
-    def allow(self, processors: Sequence[int]) -> None:
-        self._monkeypatch.setattr(threads, "_allowed", lambda: set(processors))
+    def allow(self, cpus: Sequence[int]) -> None:
+        self._monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cpus), raising=False)
 
-    def choose(self) -> threads.ThreadChoice:
-        return threads.choose(self.root)
+    def choose(self) -> ThreadChoice:
+        return choose_threads(self.root)
 
 
-def test_two_processors_of_a_core_count_once(machine: Machine) -> None:
+def test_two_logical_cpus_of_a_core_count_once(machine: Machine) -> None:
     machine.cores("0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7")
     assert machine.choose().count == 4
-    assert machine.choose().reason == "one for each core it may use (8 processors on 4 cores)"
+    assert machine.choose().reason == "one for each core it may use (8 logical CPUs on 4 cores)"
 
 
-def test_only_processors_this_process_may_run_on_count(machine: Machine) -> None:
+def test_only_cpus_this_process_may_run_on_count(machine: Machine) -> None:
     machine.cores("0,2", "1,3", "0,2", "1,3")
     machine.allow([0, 2])
     assert machine.choose().count == 1
@@ -99,7 +105,7 @@ def test_a_control_groups_quota_bounds_the_threads(
     assert "grants 2.5 of them" in machine.choose().reason
 
 
-def test_less_than_one_processor_still_gets_a_thread(machine: Machine) -> None:
+def test_less_than_one_cpu_still_gets_a_thread(machine: Machine) -> None:
     machine.cores("0", "1")
     machine.write("proc/self/cgroup", "0::/")
     machine.write("sys/fs/cgroup/cpu.max", "50000 100000")
@@ -128,6 +134,6 @@ def test_a_mac_is_asked_for_its_fast_cores(
 ) -> None:
     machine.allow(range(10))
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: 10)
-    monkeypatch.setattr(threads, "sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr(machine_module, "sys", SimpleNamespace(platform="darwin"))
     monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: SimpleNamespace(stdout=answer))
     assert machine.choose().count == count

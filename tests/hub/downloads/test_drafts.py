@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue.entries import load
 from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.convert import ConversionError, convert

@@ -11,8 +11,13 @@ from typing import IO, Any
 import pytest
 
 from eaglechat.gguf import header as header_module
-from eaglechat.gguf.errors import GGUFError, GGUFTruncatedError
-from eaglechat.gguf.header import parse_beginning, parse_header, read_header
+from eaglechat.gguf.header import (
+    GGUFError,
+    GGUFTruncatedError,
+    parse_beginning,
+    parse_header,
+    read_header,
+)
 from eaglechat.gguf.preflight import PreflightError, check_pair
 from eaglechat.hub.local.library import Kind, scan
 from tests.hub import ggufs

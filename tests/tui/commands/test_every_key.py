@@ -17,7 +17,7 @@ from eaglechat.tui.commands.active import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import Ask, Confirm, OpenExport, OpenMenu, OpenPlan, Say
 from eaglechat.tui.screens.ask import AskDialog
-from eaglechat.tui.screens.bench.screen import BenchScreen
+from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from textual.widgets import DataTable, Input, SelectionList
 
-from eaglechat.engine.bench.measure import SettingResult, report_of
+from eaglechat.engine.bench.report import SettingResult, report_of
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import load
 from eaglechat.tui.navigation import LoadInstead
-from eaglechat.tui.screens.bench import view
-from eaglechat.tui.screens.bench.screen import BenchScreen
+from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.texts.bench import length_labels, prompt_table, verdict
 from eaglechat.wire import protocol
 from eaglechat.wire.bench_records import BenchRun
 from tests.tui.driving import WIDE, Driver
@@ -241,7 +241,8 @@ def test_the_verdict_crowns_no_noise(best: SettingResult, repeats: int, said: st
         for repeat in range(repeats)
     ]  # fmt: skip
     report = report_of(runs)
-    verdict = view.verdict(best, report)
-    assert said in verdict
-    assert ("Measured once" in verdict) == (repeats == 1)
-    assert all(("±" in cell) == (repeats > 1) for row in view.rows(report) for cell in row[1:3])
+    found = verdict(best, report)
+    assert said in found
+    assert ("Measured once" in found) == (repeats == 1)
+    _, *rows = prompt_table(report, length_labels(report))
+    assert all(("±" in cell) == (repeats > 1) for row in rows for cell in row[1:3])

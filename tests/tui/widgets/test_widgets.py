@@ -8,7 +8,8 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 
-from eaglechat.tui.widgets.meters import PositionChart, bar, change_marks, round_glyph
+from eaglechat.tui.texts.bars import bar, round_glyph
+from eaglechat.tui.widgets.meters import PositionChart, change_marks
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.records import AutoDraft, AutoReason

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.head import DraftHead
+from eaglechat.engine.llama.objects import DraftHead
 from eaglechat.wire.errors import ProcessError
 
 _TOP_K = 10

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, read_tensor
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.preflight import EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES
 from eaglechat.hub.convert.errors import ConversionError
 

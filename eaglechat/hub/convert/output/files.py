@@ -17,8 +17,7 @@ from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
-from eaglechat.gguf.errors import GGUFError
-from eaglechat.gguf.header import read_header
+from eaglechat.gguf.header import GGUFError, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.convert.errors import ConversionError
 from eaglechat.hub.convert.output.writer import OutputTensor, aligned, header, write_tensors

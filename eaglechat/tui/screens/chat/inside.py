@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from eaglechat.chat.inspecting import InPlay, Inside, Place, look_inside
+from eaglechat.chat.inspecting import Candidate, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.wording import drafter, plural
 from eaglechat.tui.commands.bindings import bindings_of
@@ -118,14 +118,14 @@ def _summary(round_: Round) -> str:
 def _table(inside: Inside) -> Iterator[Content]:
     head = f"{'':6}{'':{TOKEN_CELLS}} {'draft':>6} {'target':>7} {'chance':>7}"
     yield Content.assemble((head, "$text-muted"))
-    for number, place in enumerate(inside.places, 1):
-        for row, one in enumerate(place.in_play):
+    for number, place in enumerate(inside.positions, 1):
+        for row, one in enumerate(place.candidates):
             yield _row(f"{number:>3} " if row == 0 else "    ", one, place)
         if sentence := _why(place):
             yield Content.assemble((f"      {sentence}", "$text-warning"))
 
 
-def _row(number: str, one: InPlay, place: Place) -> Content:
+def _row(number: str, one: Candidate, place: Position) -> Content:
     text = set_cell_size(_shortened(_quoted(one.text)), TOKEN_CELLS)
     numbers = f" {_percent(one.draft):>6} {_percent(one.target):>7} {_percent(one.chance):>7}  "
     bar = "█" * round((one.target or 0.0) * BAR_CELLS)
@@ -144,7 +144,7 @@ def _row(number: str, one: InPlay, place: Place) -> Content:
     )
 
 
-def _why(place: Place) -> str:
+def _why(place: Position) -> str:
     """Why a drafted token was rejected, where the target's choices are recorded."""
     rejected = place.rejected
     if rejected is None or rejected.chance is None or place.token.origin is not Origin.CORRECTION:
@@ -155,7 +155,7 @@ def _why(place: Place) -> str:
             + _percent(rejected.chance, " ")
             + "."
         )
-    sampled = next((one for one in place.in_play if one.fate == "sampled"), None)
+    sampled = next((one for one in place.candidates if one.fate == "sampled"), None)
     if sampled is not None and sampled.chance == 1.0:
         return f"Only the target's likeliest token could be sampled, {_quoted(sampled.text)}."
     return f"The filters (top_k, top_p, min_p) leave {_quoted(rejected.text)} out."

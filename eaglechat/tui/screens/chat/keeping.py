@@ -7,8 +7,7 @@ from textual import on
 from eaglechat.chat.conversation.turns import Question, Reply
 from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import Passage
-from eaglechat.chat.search.query import parse
-from eaglechat.chat.search.within import Spot, spots
+from eaglechat.chat.search import Spot, parse, spots
 from eaglechat.chat.writing.parts import shown
 from eaglechat.tui.navigation import OpenExport
 from eaglechat.tui.screens.chat.base import ChatBase

@@ -10,7 +10,7 @@ from eaglechat.hub.downloads.queue import FileSnapshot, State
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.key_names import ENTER
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.widgets.meters import bar
+from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 _STYLES = {

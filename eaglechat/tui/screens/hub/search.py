@@ -16,7 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
-from eaglechat.gguf.errors import GGUFError
+from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.references import (
     InvalidReferenceError,

@@ -16,12 +16,10 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat import wording
+from eaglechat.chat.history.folder import KEPT_DAYS, Hit, pin, rename
 from eaglechat.chat.history.listing import ChatSummary
-from eaglechat.chat.history.naming import pin, rename
 from eaglechat.chat.history.reading import Passage, SavedChat, read_chat
 from eaglechat.chat.history.recorder import ChatRecorder
-from eaglechat.chat.history.trash import KEPT_DAYS
-from eaglechat.chat.search.shelf import Found
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import Ask, OpenExport
@@ -36,7 +34,7 @@ LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100
 _TITLE = 44
 """Characters of a title above a passage, which leave room for the date."""
-Row = ChatSummary | Found
+Row = ChatSummary | Hit
 
 
 class ChatsScreen(EagleModal[SavedChat | None]):
@@ -56,7 +54,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     class FoundPassages(Message):
         """What a search found."""
 
-        def __init__(self, typed: str, found: list[Found]) -> None:
+        def __init__(self, typed: str, found: list[Hit]) -> None:
             super().__init__()
             self.typed, self.found = typed, found
 
@@ -80,10 +78,10 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         """`open_chat` is the one on the screen below; `words` stand in the filter."""
         super().__init__()
         self._words = words
-        self._service, self._shelf = services.chats, services.chats.shelf
+        self._service, self._folder = services.chats, services.chats.folder
         self._open_chat = open_chat
         self._chats: list[ChatSummary] | None = None
-        self._found: list[Found] = []
+        self._found: list[Hit] = []
         self._rows: list[Row] = []
         self._with_thoughts = False
         self._version = -1
@@ -114,10 +112,10 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     # In the background
 
     def _list(self) -> None:
-        in_background(self, lambda: map(self.Listed, self._shelf.listed()))
+        in_background(self, lambda: map(self.Listed, self._folder.listed()))
 
     def _look(self) -> None:
-        """What the index has learned since the last look is searched."""
+        """Search again if chats were read since the last look."""
         if self._version != self._service.version:
             self._version = self._service.version
             self._search()
@@ -125,7 +123,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
     def _search(self) -> None:
         typed = self._typed
-        find = self._shelf.search(typed, with_thoughts=self._with_thoughts)
+        find = self._folder.search(typed, with_thoughts=self._with_thoughts)
 
         def search() -> Iterator[Message]:
             if (found := find()) is not None:
@@ -230,15 +228,13 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
     def _count(self, titled: int) -> str:
         if not self._chats:
-            return f"No chats yet. They are saved in {self._shelf.directory}."
+            return f"No chats yet. They are saved in {self._folder.directory}."
         said = wording.plural(titled, "chat")
         if self._typed.strip():
             said += f" by title, {wording.plural(len(self._found), 'passage')}"
             said += ", reasoning included" if self._with_thoughts else ""
-        if self._shelf.problem:
-            return f"{said}. Their text cannot be searched: {self._shelf.problem}."
         if (progress := self._service.progress) is not None:
-            return f"{said}. Indexing, oldest first: {progress.done:,} of {progress.total:,} chats"
+            return f"{said}. Reading, latest first: {progress.done:,} of {progress.total:,} chats"
         return said
 
     @property
@@ -250,7 +246,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     def _chat(self) -> ChatSummary | None:
         """The chat of the highlighted row."""
         row = self._highlighted
-        return row.chat if isinstance(row, Found) else row
+        return row.chat if isinstance(row, Hit) else row
 
     # What the keys do
 
@@ -258,7 +254,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
         row = self._highlighted
-        if isinstance(row, Found):
+        if isinstance(row, Hit):
             self._read(row.chat.file, Passage(row.turn, self._typed))
         elif row is not None:
             self._read(row.file, None)
@@ -303,12 +299,12 @@ class ChatsScreen(EagleModal[SavedChat | None]):
             )
             return
         undo = with_keys(f"Deleted. {{chats.undo_delete}} restores it within {KEPT_DAYS} days.")
-        self._change(chat, lambda: self._shelf.trash.take(chat.file), undo)
+        self._change(chat, lambda: self._folder.trash.take(chat.file), undo)
 
     def action_undo_delete(self) -> None:
         def restored() -> Iterator[Message]:
             try:
-                file = self._shelf.trash.restore(self._shelf.directory)
+                file = self._folder.trash.restore(self._folder.directory)
             except OSError as error:
                 yield self.Changed(f"It cannot be restored: {error.strerror or error}.", bad=True)
             else:
@@ -330,7 +326,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
 
 
 def _same(row: Row, other: Row | None) -> bool:
-    if isinstance(row, Found) and isinstance(other, Found):
+    if isinstance(row, Hit) and isinstance(other, Hit):
         return (row.chat.file, row.turn) == (other.chat.file, other.turn)
     if isinstance(row, ChatSummary) and isinstance(other, ChatSummary):
         return row.file == other.file
@@ -350,7 +346,7 @@ def _when(chat: ChatSummary) -> str:
 
 
 def _content(row: Row) -> Content:
-    if isinstance(row, Found):
+    if isinstance(row, Hit):
         return _passage(row)
     title, details = map(neutralise, _words(row))
     style = "$text-error" if row.problem else MUTED
@@ -358,9 +354,9 @@ def _content(row: Row) -> Content:
     return Content.assemble((title, "bold"), "\n", pinned, (details, style))
 
 
-def _passage(found: Found) -> Content:
-    text = Content(neutralise(found.passage.text))
-    for start, stop in found.passage.marks:
+def _passage(found: Hit) -> Content:
+    text = Content(neutralise(found.excerpt.text))
+    for start, stop in found.excerpt.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
     title = neutralise(found.chat.title or found.chat.file.name)

@@ -8,7 +8,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from eaglechat.chat import wording
-from eaglechat.tui.widgets.meters import bar, column
+from eaglechat.tui.texts.bars import bar, column
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 _CHART_ROWS = 3

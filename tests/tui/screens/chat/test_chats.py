@@ -13,12 +13,11 @@ from eaglechat.chat.history.lines import Line
 from eaglechat.chat.history.listing import summarise
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.reading import saved_chats
-from eaglechat.chat.search import index
 from eaglechat.tui.screens.ask import AskDialog
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
-from tests.chat.headless import Headless
+from tests.chat.headless import left_chat
 from tests.chat.history.files import write_chat
 from tests.tui.driving import Driver
 
@@ -28,18 +27,14 @@ Drive = Callable[..., Driver]
 @pytest.fixture
 def three(tmp_path: Path, models: Path) -> list[Path]:
     """Chats on the pair of the menu, the newest last."""
-    files = []
-    for question, reply in (
-        ("Why is the sky blue?", "Because of Rayleigh scattering."),
-        ("What is a monad?", "A monoid of endofunctors."),
-        ("Hello", "Good evening."),
-    ):
-        chat = Headless(tmp_path)
-        chat.engine.reply = reply
-        chat.ask(question)
-        files.append(chat.session.record.file)
-        chat.session.leave("")
-    return files
+    return [
+        left_chat(tmp_path, question, reply=reply)
+        for question, reply in (
+            ("Why is the sky blue?", "Because of Rayleigh scattering."),
+            ("What is a monad?", "A monoid of endofunctors."),
+            ("Hello", "Good evening."),
+        )
+    ]
 
 
 async def to_list(user: Driver) -> None:
@@ -49,10 +44,10 @@ async def to_list(user: Driver) -> None:
     await user.sees("3 chats")
 
 
-async def indexed(user: Driver) -> None:
+async def all_read(user: Driver) -> None:
     """All that there is has been read."""
     service = user.app.services.chats
-    await user.until(lambda: service.version and service.progress is None, "the index")
+    await user.until(lambda: service.version and service.progress is None, "the chats to be read")
 
 
 def rows(user: Driver) -> list[str]:
@@ -63,7 +58,7 @@ def rows(user: Driver) -> list[str]:
 async def test_typing_finds_titles_and_passages(drive: Drive, three: list[Path]) -> None:
     async with drive() as user:
         await to_list(user)
-        await indexed(user)
+        await all_read(user)
         await user.type("rayleigh scat")
         await user.sees("0 chats by title, 1 passage")
         assert "Because of Rayleigh scattering." in user.text
@@ -78,7 +73,7 @@ async def test_typing_finds_titles_and_passages(drive: Drive, three: list[Path])
 async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[Path]) -> None:
     async with drive() as user:
         await to_list(user)
-        await indexed(user)
+        await all_read(user)
         await user.type("rayleigh")
         await user.sees("0 chats by title, 1 passage")
         await user.press("enter")
@@ -179,16 +174,6 @@ async def test_a_long_list_grows_towards_its_end(drive: Drive, tmp_path: Path) -
         await user.until(lambda: options.option_count == ROWS_AT_ONCE + 30, "the rest")
 
 
-async def test_without_fts5_titles_are_found_and_it_is_said(
-    drive: Drive, three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "_SCHEMA", index._SCHEMA.replace("USING fts5", "USING fts5_not"))
-    async with drive() as user:
-        await to_list(user)
-        await user.type("monad")
-        await user.sees("1 chat by title, 0 passages. Their text cannot be searched")
-
-
 async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Path) -> None:
     write_chat(
         tmp_path / "chats" / "a.jsonl",
@@ -199,7 +184,7 @@ async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Pa
         await user.on(MenuScreen)
         await user.command("chats.open")
         await user.sees("alert")
-        await indexed(user)
+        await all_read(user)
         await user.type("title")
         await user.sees("1 passage")
         assert "\x1b" not in user.text

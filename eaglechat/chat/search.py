@@ -1,0 +1,172 @@
+"""Finding words: what was typed as a query, where it stands in a text, and every place of a text
+in the open chat.
+
+A query is words and "phrases", all of which must stand in a text; case and accents do not matter.
+A word of three letters or more also finds longer words that begin with it. East Asian scripts have
+no spaces: each of their characters counts as a word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from eaglechat.chat.conversation.turns import Question, Turn, TurnId
+from eaglechat.chat.writing.parts import shown
+
+_LEAST_BEGINNING = 3
+"""Letters from which a word also finds longer ones."""
+_EAST_ASIAN = re.compile(
+    "[\u1100-\u11ff\u2e80-\u303f\u3040-\u30ff\u3100-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+_WORD = re.compile(r"[^\W_]+")
+_TYPED = re.compile(r'"([^"]*)("?)|([^\s"]+)')
+_BEFORE, _EXCERPT = 24, 120
+"""Characters of an excerpt before the first hit, and in all."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """Words that follow each other. If `is_beginning`, the last one may be longer in the text."""
+
+    words: tuple[str, ...]
+    """Folded, at least one."""
+    is_beginning: bool
+
+    def is_in(self, plain: str) -> bool:
+        """Whether it stands in a folded text."""
+        # Most texts lack a word, and looking for that is ten times as fast as the pattern.
+        return all(word in plain for word in self.words) and bool(self._regex.search(plain))
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    @property
+    def pattern(self) -> str:
+        """What it finds in a folded text, as a regular expression."""
+        first, last = self.words[0], self.words[-1]
+        # Not before the word: with letters first, the regular expression is five times as fast.
+        alone = "" if _EAST_ASIAN.match(first) else rf"(?<![^\W_]{re.escape(first)})"
+        is_open = self.is_beginning or _EAST_ASIAN.match(last)
+        between = (
+            r"[\W_]*" if _EAST_ASIAN.match(one) or _EAST_ASIAN.match(other) else r"[\W_]+"
+            for one, other in pairwise(self.words)
+        )
+        rest = "".join(
+            gap + re.escape(word) for gap, word in zip(between, self.words[1:], strict=True)
+        )
+        return re.escape(first) + alone + rest + ("" if is_open else r"(?![^\W_])")
+
+
+@dataclass(frozen=True)
+class Query:
+    """Terms that must all be found."""
+
+    terms: tuple[Term, ...]
+
+    def is_in(self, text: str) -> bool:
+        """Whether all terms stand in a text."""
+        plain = folded(text)
+        return all(term.is_in(plain) for term in self.terms)
+
+    def marks(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each place in a text where a term stands, in order."""
+        if not self.terms:
+            return []
+        return [match.span() for match in self._any_term.finditer(folded(text))]
+
+    @cached_property
+    def _any_term(self) -> re.Pattern[str]:
+        return re.compile("|".join(term.pattern for term in self.terms))
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The text around the first hit; `marks` are start and end of each hit in it."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...]
+
+
+def parse(typed: str) -> Query:
+    """The query that was typed. Every text is one, if only one without terms."""
+    return Query(tuple(_terms(typed)))
+
+
+def _terms(typed: str) -> Iterator[Term]:
+    for found in _TYPED.finditer(typed):
+        phrase, closed, word = found.groups()
+        words = _words(folded(phrase if word is None else word))
+        if words:
+            is_open = word is not None or not closed
+            yield Term(words, is_open and len(words[-1]) >= _LEAST_BEGINNING)
+
+
+def _words(plain: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(_EAST_ASIAN.sub(r" \g<0> ", plain)))
+
+
+def excerpt(text: str, query: Query) -> Excerpt:
+    """The words around the first hit in a text; the beginning of the text if there is no hit."""
+    places = query.marks(text)
+    start = max(0, places[0][0] - _BEFORE) if places else 0
+    if start:
+        start = text.find(" ", start, places[0][0]) + 1 or start
+    cut = " ".join(text[start : start + _EXCERPT].split())
+    shown_text = ("…" if start else "") + cut + ("…" if len(text) > start + _EXCERPT else "")
+    return Excerpt(shown_text, tuple(query.marks(shown_text)))
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in the text of a turn: start and end."""
+
+    turn: TurnId
+    span: tuple[int, int]
+    in_reasoning: bool = False
+
+
+def spots(path: Sequence[Turn], typed: str, known: dict[str, str] | None = None) -> list[Spot]:
+    """Every place where `typed`, taken literally, stands in these turns, in reading order. Case
+    and accents do not matter.
+
+    `known` keeps the folded texts from one call to the next: folding takes longer than searching.
+    """
+    known = {} if known is None else known
+    wanted = folded(typed)
+    if not wanted.strip():
+        return []
+    pattern = re.compile(re.escape(wanted))
+    found = []
+    for turn in path:
+        said = shown(turn.parts) if isinstance(turn, Question) else turn.text
+        for text, in_reasoning in ((turn.reasoning, True), (said, False)):
+            if text not in known:
+                known[text] = folded(text)
+            places = pattern.finditer(known[text])
+            found += [Spot(turn.id, place.span(), in_reasoning) for place in places]
+    return found
+
+
+class _Folding(dict[int, int]):
+    """Maps a character to its base letter in lower case: one for one, so that places in a folded
+    text are places in the text."""
+
+    def __missing__(self, code: int) -> int:
+        base = unicodedata.normalize("NFD", chr(code))[0].lower()
+        self[code] = ord(base) if len(base) == 1 else code
+        return self[code]
+
+
+_FOLDING = _Folding()
+
+
+def folded(text: str) -> str:
+    """The text without case and accents, of the same length."""
+    return text.lower() if text.isascii() else text.translate(_FOLDING)

@@ -1,0 +1,46 @@
+"""The prompts that a bench measures: those built in, and a file's."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from eaglechat.wire.bench_records import BenchPrompt
+
+HEADING = "=== "
+"""What the line before each prompt of a file begins with; its name follows."""
+
+
+def builtin_prompts() -> list[BenchPrompt]:
+    """One prompt for each of eight kinds of work."""
+    return _prompts_in("prompts.txt")
+
+
+def copy_prompts() -> list[BenchPrompt]:
+    """Prompts whose answers repeat much of the prompt: edits, corrections, quotations."""
+    return _prompts_in("copies.txt")
+
+
+def _prompts_in(name: str) -> list[BenchPrompt]:
+    text = files("eaglechat.engine.bench").joinpath(name).read_text(encoding="utf-8")
+    return parse_prompts(text)
+
+
+def parse_prompts(text: str) -> list[BenchPrompt]:
+    """The prompts of a file, each after a line `=== name`. A text that does not begin with such a
+    line is one prompt.
+
+    Raises ValueError naming an empty prompt or a name used twice.
+    """
+    if not text.startswith(HEADING):
+        text = f"{HEADING}prompt\n{text}"
+    prompts = []
+    for block in f"\n{text}".split(f"\n{HEADING}")[1:]:
+        name, _, body = block.partition("\n")
+        if not body.strip():
+            raise ValueError(f"the prompt {name.strip()!r} is empty")
+        prompts.append(BenchPrompt(name.strip(), body.strip()))
+    names = [prompt.name for prompt in prompts]
+    doubled = next((name for name in names if names.count(name) > 1), None)
+    if doubled is not None:
+        raise ValueError(f"two prompts are named {doubled!r}")
+    return prompts

@@ -1,0 +1,138 @@
+"""Batches of samples as tensors: where chains begin, how far each may go, what each should say."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from eaglechat.train.corpus import Sample
+from eaglechat.train.features import Rows
+from eaglechat.train.network import Chains, Lesson
+
+
+class Features(Protocol):
+    """Where a sample's rows come from."""
+
+    def rows(self, sample: Sample) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run stands in its data: passes done, and samples done in this pass."""
+
+    epoch: int = 0
+    sample: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Chains with what they should predict. On one device."""
+
+    chains: Chains
+    limits: Any
+    """[rows]: steps a chain that begins at this row may take within its stretch."""
+    labels: Any
+    """[rows + steps]: each token in the draft's vocabulary, -1 for those it lacks."""
+    final_states: Any
+    """[rows, n_embd]: the target's states in front of its output head."""
+    n_tokens: int
+
+
+def batches(
+    samples: Sequence[Sample], place: Place, tokens: int, seed: int
+) -> Iterator[tuple[list[Sample], Place]]:
+    """Batches of about so many tokens without end, each with the place after it.
+
+    Every pass has its own order, which seed and pass alone decide.
+    """
+    epoch, first = place.epoch, place.sample
+    while True:
+        order = np.random.default_rng([seed, epoch]).permutation(len(samples))
+        while first < len(order):
+            batch: list[Sample] = []
+            while first < len(order) and sum(len(s.tokens) for s in batch) < tokens:
+                batch.append(samples[order[first]])
+                first += 1
+            yield batch, Place(epoch, first)
+        epoch, first = epoch + 1, 0
+
+
+def prepared(
+    samples: Sequence[Sample], place: Place, features: Features, lesson: Lesson
+) -> Generator[tuple[TrainingBatch, Place]]:
+    """Batches without end, each with the place after it; the next is read while one is in use.
+
+    The thread that reads leaves the device alone: two threads on a Mac's GPU end the process
+    (torch issue 197805).
+    """
+    recipe = lesson.recipe
+    coming = batches(samples, place, recipe.batch_tokens, recipe.seed)
+
+    def read() -> tuple[TrainingBatch, Place]:
+        chosen, place = next(coming)
+        return assemble(chosen, features, lesson.draft_ids, recipe.steps), place
+
+    with ThreadPoolExecutor(1) as reader:
+        waiting = reader.submit(read)
+        while True:
+            batch, after = waiting.result()
+            waiting = reader.submit(read)
+            yield on_device(batch, lesson.device), after
+
+
+def assemble(
+    samples: Sequence[Sample],
+    features: Features,
+    draft_ids: npt.NDArray[np.int64],
+    steps: int,
+) -> TrainingBatch:
+    """Read a batch's features and lay the samples end to end, on the processor.
+
+    `draft_ids` [n_vocab] is each token's index in the draft's vocabulary, or -1.
+    """
+    rows = np.concatenate([features.rows(sample) for sample in samples])
+    n_embd = rows.shape[1] // 4
+    tokens = np.concatenate([*(s.tokens for s in samples), np.zeros(steps + 1, np.int32)])
+    limits = np.concatenate([_limits(sample) for sample in samples])
+    chains = Chains(
+        features=torch.from_numpy(rows[:, : 3 * n_embd]),
+        tokens=torch.from_numpy(tokens.astype(np.int64)),
+        places=torch.from_numpy(np.concatenate([np.arange(len(s.tokens)) for s in samples])),
+        lengths=tuple(len(sample.tokens) for sample in samples),
+        bases=torch.from_numpy(np.flatnonzero(limits)),
+    )
+    return TrainingBatch(
+        chains=chains,
+        limits=torch.from_numpy(limits),
+        labels=torch.from_numpy(draft_ids[tokens]),
+        final_states=torch.from_numpy(rows[:, 3 * n_embd :]),
+        n_tokens=len(rows),
+    )
+
+
+def on_device(batch: TrainingBatch, device: Any) -> TrainingBatch:
+    """The batch on another device."""
+    return replace(
+        batch, chains=replace(batch.chains, **_moved(batch.chains, device)), **_moved(batch, device)
+    )
+
+
+def _moved(record: TrainingBatch | Chains, device: Any) -> dict[str, Any]:
+    return {n: one.to(device) for n, one in vars(record).items() if isinstance(one, torch.Tensor)}
+
+
+def _limits(sample: Sample) -> npt.NDArray[np.int64]:
+    """For each position, how many steps a chain from it stays within a stretch that teaches."""
+    limits = np.zeros(len(sample.tokens), dtype=np.int64)
+    for start, end in sample.spans:
+        # A chain from P first predicts token P + 2.
+        first = max(start - 2, 0)
+        bases = np.arange(first, max(end - 2, first))
+        limits[bases] = end - 2 - bases
+    return limits

@@ -1,0 +1,275 @@
+"""What a draft is trained on: token sequences, and which stretches of them teach.
+
+A sample is a chat with the stretches that the target wrote, or plain text, which teaches
+throughout. Samples are deduplicated by their tokens. What is held out is decided by a hash of the
+prompt, so that it stays held out in every run and whatever else is added.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from eaglechat.chat.history.reading import saved_chats
+from eaglechat.engine.bench.prompts import HEADING, parse_prompts
+from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.llama.objects import Model
+from eaglechat.train.settings import TrainingError
+from eaglechat.wire.errors import PromptError
+from eaglechat.wire.protocol import AS_IT_IS, Message, Thinking
+
+HELD_OUT_PERCENT = 3
+SHORTEST = 4
+"""Tokens below which a sample has nothing to predict from."""
+_TEXT_BLOCK = 1 << 16
+_ROOM_FOR_A_REPLY = 16
+
+Spans = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Tokens with the stretches [start, end) that teach."""
+
+    tokens: npt.NDArray[np.int32]
+    spans: Spans
+    temperature: float | None = None
+    """What the reply was sampled at, where that is known."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the tokens."""
+        return digest_of(self.tokens)
+
+    @property
+    def held_out(self) -> bool:
+        """Decided by the prompt, that all replies to it may stay together."""
+        prompt = self.tokens[: self.spans[0][0]]
+        named = digest_of(prompt if len(prompt) else self.tokens)
+        return int(named, 16) % 100 < HELD_OUT_PERCENT
+
+    @property
+    def is_chat(self) -> bool:
+        return self.spans[0][0] > 0
+
+
+class TokenLine(msgspec.Struct, omit_defaults=True):
+    """A chat as tokens: the reply, sampled at `temp`, begins at index `a`."""
+
+    t: list[int]
+    a: int
+    temp: float | None = None
+
+
+class _AnyLine(msgspec.Struct):
+    t: list[int] | None = None
+    messages: list[Message] | None = None
+
+
+def split(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """What is trained on, and what is held out: at least one sample of each.
+
+    Raises TrainingError for fewer than two.
+    """
+    if len(samples) < 2:
+        raise TrainingError(
+            f"there is too little to train on: {len(samples)} different samples, of which one "
+            "must be held out"
+        )
+    held_out = [sample for sample in samples if sample.held_out]
+    if not held_out or len(held_out) == len(samples):
+        held_out = [min(samples, key=lambda sample: sample.digest)]
+    kept = {sample.digest for sample in held_out}
+    return [sample for sample in samples if sample.digest not in kept], held_out
+
+
+def deduplicated(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Each token sequence once."""
+    seen: set[str] = set()
+    for sample in samples:
+        if sample.digest not in seen:
+            seen.add(sample.digest)
+            yield sample
+
+
+def read_prompts(
+    path: Path, model: Model, longest: int, thinking: Thinking = AS_IT_IS
+) -> list[tuple[int, ...]]:
+    """Different prompts as tokens, in order: one a line, or as the bench's prompts are written.
+    One that leaves no room for a reply within `longest` tokens is left out.
+
+    Raises TrainingError where none is left, OSError.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith(HEADING):
+        try:
+            lines = [prompt.text for prompt in parse_prompts(text)]
+        except ValueError as error:
+            raise TrainingError(f"{path}: {error}") from error
+    if not lines:
+        raise TrainingError(f"{path} holds no prompts to answer")
+    prompter = Prompter(model)
+    prompts = [prompter.prompt([Message(role="user", content=line)], thinking) for line in lines]
+    fitting = [prompt for prompt in prompts if len(prompt) <= longest - _ROOM_FOR_A_REPLY]
+    if not fitting:
+        raise TrainingError(
+            f"the prompts in {path} leave no room for replies within {longest} tokens; raise "
+            "--longest"
+        )
+    return list(dict.fromkeys(fitting))
+
+
+def read_chats(path: Path, model: Model, longest: int) -> Iterator[Sample]:
+    """Chats of a JSONL file (plain or .gz): {"messages": [...]} or token lines, also mixed.
+
+    Raises TrainingError naming the line that is neither, OSError.
+    """
+    tokenizer = ChatTokenizer(model)
+    n_samples = 0
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            if not raw.strip():
+                continue
+            where = f"line {number} of {path}"
+            for sample in _line_samples(raw, where, tokenizer, model.n_vocab):
+                if (cut := _cut(sample, longest)) is not None:
+                    n_samples += 1
+                    yield cut
+    if n_samples == 0:
+        raise TrainingError(f"{path} holds no chat with a reply to learn from")
+
+
+def _line_samples(
+    raw: bytes, where: str, tokenizer: ChatTokenizer, n_vocab: int
+) -> Sequence[Sample]:
+    try:
+        line = msgspec.json.decode(raw, type=_AnyLine)
+        if line.messages is not None:
+            return tokenizer.samples(line.messages)
+        chat = msgspec.json.decode(raw, type=TokenLine)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{where} is no chat: {error}") from error
+    except PromptError as error:
+        raise TrainingError(f"{where}: {error}") from error
+    outside = next((token for token in chat.t if not 0 <= token < n_vocab), None)
+    if outside is not None:
+        raise TrainingError(
+            f"{where} holds token {outside}, the target's vocabulary has {n_vocab}: "
+            "it was made for another target"
+        )
+    if not 0 <= chat.a <= len(chat.t):
+        raise TrainingError(f"{where}: its reply begins at {chat.a} of {len(chat.t)} tokens")
+    tokens = np.array(chat.t, dtype=np.int32)
+    return [Sample(tokens, ((chat.a, len(tokens)),), chat.temp)]
+
+
+class ChatTokenizer:
+    """Turns messages into tokens by the target's own template."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def samples(self, messages: Sequence[Message]) -> list[Sample]:
+        """A conversation as one sample, if each prompt goes on from the reply before it.
+
+        Otherwise (templates that rewrite earlier turns) it is one sample for each reply.
+        Raises PromptError.
+        """
+        prompter = Prompter(self._model)
+        samples: list[Sample] = []
+        tokens: tuple[int, ...] = ()
+        spans: Spans = ()
+        for index, message in enumerate(messages):
+            if message.role != "assistant":
+                continue
+            prompt = prompter.prompt(messages[:index])
+            if spans and prompt[: len(tokens)] != tokens:
+                samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
+                spans = ()
+            reply = self._model.tokenize(message.content, bos=False, special=False)
+            reply.append(self._model.eos)
+            tokens = (*prompt, *reply)
+            spans = (*spans, (len(prompt), len(tokens)))
+            prompter.note_reply(prompt, reply)
+        if spans:
+            samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
+        return samples
+
+
+def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample]:
+    """The user's own chats of the app. Raises TrainingError where there is none, OSError."""
+    tokenizer = ChatTokenizer(model)
+    found = False
+    for chat in saved_chats(directory):
+        last = chat.turns.last
+        if last is None:
+            continue
+        try:
+            samples = tokenizer.samples(chat.turns.messages_to(last.id))
+        except PromptError:
+            # The chat was held with another model, whose template took turns in another order.
+            continue
+        for sample in samples:
+            if (cut := _cut(sample, longest)) is not None:
+                found = True
+                yield cut
+    if not found:
+        raise TrainingError(f"{directory} holds no chat with a reply to learn from")
+
+
+def read_text(path: Path, model: Model, longest: int) -> Iterator[Sample]:
+    """A text file in pieces of `longest` tokens. Raises TrainingError for an empty one, OSError."""
+    # Targets made to begin with it compute nonsense without.
+    beginning = [model.bos] if model.adds_bos else []
+    room = longest - len(beginning)
+    waiting: list[int] = []
+    found = False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        while block := file.readlines(_TEXT_BLOCK):
+            waiting += model.tokenize("".join(block), bos=False, special=False)
+            while len(waiting) >= room:
+                yield _text_sample(beginning + waiting[:room])
+                found = True
+                del waiting[:room]
+    if len(waiting) >= SHORTEST:
+        yield _text_sample(beginning + waiting)
+    elif not found:
+        raise TrainingError(f"{path} holds no text to learn from")
+
+
+def _text_sample(tokens: list[int]) -> Sample:
+    return Sample(np.array(tokens, dtype=np.int32), ((0, len(tokens)),))
+
+
+def _cut(sample: Sample, longest: int) -> Sample | None:
+    """The sample within `longest` tokens; None where nothing that teaches is left."""
+    spans = tuple((start, min(end, longest)) for start, end in sample.spans if start < longest)
+    if not spans or sum(end - start for start, end in spans) < 1 or len(sample.tokens) < SHORTEST:
+        return None
+    return Sample(sample.tokens[:longest], spans, sample.temperature)
+
+
+def most_frequent(samples: Iterable[Sample], size: int, n_vocab: int) -> npt.NDArray[np.int64]:
+    """The `size` tokens that the target wrote most often, in order of their ids.
+
+    Tokens never seen fill up what is left, lowest ids first: tokenizers number by frequency.
+    """
+    counts = np.zeros(n_vocab, dtype=np.int64)
+    for sample in samples:
+        for start, end in sample.spans:
+            counts += np.bincount(sample.tokens[start:end], minlength=n_vocab)
+    chosen = np.argsort(-counts, kind="stable")[:size]
+    return np.sort(chosen).astype(np.int64)
+
+
+def digest_of(tokens: npt.NDArray[np.int32]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(tokens).tobytes(), digest_size=8).hexdigest()

@@ -1,0 +1,288 @@
+"""A trained draft from and to GGUF: weights, dimensions, and what is said about its making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+from gguf import GGMLQuantizationType as Type
+from gguf import LlamaFileType as FileType
+
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    DRAFT_WINDOW,
+    EXTRACT_LAYERS,
+    NORM_OUTPUT,
+    NORMS_FEATURES,
+    PreflightError,
+    check_pair,
+)
+from eaglechat.hub.convert.eagle3.target import fields_as_stored
+from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.output.fields import pack
+from eaglechat.hub.convert.output.files import DIRECT_TYPES, Progress, write_draft
+from eaglechat.hub.convert.output.writer import OutputTensor
+from eaglechat.train import rope
+from eaglechat.train.network import weight_shapes
+from eaglechat.train.settings import TrainingError
+from eaglechat.train.target import (
+    EMBEDDINGS,
+    HEAD,
+    Shape,
+    VocabularyMatrices,
+    read_matrix,
+)
+
+_T = gguf.GGUFValueType
+_UNQUANTISED = "bf16"
+"""What llama.cpp makes its mixtures from."""
+HEAD_TYPES = {
+    **{name: kind for name, (kind, _) in DIRECT_TYPES.items()},
+    "q5_1": Type.Q5_1,
+    "q5_0": Type.Q5_0,
+    "q4_1": Type.Q4_1,
+    "q4_0": Type.Q4_0,
+}
+"""What gguf quantises a matrix to by itself, in rows of 32."""
+_D2T = "d2t"
+_OPTIONAL = {HEAD, EMBEDDINGS, rope.FACTORS, _D2T}
+_KEPT = (rope.FIELDS, NORMS_FEATURES, NORM_OUTPUT, DRAFT_WINDOW)
+"""Keys, or what they begin with, of the draft that training began with."""
+_BASE_MODEL = ("name", "organization", "repo_url")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft in memory."""
+
+    shape: Shape
+    layers: tuple[int, ...]
+    """The target's layers whose inputs it reads."""
+    d2t: npt.NDArray[np.int64]
+    """[draft vocabulary]: the target's token of each of its own, ascending."""
+    weights: Mapping[str, Floats]
+    """By GGUF name, as numpy has them: [outputs, inputs]."""
+    begun_as: GGUFHeader | None = None
+    """The draft that training began with: what is not trained stays as it stands there, its RoPE
+    and embeddings of its own."""
+
+    @property
+    def own_embeddings(self) -> VocabularyMatrices | None:
+        """None of a draft that uses its target's."""
+        stored = self.begun_as.tensors if self.begun_as else ()
+        if self.begun_as is None or EMBEDDINGS not in {tensor.name for tensor in stored}:
+            return None
+        return VocabularyMatrices(self.begun_as)
+
+
+@dataclass(frozen=True)
+class Making:
+    """What the file says of the draft and how it was made."""
+
+    name: str
+    data: str
+    """One sentence."""
+    n_samples: int
+    n_tokens_seen: int
+    seconds: float
+    unrolled_steps: int
+    predicted: tuple[float, ...]
+    """Acceptance at each position on held-out chats, as training predicts it."""
+
+
+def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int) -> Draft:
+    """A draft to go on from, with samples of at most `longest` tokens.
+
+    Raises TrainingError for one that training cannot continue.
+    """
+    try:
+        _, header = check_pair(target.path, path)
+    except PreflightError as error:
+        raise TrainingError(str(error)) from error
+    assert header is not None
+    window = header.number(DRAFT_WINDOW)
+    if 0 < window < longest:
+        raise TrainingError(
+            f"training cannot start from {path.name}: it looks back {window} tokens "
+            f"({DRAFT_WINDOW}), but samples are up to {longest} tokens long; give "
+            f"--longest {window}"
+        )
+    stored = {tensor.name: tensor for tensor in header.tensors}
+
+    def read(name: str) -> Floats:
+        return read_matrix(path, header.data_start, stored[name])
+
+    factors = read(rope.FACTORS) if rope.FACTORS in stored else None
+    shape = _shape(header, target, factors)
+    n_draft_vocab = stored[_D2T].shape[0] if _D2T in stored else target.n_vocab
+    trained = weight_shapes(shape, n_draft_vocab)
+    _check_tensors(header, {
+        **trained,
+        EMBEDDINGS: (target.n_vocab, shape.n_embd),
+        rope.FACTORS: (shape.rope.n_rot // 2,),
+        _D2T: (n_draft_vocab,),
+    })  # fmt: skip
+    if _D2T in stored:
+        place = header.data_start + stored[_D2T].offset
+        d2t = np.fromfile(path, "<i8", n_draft_vocab, offset=place)
+    else:
+        d2t = np.arange(target.n_vocab, dtype=np.int64)
+    weights = {name: read(name) if name in stored else matrices.head(d2t) for name in trained}
+    layers = tuple(header.numbers("eagle3.target_layers") or ())
+    return Draft(shape, layers, d2t, weights, begun_as=header)
+
+
+def _shape(draft: GGUFHeader, target: GGUFHeader, factors: Floats | None) -> Shape:
+    n_heads = draft.number("eagle3.attention.head_count")
+    head_dim = draft.number("eagle3.attention.key_length") or draft.n_embd // n_heads
+    return Shape(
+        n_embd=draft.n_embd,
+        n_features=EXTRACT_LAYERS * target.n_embd,
+        n_heads=n_heads,
+        n_kv_heads=draft.number("eagle3.attention.head_count_kv") or n_heads,
+        head_dim=head_dim,
+        feed_forward=draft.number("eagle3.feed_forward_length"),
+        rms_eps=float(draft.get("eagle3.attention.layer_norm_rms_epsilon")),
+        rope=rope.read_rope(draft, head_dim, factors),
+        n_ctx=draft.n_ctx_train,
+        norm_before_fc=bool(draft.get("eagle3.norm_before_fc")),
+        fc_norm=bool(draft.get(NORMS_FEATURES)),
+        norm_before_residual=bool(draft.get("eagle3.norm_before_residual")),
+        norm_output=bool(draft.get(NORM_OUTPUT)),
+    )
+
+
+def _check_tensors(draft: GGUFHeader, known: Mapping[str, tuple[int, ...]]) -> None:
+    stored = {tensor.name: tensor.shape[::-1] for tensor in draft.tensors}
+    for name in known.keys() - stored.keys() - _OPTIONAL:
+        raise TrainingError(f"training cannot start from {draft.path.name}: it lacks {name}")
+    for name, shape in stored.items():
+        if known.get(name) != shape:
+            raise TrainingError(
+                f"training cannot start from {draft.path.name}: the draft that training computes "
+                f"has no {name} of the shape {list(shape)}"
+            )
+
+
+def save_draft(
+    draft: Draft,
+    target: GGUFHeader,
+    making: Making,
+    out: Path,
+    *,
+    type: str,
+    head_type: str | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> None:
+    """Write a draft as a GGUF of one of `convert`'s types; its output head as `head_type`, one of
+    HEAD_TYPES, where that is given: only where llama.cpp does not choose a mixture itself.
+
+    Raises TrainingError, OSError.
+    """
+    for name, values in draft.weights.items():
+        if not np.isfinite(values).all():
+            raise TrainingError(
+                f"training failed: {name} holds NaN or infinity; train with a lower --rate"
+            )
+
+    def contents(kind: Type, file_type: FileType) -> tuple[list[bytes], list[OutputTensor]]:
+        tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
+        n_parameters = sum(prod(tensor.shape) for tensor in tensors)
+        fields = _fields(draft, target, making, file_type, n_parameters)
+        return [*fields, *fields_as_stored(target, "tokenizer.")], tensors
+
+    try:
+        write_draft(out, type, _UNQUANTISED, contents, progress)
+    except ConversionError as error:
+        raise TrainingError(str(error)) from error
+
+
+def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
+    for name, values in draft.weights.items():
+        wanted = head_kind if name == HEAD else kind
+        stored_as = Type.F32 if values.ndim == 1 else _fitting(wanted, values.shape[-1])
+        yield OutputTensor(
+            name, values.shape, stored_as, _quantised(partial(iter, (values,)), stored_as)
+        )
+    yield from _kept_tensors(draft, kind)
+    yield OutputTensor(_D2T, draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
+
+
+def _kept_tensors(draft: Draft, kind: Type) -> Iterator[OutputTensor]:
+    """What is not trained, of the draft that training began with."""
+    begun_as = draft.begun_as
+    stored = {tensor.name: tensor for tensor in begun_as.tensors} if begun_as else {}
+    if begun_as and rope.FACTORS in stored:
+        factors = read_matrix(begun_as.path, begun_as.data_start, stored[rope.FACTORS])
+        yield OutputTensor(rope.FACTORS, factors.shape, Type.F32, partial(iter, (factors,)))
+    if own := draft.own_embeddings:
+        shape = stored[EMBEDDINGS].shape[::-1]
+        stored_as = _fitting(kind, shape[-1])
+        yield OutputTensor(EMBEDDINGS, shape, stored_as, _quantised(own.embeddings, stored_as))
+
+
+def _fitting(kind: Type, row: int) -> Type:
+    block, _ = gguf.GGML_QUANT_SIZES[kind]
+    return kind if row % block == 0 else Type.F16
+
+
+def _quantised(
+    parts: Callable[[], Iterator[Floats]], kind: Type
+) -> Callable[[], Iterator[npt.NDArray[np.generic]]]:
+    return lambda: (np.ascontiguousarray(gguf.quants.quantize(values, kind)) for values in parts())
+
+
+def _fields(
+    draft: Draft, target: GGUFHeader, making: Making, file_type: FileType, n_parameters: int
+) -> Iterable[bytes]:
+    shape = draft.shape
+    yield pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING)
+    yield pack("eagle3.target_layers", draft.layers, _T.ARRAY, _T.INT32)
+    yield pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32)
+    yield pack("eagle3.norm_before_residual", shape.norm_before_residual, _T.BOOL)
+    yield pack("eagle3.norm_before_fc", shape.norm_before_fc, _T.BOOL)
+    yield pack("general.type", "model", _T.STRING)
+    yield pack("general.name", making.name, _T.STRING)
+    yield pack("general.size_label", gguf.size_label(n_parameters, n_parameters, 0, 0), _T.STRING)
+    if licence := target.get("general.license"):
+        yield pack("general.license", str(licence), _T.STRING)
+    yield pack("general.base_model.count", 1, _T.UINT32)
+    for key in _BASE_MODEL:
+        value = target.name if key == "name" else target.get(f"general.{key}")
+        if value:
+            yield pack(f"general.base_model.0.{key}", str(value), _T.STRING)
+    for key, number in {
+        "block_count": 1,
+        "context_length": shape.n_ctx,
+        "embedding_length": shape.n_embd,
+        "feed_forward_length": shape.feed_forward,
+        "attention.head_count": shape.n_heads,
+        "attention.head_count_kv": shape.n_kv_heads,
+        "attention.key_length": shape.head_dim,
+        "attention.value_length": shape.head_dim,
+        "vocab_size": target.n_vocab,
+    }.items():
+        yield pack(f"eagle3.{key}", number, _T.UINT32)
+    if draft.begun_as is not None:
+        for key in _KEPT:
+            yield from fields_as_stored(draft.begun_as, key)
+    else:
+        yield pack(f"{rope.FIELDS}dimension_count", shape.rope.n_rot, _T.UINT32)
+        yield pack(f"{rope.FIELDS}freq_base", shape.rope.base, _T.FLOAT32)
+    yield pack("eagle3.attention.layer_norm_rms_epsilon", shape.rms_eps, _T.FLOAT32)
+    yield pack("general.file_type", file_type, _T.UINT32)
+    yield pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32)
+    yield pack("eaglechat.training.data", making.data, _T.STRING)
+    yield pack("eaglechat.training.samples", making.n_samples, _T.UINT64)
+    yield pack("eaglechat.training.tokens_seen", making.n_tokens_seen, _T.UINT64)
+    yield pack("eaglechat.training.seconds", making.seconds, _T.FLOAT32)
+    yield pack("eaglechat.training.unrolled_steps", making.unrolled_steps, _T.UINT32)
+    yield pack("eaglechat.training.acceptance", making.predicted, _T.ARRAY, _T.FLOAT32)

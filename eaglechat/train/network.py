@@ -1,0 +1,253 @@
+"""The draft as llama.cpp's eagle3 graph computes it, unrolled for training.
+
+At position P the draft sees the pair (token[P+1], g[P]) and predicts token[P+2]; g[P] is made by
+`fc` of the target's three layer inputs. Step j of the chain that begins at base P stands at
+position P+j-1, sees (token[P+j], the pre-norm state of step j-1) and predicts token[P+j+1]: the
+training-time test of EAGLE-3 (arXiv 2503.01840). Only g, not a state, enters the keys that other
+positions see. RoPE turns neighbouring pairs (llama.cpp's NORM type). Weights carry their GGUF
+names, and are [outputs, inputs] as numpy has them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import linear, silu
+
+from eaglechat.gguf.preflight import EXTRACT_LAYERS
+from eaglechat.train.attention import ChainAttention, Stretch
+from eaglechat.train.settings import Recipe
+from eaglechat.train.target import Shape
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What does not change in a run."""
+
+    shape: Shape
+    recipe: Recipe
+    feature_scale: Any
+    """[3 * n_embd]: the usual size of each dimension of the features, which are divided by it."""
+    embeddings: Any
+    """[n_vocab, n_embd], each row divided by its root mean square."""
+    target_head: Any
+    """[draft vocabulary, n_embd]: the target's own."""
+    soft_cap: float | None
+    draft_ids: npt.NDArray[np.int64]
+    """[n_vocab]: each token's index in the draft's vocabulary, or -1."""
+    dtype: Any
+    device: Any
+
+
+Weights = Mapping[str, Any]
+
+FEATURE_NORM = "enc.output_norm.weight"
+FC = "fc.weight"
+HEAD = "output.weight"
+OUTPUT_NORM = "output_norm.weight"
+TOKEN_NORM = "blk.0.attn_norm.weight"
+STATE_NORM = "blk.0.attn_norm_2.weight"
+FEED_NORM = "blk.0.ffn_norm.weight"
+Q, K, V = (f"blk.0.attn_{part}.weight" for part in "qkv")
+OUT = "blk.0.attn_output.weight"
+GATE, UP, DOWN = (f"blk.0.ffn_{part}.weight" for part in ("gate", "up", "down"))
+
+
+def weight_shapes(shape: Shape, n_draft_vocab: int) -> dict[str, tuple[int, ...]]:
+    """Every weight of a draft, in the order they are written."""
+    hidden, feed = shape.n_embd, shape.feed_forward
+    features = {FEATURE_NORM: (shape.n_features,)} if shape.norm_before_fc else {}
+    q_rows, kv_rows = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
+    return {
+        **features,
+        FC: (hidden, shape.n_features),
+        TOKEN_NORM: (hidden,),
+        STATE_NORM: (hidden,),
+        Q: (q_rows, 2 * hidden),
+        K: (kv_rows, 2 * hidden),
+        V: (kv_rows, 2 * hidden),
+        OUT: (hidden, q_rows),
+        FEED_NORM: (hidden,),
+        GATE: (feed, hidden),
+        UP: (feed, hidden),
+        DOWN: (hidden, feed),
+        OUTPUT_NORM: (hidden,),
+        HEAD: (n_draft_vocab, hidden),
+    }
+
+
+def new_weights(shape: Shape, head: Any, final_scale: Any, seed: int) -> dict[str, Any]:
+    """Random weights to start from.
+
+    The head starts as the target's own rows of the draft's vocabulary [vocabulary, n_embd], and
+    the output norm at the size of what the target hands to it, `final_scale` [n_embd].
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, extent in weight_shapes(shape, len(head)).items():
+        if len(extent) == 1:
+            weights[name] = torch.ones(extent)
+        elif name == HEAD:
+            weights[name] = head.clone().float()
+        else:
+            weights[name] = torch.randn(extent, generator=generator) / math.sqrt(extent[1])
+    for name in (OUT, DOWN):
+        weights[name] *= 0.5
+    weights[OUTPUT_NORM] = final_scale.clone().float()
+    return weights
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Some samples' rows end to end, and where chains begin in them. On one device."""
+
+    features: Any
+    """[rows, n_features] of all samples."""
+    tokens: Any
+    """[rows + steps]: the token of each row, padded at the end."""
+    places: Any
+    """[rows]: each row's position in its sample."""
+    lengths: tuple[int, ...]
+    """Rows of each sample."""
+    bases: Any
+    """[chains]: rows where a chain begins, ascending."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the chains that reach it."""
+
+    bases: Any
+    """[chains]: the row each chain began at."""
+    normed: Any
+    """[chains, n_embd]: what the output head takes."""
+    state: Any
+    """[chains, n_embd]: before the output norm."""
+
+
+class Unrolled:
+    """A forward pass over some chains, step by step; the caller says which chains go on."""
+
+    def __init__(self, weights: Weights, lesson: Lesson, chains: Chains) -> None:
+        """`fc` of the weights takes features divided by the lesson's scale."""
+        dtype = lesson.dtype
+        self._shape = lesson.shape
+        self._weights = {
+            name: weight.to(dtype) if weight.ndim > 1 else weight
+            for name, weight in weights.items()
+            if name != HEAD
+        }
+        self._embeddings = lesson.embeddings
+        self._chains = chains
+        self._dtype = dtype
+        frequencies = lesson.shape.rope.frequencies
+        self._frequencies = torch.tensor(frequencies, device=chains.features.device)
+        features = normed_features(chains.features.float(), self._weights, lesson.shape)
+        features = (features / lesson.feature_scale).to(dtype)
+        g = linear(features, self._weights[FC]).float()
+        rows = torch.arange(len(g), device=g.device)
+        everything = self._inputs(chains.tokens[rows + 1], g)
+        self._text_k = self._rotated(self._heads(everything, K), chains.places)
+        self._text_v = self._heads(everything, V)
+        self._everything, self._g = everything, g
+        self._chain_k: list[Any] = []
+        self._chain_v: list[Any] = []
+
+    def first(self) -> Step:
+        """Step 1, on the text's own states."""
+        bases = self._chains.bases
+        inputs, state = self._everything[bases], self._g[bases]
+        return self._step(1, bases, inputs, state)
+
+    def following(self, number: int, before: Step, going_on: Any) -> Step:
+        """Step `number`, for the chains of the step before whose indices are in `going_on`."""
+        bases = before.bases[going_on]
+        state = before.state[going_on]
+        if self._shape.norm_output:
+            state = self._normed(state, OUTPUT_NORM)
+        self._chain_k = [keys[going_on] for keys in self._chain_k]
+        self._chain_v = [values[going_on] for values in self._chain_v]
+        inputs = self._inputs(self._chains.tokens[bases + number], state)
+        places = self._chains.places[bases] + (number - 1)
+        self._chain_k.append(self._rotated(self._heads(inputs, K), places))
+        self._chain_v.append(self._heads(inputs, V))
+        return self._step(number, bases, inputs, state)
+
+    def _step(self, number: int, bases: Any, inputs: Any, state: Any) -> Step:
+        places = self._chains.places[bases] + (number - 1)
+        query = self._rotated(self._heads(inputs, Q), places)
+        mixed = ChainAttention.apply(
+            query,
+            self._text_k,
+            self._text_v,
+            self._stacked(self._chain_k, len(bases)),
+            self._stacked(self._chain_v, len(bases)),
+            bases,
+            self._stretches(bases),
+        )
+        if self._shape.norm_before_residual:
+            state = self._normed(state, STATE_NORM)
+        state = state + linear(mixed.flatten(1), self._weights[OUT]).float()
+        feed = self._normed(state, FEED_NORM).to(self._dtype)
+        feed = silu(linear(feed, self._weights[GATE])) * linear(feed, self._weights[UP])
+        state = state + linear(feed, self._weights[DOWN]).float()
+        return Step(bases, self._normed(state, OUTPUT_NORM).to(self._dtype), state)
+
+    def _inputs(self, tokens: Any, state: Any) -> Any:
+        embedding = self._embeddings[tokens].float() * self._weights[TOKEN_NORM]
+        return torch.cat([embedding, self._normed(state, STATE_NORM)], -1).to(self._dtype)
+
+    def _normed(self, values: Any, name: str) -> Any:
+        return root_mean_square_normed(values, self._shape.rms_eps) * self._weights[name]
+
+    def _heads(self, inputs: Any, name: str) -> Any:
+        return linear(inputs, self._weights[name]).unflatten(1, (-1, self._shape.head_dim))
+
+    def _stacked(self, steps: list[Any], n_chains: int) -> Any:
+        if steps:
+            return torch.stack(steps)
+        return self._text_k.new_empty(0, n_chains, *self._text_k.shape[1:])
+
+    def _rotated(self, heads: Any, places: Any) -> Any:
+        """RoPE over neighbouring pairs, the first ones of a head."""
+        rope = self._shape.rope
+        angles = places[:, None].float() * self._frequencies
+        cos, sin = (rope.magnitude * part[:, None] for part in (angles.cos(), angles.sin()))
+        pairs = heads[..., : rope.n_rot].float().unflatten(-1, (-1, 2))
+        even, odd = pairs[..., 0], pairs[..., 1]
+        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+        return torch.cat([turned.flatten(-2).to(heads.dtype), heads[..., rope.n_rot :]], -1)
+
+    def _stretches(self, bases: Any) -> list[Stretch]:
+        starts = [0]
+        for length in self._chains.lengths:
+            starts.append(starts[-1] + length)
+        ends = torch.searchsorted(bases, torch.tensor(starts, device=bases.device)).tolist()
+        return [
+            Stretch(first, last, start, length)
+            for first, last, start, length in zip(
+                ends[:-1], ends[1:], starts[:-1], self._chains.lengths, strict=True
+            )
+            if last > first
+        ]
+
+
+def normed_features(features: Any, weights: Weights, shape: Shape) -> Any:
+    """What the draft makes of the target's layer inputs [rows, n_features] in front of `fc`."""
+    if shape.fc_norm:
+        layers = features.unflatten(-1, (EXTRACT_LAYERS, -1))
+        features = root_mean_square_normed(layers, shape.rms_eps).flatten(-2)
+    if shape.norm_before_fc:
+        features = root_mean_square_normed(features, shape.rms_eps) * weights[FEATURE_NORM]
+    return features
+
+
+def root_mean_square_normed(values: Any, eps: float) -> Any:
+    """Rows divided by their root mean square."""
+    return values * torch.rsqrt(values.square().mean(-1, keepdim=True) + eps)

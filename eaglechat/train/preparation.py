@@ -1,0 +1,221 @@
+"""What stands before the first batch: a new draft, its lesson, or the checkpoint to go on from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.paths import write_atomically
+from eaglechat.train import corpus
+from eaglechat.train.batches import Features
+from eaglechat.train.corpus import Sample
+from eaglechat.train.draft_file import Draft
+from eaglechat.train.features import N_PARTS
+from eaglechat.train.network import (
+    FC,
+    HEAD,
+    Lesson,
+    Weights,
+    new_weights,
+    normed_features,
+    root_mean_square_normed,
+)
+from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe, TrainingError
+from eaglechat.train.target import VocabularyMatrices, shape_of, soft_cap
+from eaglechat.train.trainer import Trainer
+
+_SCALE_SAMPLES = 16
+_MEDIAN_OF_NORMAL = 0.6745
+"""Of the absolute values of a normal distribution whose root mean square is one."""
+_RECORD = "run.json"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a checkpoint belongs to; a run goes on only where nothing of it has changed."""
+
+    target: str
+    layers: tuple[int, ...]
+    draft_vocabulary: str
+    data: str
+    recipe: Recipe
+    init: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The usual size of each dimension of what a target computes.
+
+    They differ by orders of magnitude, and a first token may have some a hundred times larger than
+    any other: steps of the optimiser that suit the one dimension would drown the other.
+    """
+
+    features: npt.NDArray[np.float32]
+    """[3 * n_embd] of the three layers' inputs."""
+    final: npt.NDArray[np.float32]
+    """[n_embd] of the final state."""
+
+
+def measure_scales(
+    training: Sequence[Sample], features: Features, begun_as: Draft | None
+) -> Scales:
+    """Medians, which a few huge values do not move; of features as `fc` gets them in the draft that
+    training begins with."""
+    some = [features.rows(sample) for sample in training[:_SCALE_SAMPLES]]
+    rows = np.concatenate(some).astype(np.float32)
+    if begun_as is not None:
+        weights = {name: torch.from_numpy(values) for name, values in begun_as.weights.items()}
+        given = torch.from_numpy(rows[:, : begun_as.shape.n_features])
+        given[:] = normed_features(given, weights, begun_as.shape)
+    sizes = np.median(np.abs(rows), axis=0) / _MEDIAN_OF_NORMAL
+    n_embd = sizes.size // N_PARTS
+    # A dimension that is nearly always nought must not be blown up.
+    scales: npt.NDArray[np.float32] = np.maximum(sizes, 1e-3 * np.median(sizes)).astype(np.float32)
+    return Scales(scales[: 3 * n_embd], scales[3 * n_embd :])
+
+
+def new_draft(
+    target: GGUFHeader,
+    matrices: VocabularyMatrices,
+    layers: tuple[int, ...],
+    training: Sequence[Sample],
+    scales: Scales,
+    *,
+    n_draft_vocab: int | None,
+    seed: int,
+) -> Draft:
+    """A draft of one layer like the target's, over the most frequent tokens of the data."""
+    shape = shape_of(target)
+    size = n_draft_vocab or min(DRAFT_VOCABULARY, target.n_vocab)
+    d2t = corpus.most_frequent(training, size, target.n_vocab)
+    head, final = torch.from_numpy(matrices.head(d2t)), torch.from_numpy(scales.final)
+    weights = {n: weight.numpy() for n, weight in new_weights(shape, head, final, seed).items()}
+    weights[FC] /= scales.features
+    return Draft(shape, layers, d2t, weights)
+
+
+def with_vocabulary(
+    draft: Draft, d2t: npt.NDArray[np.int64], matrices: VocabularyMatrices
+) -> Draft:
+    """The draft over other tokens, those of `d2t` (ascending).
+
+    Its head keeps the rows of the tokens it had. Those of new tokens are the target's own, mapped
+    as, by least squares, the target's rows of all its old tokens become the draft's.
+    """
+    old_head = draft.weights[HEAD]
+    to_draft, *_ = np.linalg.lstsq(matrices.head(draft.d2t), old_head, rcond=None)
+    head = (matrices.head(d2t) @ to_draft).astype(np.float32)
+    _, kept, kept_before = np.intersect1d(d2t, draft.d2t, return_indices=True)
+    head[kept] = old_head[kept_before]
+    return replace(draft, d2t=d2t, weights={**draft.weights, HEAD: head})
+
+
+def lesson_for(
+    draft: Draft,
+    target: GGUFHeader,
+    matrices: VocabularyMatrices,
+    scales: Scales,
+    recipe: Recipe,
+    *,
+    dtype: Any,
+    device: Any,
+) -> Lesson:
+    """What does not change in a run, on the device it trains on."""
+    draft_ids = np.full(target.n_vocab, -1, dtype=np.int64)
+    draft_ids[draft.d2t] = np.arange(len(draft.d2t))
+    embeddings = [
+        root_mean_square_normed(torch.from_numpy(rows), draft.shape.rms_eps).to(dtype)
+        for rows in (draft.own_embeddings or matrices).embeddings()
+    ]
+    return Lesson(
+        shape=draft.shape,
+        recipe=recipe,
+        feature_scale=torch.from_numpy(scales.features).to(device),
+        embeddings=torch.cat(embeddings).to(device),
+        target_head=torch.from_numpy(matrices.head(draft.d2t)).to(device, dtype),
+        soft_cap=soft_cap(target),
+        draft_ids=draft_ids,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def to_training(draft: Draft, lesson: Lesson) -> dict[str, Any]:
+    """A draft's weights as the trainer has them: `fc` for features divided by their scale."""
+    weights = {name: torch.from_numpy(values) for name, values in draft.weights.items()}
+    weights[FC] = weights[FC] * lesson.feature_scale.cpu()
+    return weights
+
+
+def from_training(weights: Weights, lesson: Lesson) -> dict[str, npt.NDArray[np.float32]]:
+    """The trainer's weights as a draft has them."""
+    plain = {name: weight.detach().cpu() for name, weight in weights.items()}
+    plain[FC] = plain[FC] / lesson.feature_scale.cpu()
+    return {name: weight.numpy() for name, weight in plain.items()}
+
+
+def identity_of(
+    target: GGUFHeader,
+    draft: Draft,
+    training: Sequence[Sample],
+    *,
+    recipe: Recipe,
+    init: Path | None,
+    dtype: Any,
+) -> Identity:
+    """The identity of a run over these samples."""
+    return Identity(
+        target=f"{target.name}, {target.size_bytes} bytes",
+        layers=draft.layers,
+        draft_vocabulary=_digest(draft.d2t.tobytes()),
+        data=_digest("".join(sample.digest for sample in training).encode()),
+        recipe=recipe,
+        init=_digest(init.read_bytes()) if init is not None else "",
+        precision=str(dtype).removeprefix("torch."),
+    )
+
+
+def checkpoint_in(work: Path) -> Path:
+    return work / "checkpoint.pt"
+
+
+def resume(trainer: Trainer, work: Path, now: Identity) -> None:
+    """Go on from the directory's checkpoint, if it has one.
+
+    Raises TrainingError where that is of another run, OSError.
+    """
+    checkpoint, record = checkpoint_in(work), work / _RECORD
+    if not checkpoint.exists():
+        write_atomically(record, msgspec.json.format(msgspec.json.encode(now)))
+        return
+    then = msgspec.json.decode(record.read_bytes(), type=Identity)
+    changed = [
+        name.replace("_", " ")
+        for name in now.__struct_fields__
+        if getattr(now, name) != getattr(then, name)
+    ]
+    if changed:
+        raise TrainingError(
+            f"{work} holds a run with another {' and '.join(changed)}; go on with what it began "
+            "with, begin anew with --restart, or choose another place with --work"
+        )
+    trainer.load(checkpoint)
+
+
+def forget_run(work: Path) -> None:
+    """Begin anew: drop the checkpoint; chats and features stay. Raises OSError."""
+    for path in (checkpoint_in(work), work / _RECORD, work / "training.jsonl"):
+        path.unlink(missing_ok=True)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,0 +1,211 @@
+"""What a draft does in the real engine: held-out prompts, written plainly and with drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.train.batches import Features, TrainingBatch, assemble, on_device
+from eaglechat.train.corpus import Sample
+from eaglechat.train.network import HEAD, Lesson, Unrolled, Weights
+from eaglechat.train.settings import PausedError, TrainingError
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
+from eaglechat.wire.stats import SpeculationStats, StatsFold
+
+_CHUNK_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """Counts over the rounds; the definitions are those of `engine.stats`."""
+
+    rounds: int
+    tested_at: tuple[int, ...]
+    accepted_at: tuple[int, ...]
+
+    @property
+    def mean_accepted_length(self) -> float:
+        return 1.0 + sum(self.accepted_at) / max(self.rounds, 1)
+
+    @property
+    def per_position(self) -> tuple[float, ...]:
+        pairs = zip(self.accepted_at, self.tested_at, strict=True)
+        return tuple(accepted / tested for accepted, tested in pairs if tested)
+
+
+def foresee(
+    lesson: Lesson,
+    weights: Weights,
+    samples: Sequence[Sample],
+    features: Features,
+    *,
+    n_draft_max: int,
+    max_tokens: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Foreseen:
+    """Replay the samples with drafts of `n_draft_max` tokens; fewer samples if stopped.
+
+    Of each reply the first `max_tokens`: the longer a greedy reply, the more it repeats itself.
+    """
+    tested, accepted = np.zeros(n_draft_max, int), np.zeros(n_draft_max, int)
+    rounds = 0
+    for sample in samples:
+        if stopped():
+            break
+        read = assemble([sample], features, lesson.draft_ids, n_draft_max)
+        batch = on_device(read, lesson.device)
+        with torch.no_grad():
+            right = _right_in_a_row(lesson, weights, batch, n_draft_max)
+        for start, end in sample.spans:
+            base, last = max(start - 2, 0), min(end, start + max_tokens) - 2
+            while base < last:
+                n_accepted = min(int(right[base]), last - base)
+                n_tested = min(n_accepted + 1, n_draft_max, last - base)
+                tested[:n_tested] += 1
+                accepted[:n_accepted] += 1
+                rounds += 1
+                base += n_accepted + 1
+    return Foreseen(rounds, tuple(tested.tolist()), tuple(accepted.tolist()))
+
+
+def _right_in_a_row(
+    lesson: Lesson, weights: Weights, batch: TrainingBatch, n_draft_max: int
+) -> npt.NDArray[np.int64]:
+    """[rows]: how many tokens of a draft from each row agree with the text, up to the first
+    that does not."""
+    head = weights[HEAD].to(lesson.dtype)
+    unrolled = Unrolled(weights, lesson, batch.chains)
+    count = torch.zeros(len(batch.limits), dtype=torch.int64, device=lesson.device)
+    step = unrolled.first()
+    for number in range(1, n_draft_max + 1):
+        labels = batch.labels[step.bases + number + 1]
+        hits = _likeliest(step.normed, head) == labels
+        count[step.bases[hits]] = number
+        going_on = torch.nonzero(hits & (batch.limits[step.bases] > number)).squeeze(1)
+        if number == n_draft_max or not len(going_on):
+            break
+        step = unrolled.following(number + 1, step, going_on)
+    return np.asarray(count.cpu().numpy())
+
+
+def _likeliest(states: Any, head: Any) -> Any:
+    """The likeliest token of each row; in float32, as lower precision makes ties."""
+    exact = head.float()
+    return torch.cat([(some.float() @ exact.T).argmax(-1) for some in states.split(_CHUNK_ROWS)])
+
+
+LENGTHS = (3, 5)
+_GREEDY = Sampling(temperature=0.0)
+_TEXT_PROMPT = 64
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Greedy replies with drafts of `n_draft_max` tokens."""
+
+    n_draft_max: int
+    stats: SpeculationStats
+    tokens_per_second: float
+    plain_tokens_per_second: float
+    """The same replies without a draft."""
+
+    @property
+    def speed_up(self) -> float:
+        return self.tokens_per_second / self.plain_tokens_per_second
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A held-out prompt, and how long the reply to it may be."""
+
+    tokens: tuple[int, ...]
+    max_tokens: int
+
+
+def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
+    """Held-out samples of different prompts: greedy replies, if there are any."""
+    greedy = [sample for sample in held_out if sample.temperature == 0.0]
+    chosen: dict[bytes, Sample] = {}
+    for sample in sorted(greedy or held_out, key=lambda sample: sample.digest):
+        chosen.setdefault(sample.tokens[: sample.spans[0][0] or _TEXT_PROMPT].tobytes(), sample)
+    return list(chosen.values())[:most]
+
+
+def prompt_of(sample: Sample, max_tokens: int) -> Prompt:
+    """The sample's prompt, to be answered at the sample's length; of a text, its first tokens."""
+    start, end = sample.spans[0]
+    start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
+    return Prompt(tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens))
+
+
+def measure(
+    target: Path,
+    draft: Path,
+    prompts: Sequence[Prompt],
+    *,
+    options: LoadOptions,
+    on_reply: Callable[[int], None],
+    paused: Callable[[], bool],
+    lengths: Sequence[int] = LENGTHS,
+) -> list[Measured]:
+    """Write each prompt's reply plainly and with each draft length, by turns.
+
+    `on_reply` gets the replies done. Raises PausedError, TrainingError where the draft fails in
+    the engine, EngineError.
+    """
+    pair = LoadedPair(check_pair(target, draft), options)
+    totals = {n: _Total() for n in (0, *lengths)}
+    try:
+        if pair.info.speculation_off:
+            raise TrainingError(f"the draft cannot be measured: {pair.info.speculation_off}")
+        done = 0
+        for prompt in prompts:
+            for n, total in totals.items():
+                if paused():
+                    raise PausedError
+                live = Live(Speculation(enabled=n > 0, n_draft_max=max(n, 1)), 0.0)
+                for event in pair.generator.reply(
+                    prompt.tokens, _GREEDY, live, seed=1, max_tokens=prompt.max_tokens
+                ):
+                    total.add(event)
+                done += 1
+                on_reply(done)
+    finally:
+        pair.close()
+    plain = totals[0].tokens_per_second
+    return [
+        Measured(n, totals[n].fold.stats(), totals[n].tokens_per_second, plain) for n in lengths
+    ]
+
+
+class _Total:
+    """Adds up the replies of one setting."""
+
+    def __init__(self) -> None:
+        self.fold = StatsFold()
+        self._tokens = 0
+        self._ms = 0.0
+
+    def add(self, event: object) -> None:
+        if isinstance(event, Round):
+            self.fold.add(event)
+        elif isinstance(event, SpeculationOff):
+            raise TrainingError(f"the draft fails in the engine: {event.reason}")
+        elif isinstance(event, ReplyEnd):
+            self._tokens += event.tokens
+            self._ms += event.timings.generation_ms
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self._tokens * 1000.0 / self._ms if self._ms else 0.0

@@ -1,0 +1,389 @@
+"""Chats that the target writes itself: a user's turn from the empty slot of its own template, then
+the reply; or the reply alone, to prompts that are given. Many at once, since a batch of tokens
+costs little more than one; and what the target computes for each token is taken down as it is
+written, so that it need not read them again.
+
+Each chat has a number, which with the run's seed seeds its samplers. Chats go to disk when there
+are enough of them for a shard of features: a run that was stopped goes on with the numbers that
+are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import numpy as np
+
+from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.train.corpus import TokenLine, digest_of
+from eaglechat.train.features import FeatureStore, Rows, decoded_features, export_features
+from eaglechat.train.settings import PausedError, TrainingError
+from eaglechat.wire.errors import DecodeError
+from eaglechat.wire.protocol import AS_IT_IS, Message, Sampling, Thinking
+
+TEMPERATURES = (0.0, 0.7, 0.0, 0.7, 1.0)
+"""Of the replies, by the chat's number; greedy among them because that is how drafts are judged."""
+
+# No top-p: it would sort the whole vocabulary for each token.
+_USER = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.01)
+_SLOT = "EAGLECHATSLOT"
+_LONGEST_QUESTION = 256
+_SHORTEST_QUESTION = 2
+_LINES_AT_ONCE = 16
+"""Chats kept back until they are written, where no features are."""
+_CHATS_A_SEED = 10_000_019
+"""More chats than a run writes: those of two seeds are never sampled alike."""
+_SEEDS = (1 << 32) - 1
+"""llama.cpp takes the number after the last one to mean any."""
+
+
+class WrittenChat(TokenLine, omit_defaults=True, kw_only=True):
+    """A line of the file: the chat, with its number."""
+
+    n: int
+
+
+class UserSlot:
+    """The template around a user's turn: the tokens before it and those between it and the reply.
+
+    Raises TrainingError for a template that does not show the turn as it is.
+    """
+
+    def __init__(self, model: Model, thinking: Thinking = AS_IT_IS) -> None:
+        text = Prompter(model).text([Message(role="user", content=_SLOT)], thinking)
+        before, slot, after = text.partition(_SLOT)
+        if not slot or not after:
+            raise TrainingError(
+                "the target's chat template does not show a user's turn as it is written, so the "
+                "target cannot write one; give chats with --chats"
+            )
+        self.before = model.tokenize(before, bos=True, special=True)
+        self.after = model.tokenize(after, bos=False, special=True)
+
+
+def written_chats(path: Path) -> list[WrittenChat]:
+    """The chats in a file; a last line cut short by a crash is passed over. Raises OSError."""
+    if not path.exists():
+        return []
+    chats = []
+    for line in path.read_bytes().splitlines():
+        try:
+            chats.append(msgspec.json.decode(line, type=WrittenChat))
+        except msgspec.DecodeError:
+            continue
+    return chats
+
+
+class ChatWriter:
+    """Writes chats side by side in one context. Close it to free it."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        n_side_by_side: int,
+        longest: int,
+        n_threads: int,
+        seed: int = 1,
+        layers: Sequence[int] = (),
+        thinking: Thinking = AS_IT_IS,
+    ) -> None:
+        """`longest` bounds a chat in tokens; another `seed` writes other chats; `layers` are those
+        whose inputs are taken down, none of them where features are not wanted; `thinking` is for
+        the chats of which the user's turn is written too.
+
+        Raises ModelLoadError.
+        """
+        self._model = model
+        self._seed = seed
+        self._thinking = thinking
+        self._longest = longest
+        self._begun_with: Sequence[UserSlot | Sequence[int]] = ()
+        """What chats begin with, by turns: the slot to write a user's turn into, or prompts."""
+        self._context = Context(
+            model,
+            n_ctx=n_side_by_side * longest,
+            n_batch=max(512, n_side_by_side),
+            n_threads=n_threads,
+            n_seq=n_side_by_side,
+            shared_cells=False,
+        )
+        self._layers = tuple(layers)
+        if self._layers:
+            export_features(self._context, self._layers)
+        self._batch = Batch(self._context)
+        self._n_side_by_side = n_side_by_side
+        self._n_unfinished = 0
+        """Tokens of the chats that have not ended."""
+
+    def close(self) -> None:
+        self._batch.close()
+        self._context.close()
+
+    def write(
+        self,
+        path: Path,
+        n_tokens: int,
+        on_tokens: Callable[[int], None],
+        paused: Callable[[], bool],
+        store: FeatureStore | None = None,
+    ) -> None:
+        """Append chats to a file until they hold `n_tokens`; `on_tokens` gets how many are written,
+        in chats that have not ended too.
+
+        Their features go to `store`, before the chats to the file: what the file holds is stored.
+        Raises PausedError, after writing what has ended; TrainingError where the features do not
+        fit on the disk, or a chat not within its bound; DecodeError, OSError.
+        """
+        self._begun_with = [self._user_slot()]
+        done = written_chats(path)
+        size = sum(len(chat.t) for chat in done)
+        if store is not None:
+            store.check_space(n_tokens - size)
+        on_tokens(size)
+
+        def is_enough(chat: _Chat | None) -> bool:
+            nonlocal size
+            size += len(chat.tokens) if chat is not None else 0
+            # Short of all before the last chat has ended.
+            on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
+            return size >= n_tokens
+
+        self._append(path, {chat.n for chat in done}, is_enough, paused, store)
+
+    def answer(
+        self,
+        path: Path,
+        prompts: Sequence[Sequence[int]],
+        on_answers: Callable[[int], None],
+        paused: Callable[[], bool],
+        store: FeatureStore | None = None,
+    ) -> None:
+        """Append a chat for each of these prompts to a file, and those that were begun meanwhile:
+        second replies to the first prompts. `on_answers` gets how many prompts are answered.
+
+        Every prompt must leave room for a reply. Raises PausedError, after writing what has ended;
+        TrainingError where the features do not fit on the disk; DecodeError, OSError.
+        """
+        self._begun_with = prompts
+        done = {chat.n for chat in written_chats(path)}
+        missing = set(range(len(prompts))) - done
+        on_answers(len(prompts) - len(missing))
+        if not missing:
+            return
+
+        def is_enough(chat: _Chat | None) -> bool:
+            missing.discard(chat.number if chat is not None else -1)
+            on_answers(len(prompts) - len(missing))
+            return not missing
+
+        self._append(path, done, is_enough, paused, store)
+
+    def _user_slot(self) -> UserSlot:
+        slot = UserSlot(self._model, self._thinking)
+        if len(slot.before) + len(slot.after) + _SHORTEST_QUESTION >= self._longest:
+            raise TrainingError(
+                f"the target's chat template alone takes {len(slot.before)} tokens and more, "
+                f"chats are limited to {self._longest}; raise --longest"
+            )
+        return slot
+
+    def _append(
+        self,
+        path: Path,
+        done: set[int],
+        is_enough: Callable[[_Chat | None], bool],
+        paused: Callable[[], bool],
+        store: FeatureStore | None,
+    ) -> None:
+        """Append chats whose numbers are not `done`; `is_enough` is asked after each step."""
+        ended: list[_Chat] = []
+        with path.open("ab") as file:
+            if done and not path.read_bytes().endswith(b"\n"):
+                file.write(b"\n")
+            for chat in self._chats(_missing(done)):
+                if chat is not None:
+                    ended.append(chat)
+                enough, stop = is_enough(chat), paused()
+                if stop or enough or _are_enough(ended, store):
+                    _keep(ended, file, store)
+                    ended.clear()
+                if stop:
+                    raise PausedError
+                if enough:
+                    return
+
+    def _chats(self, numbers: Iterator[int]) -> Iterator[_Chat | None]:
+        """Chats as they end with a reply, and None after each step that ended none."""
+        chats = [self._begin(seq_id, next(numbers)) for seq_id in range(self._n_side_by_side)]
+        try:
+            while True:
+                self._step(chats)
+                ended = [seq_id for seq_id, chat in enumerate(chats) if chat.ended]
+                for seq_id in ended:
+                    chat = chats[seq_id]
+                    chat.close()
+                    self._context.forget(seq_id, 0)
+                    chats[seq_id] = self._begin(seq_id, next(numbers))
+                    if chat.has_reply:
+                        self._n_unfinished -= len(chat.tokens)
+                        yield chat
+                if not ended:
+                    yield None
+        finally:
+            for chat in chats:
+                chat.close()
+            for seq_id in range(self._n_side_by_side):
+                self._context.forget(seq_id, 0)
+
+    def _begin(self, seq_id: int, number: int) -> _Chat:
+        return _Chat(
+            self._model,
+            self._begun_with[number % len(self._begun_with)],
+            seq_id,
+            number=number,
+            seed=(self._seed - 1) * _CHATS_A_SEED + number,
+            longest=self._longest,
+        )
+
+    def _step(self, chats: Sequence[_Chat]) -> None:
+        """Decode one token of each chat, its template's too: a batch with more tokens of one than
+        of another would take several passes. Sample where the next one is not given."""
+        self._batch.clear()
+        for chat in chats:
+            token, position = chat.next_token()
+            self._batch.add_token(token, position, chat.seq_id, output=True)
+        status = self._context.decode(self._batch)
+        if status != 0:
+            raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
+        if self._layers:
+            rows = decoded_features(self._context, self._layers, len(chats))
+            for chat, row in zip(chats, rows, strict=True):
+                chat.rows.append(row)
+        for row_number, chat in enumerate(chats):
+            if chat.all_decoded:
+                chat.go_on(self._context, row_number)
+        self._n_unfinished = sum(len(chat.tokens) for chat in chats)
+
+
+def _are_enough(ended: Sequence[_Chat], store: FeatureStore | None) -> bool:
+    if store is None:
+        return len(ended) >= _LINES_AT_ONCE
+    return sum(len(chat.rows) for chat in ended) >= store.rows_a_shard
+
+
+def _keep(ended: Sequence[_Chat], file: IO[bytes], store: FeatureStore | None) -> None:
+    if store is not None:
+        digests = [digest_of(np.array(chat.tokens, dtype=np.int32)) for chat in ended]
+        store.put(digests, [np.stack(chat.rows) for chat in ended])
+    file.write(b"".join(msgspec.json.encode(chat.line()) + b"\n" for chat in ended))
+    file.flush()
+
+
+class _Chat:
+    """One chat in the making: its tokens, of which the first `_n_decoded` have been decoded."""
+
+    def __init__(
+        self,
+        model: Model,
+        begun_with: UserSlot | Sequence[int],
+        seq_id: int,
+        *,
+        number: int,
+        seed: int,
+        longest: int,
+    ) -> None:
+        """A slot to write the user's turn into, or a prompt to reply to."""
+        self._model, self._longest, self._seed = model, longest, seed
+        self.seq_id, self.number = seq_id, number
+        self.rows: list[Rows] = []
+        """Features of the tokens decoded, where they are taken down."""
+        self._n_decoded = 0
+        self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
+        self._reply_starts: int | None = None
+        self._slot: UserSlot | None = None
+        if isinstance(begun_with, UserSlot):
+            self._slot = begun_with
+            self.tokens = list(begun_with.before) or [max(model.bos, 0)]
+            self._sampler = self._make_sampler(_USER)
+        else:
+            self.tokens = list(begun_with)
+            self._reply_starts = len(self.tokens)
+            self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
+        self._question_starts = len(self.tokens)
+        self.has_reply = False
+        """Whether all of its reply is written."""
+        self.ended = False
+
+    def next_token(self) -> tuple[int, int]:
+        """The token to decode next, and its position."""
+        self._n_decoded += 1
+        return self.tokens[self._n_decoded - 1], self._n_decoded - 1
+
+    @property
+    def all_decoded(self) -> bool:
+        return self._n_decoded == len(self.tokens)
+
+    def go_on(self, context: Context, row: int) -> None:
+        """Go on behind the last token, whose logits are in this row: sample another, or end."""
+        if self.has_reply:
+            # Its last token is decoded too, for its features.
+            self.ended = True
+            return
+        token = self._sampler.sample(context, row)
+        ends = self._model.is_end(token)
+        if self._reply_starts is None and self._slot is not None:
+            asked = len(self.tokens) - self._question_starts
+            if ends or token == self._slot.after[0] or asked >= _LONGEST_QUESTION:
+                self._begin_reply(asked, self._slot.after)
+                return
+        self.tokens.append(token)
+        is_full = len(self.tokens) >= self._longest
+        if self._reply_starts is None:
+            self.ended = is_full
+        else:
+            self.has_reply = ends or is_full
+
+    def line(self) -> WrittenChat:
+        """The chat, once its reply is written."""
+        assert self._reply_starts is not None
+        return WrittenChat(
+            n=self.number, t=self.tokens, a=self._reply_starts, temp=self._temperature
+        )
+
+    def close(self) -> None:
+        self._sampler.close()
+
+    def _begin_reply(self, asked: int, after: Sequence[int]) -> None:
+        room = self._longest - len(self.tokens) - len(after)
+        if asked < _SHORTEST_QUESTION or room < 1:
+            self.ended = True
+            return
+        self.tokens += after
+        self._reply_starts = len(self.tokens)
+        self._sampler.close()
+        self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
+
+    def _make_sampler(self, sampling: Sampling) -> Sampler:
+        return Sampler(
+            self._model,
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            repeat_penalty=sampling.repeat_penalty,
+            seed=self._seed % _SEEDS,
+        )
+
+
+def _missing(done: set[int]) -> Iterator[int]:
+    number = 0
+    while True:
+        if number not in done:
+            yield number
+        number += 1

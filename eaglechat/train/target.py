@@ -1,0 +1,223 @@
+"""What a draft takes from its target's GGUF: the shape of a layer, embeddings and output head."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from gguf import LlamaFileType
+
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.quantise import QuantiseError, quantise
+from eaglechat.gguf.header import GGUFError, GGUFHeader, TensorInfo, read_header, read_shards
+from eaglechat.gguf.memory import memory_need
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    EXTRACT_LAYERS,
+    TARGET_ARCHITECTURES,
+    deepest_readable_layer,
+)
+from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.convert.source.matrix import read_rows
+from eaglechat.train.rope import DEFAULT_BASE, Rope, plain_rope
+from eaglechat.train.settings import TrainingError
+
+_CHUNK_ROWS = 8192
+_CHATS_SHARE = 0.75
+"""Of the free memory; the rest is for the features of chats that have not ended, and for others."""
+_MOST_CHATS = 64
+_FEWEST_CHATS = 4
+
+EMBEDDINGS = "token_embd.weight"
+HEAD = "output.weight"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Dimensions of a draft, which are those of one layer of its target."""
+
+    n_embd: int
+    n_features: int
+    """Values of the target's three layer inputs together."""
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    feed_forward: int
+    rms_eps: float
+    rope: Rope
+    n_ctx: int
+    norm_before_fc: bool = False
+    """Whether the features are normed together."""
+    fc_norm: bool = False
+    """Whether each layer's input among the features is divided by its root mean square."""
+    norm_before_residual: bool = False
+    """Whether attention adds to the normed state, not to the state itself."""
+    norm_output: bool = False
+    """Whether a state that the draft reads again is normed as for the output head."""
+
+
+def read_target(path: Path) -> GGUFHeader:
+    """The header of a target that a draft can be trained for. Raises TrainingError."""
+    try:
+        target = read_header(path)
+    except FileNotFoundError:
+        raise TrainingError(f"the target {path} does not exist") from None
+    except (OSError, GGUFError) as error:
+        raise TrainingError(f"the target cannot be read: {error}") from error
+    if target.architecture == DRAFT_ARCHITECTURE:
+        raise TrainingError(f"the target {path} is itself an EAGLE-3 draft")
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise TrainingError(
+            f"the target {path.name} has the architecture {target.architecture or 'unknown'}, "
+            "whose llama.cpp graph does not export layer inputs, so no EAGLE-3 draft can read it"
+        )
+    if not target.n_vocab or not target.n_layers or not target.n_embd:
+        raise TrainingError(
+            f"the target {path.name} lacks its tokenizer, layer count or hidden size"
+        )
+    return target
+
+
+def shape_of(target: GGUFHeader) -> Shape:
+    """A draft's dimensions where the user asks for none. Raises TrainingError."""
+    n_heads = target.number("{arch}.attention.head_count") or max(target.n_embd // 64, 1)
+    # Hybrid targets list a number per layer; a draft has one layer of the usual kind.
+    n_kv_heads = target.number("{arch}.attention.head_count_kv") or n_heads
+    head_dim = target.number("{arch}.attention.key_length") or target.n_embd // n_heads
+    if n_heads % n_kv_heads or head_dim % 2:
+        raise TrainingError(
+            f"the target {target.path.name} has {n_heads} heads of size {head_dim} over "
+            f"{n_kv_heads} key-value heads, which an EAGLE-3 draft cannot copy"
+        )
+    feed_forward = target.number("{arch}.feed_forward_length")
+    return Shape(
+        n_embd=target.n_embd,
+        n_features=EXTRACT_LAYERS * target.n_embd,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        head_dim=head_dim,
+        feed_forward=feed_forward or -(-8 * target.n_embd // 3 // 256) * 256,
+        rms_eps=float(target.get("{arch}.attention.layer_norm_rms_epsilon") or 1e-5),
+        rope=plain_rope(float(target.get("{arch}.rope.freq_base") or DEFAULT_BASE), head_dim),
+        n_ctx=target.n_ctx_train,
+    )
+
+
+def default_layers(target: GGUFHeader) -> tuple[int, int, int]:
+    """The usual choice: an early, a middle and a late layer input."""
+    n_layers, last = target.n_layers, deepest_readable_layer(target)
+    if n_layers < 2 * EXTRACT_LAYERS:
+        return last // 3, 2 * last // 3, last
+    return 2, n_layers // 2, n_layers - 3
+
+
+def check_layers(layers: tuple[int, ...], target: GGUFHeader) -> None:
+    """Raises TrainingError for layers whose inputs the target does not offer."""
+    last = deepest_readable_layer(target)
+    if len(layers) != EXTRACT_LAYERS or not all(0 <= layer <= last for layer in layers):
+        raise TrainingError(
+            f"a draft reads three layers of its target, {target.path.name} offers 0 to {last}; "
+            f"asked for {', '.join(map(str, layers))}"
+        )
+
+
+def chats_side_by_side(target: GGUFHeader, longest: int, free: int) -> int:
+    """How many chats of `longest` tokens to write at once: as many as fit, with the target, into
+    most of the `free` bytes."""
+    one = memory_need(target, None, longest)
+    spare = int(_CHATS_SHARE * free) - (one.total - one.target_kv)
+    return min(max(spare // max(one.target_kv, 1), _FEWEST_CHATS), _MOST_CHATS)
+
+
+def soft_cap(target: GGUFHeader) -> float | None:
+    """Where the target bends its logits: cap * tanh(logit / cap)."""
+    value = target.get("{arch}.final_logit_softcapping")
+    return float(value) if value else None
+
+
+class VocabularyMatrices:
+    """Rows of a model's embeddings and output head, dequantised as they are asked for."""
+
+    def __init__(self, model: GGUFHeader) -> None:
+        """Raises TrainingError where the file lacks its embeddings."""
+        self._places = {
+            tensor.name: (header.path, header.data_start, tensor)
+            for header in read_shards(model.path)
+            for tensor in header.tensors
+            if tensor.name in (EMBEDDINGS, HEAD)
+        }
+        if EMBEDDINGS not in self._places:
+            raise TrainingError(f"{model.path.name} holds no token embeddings")
+
+    def embeddings(self) -> Iterator[Floats]:
+        """All rows [n_vocab, n_embd], some thousand at a time."""
+        _, _, tensor = self._places[EMBEDDINGS]
+        for first in range(0, tensor.shape[1], _CHUNK_ROWS):
+            last = min(first + _CHUNK_ROWS, tensor.shape[1])
+            yield self._rows(EMBEDDINGS, np.arange(first, last))
+
+    def head(self, tokens: npt.NDArray[np.int64]) -> Floats:
+        """The output head's rows of these tokens; a model without a head uses its embeddings."""
+        return self._rows(HEAD if HEAD in self._places else EMBEDDINGS, tokens)
+
+    def _rows(self, name: str, rows: npt.NDArray[np.int64]) -> Floats:
+        path, data_start, tensor = self._places[name]
+        return read_matrix(path, data_start, tensor, rows)
+
+
+def read_matrix(
+    path: Path, data_start: int, tensor: TensorInfo, rows: npt.NDArray[np.int64] | None = None
+) -> Floats:
+    """A tensor, or some of its rows, as float32 in numpy's order. Raises TrainingError."""
+    try:
+        return read_rows(path, data_start, tensor, rows)
+    except ConversionError as error:
+        raise TrainingError(str(error)) from None
+
+
+_LARGEST_BYTES = 8 << 30
+_UNQUANTISED = ("F32", "F16", "BF16")
+
+
+def working_copy(
+    target: GGUFHeader,
+    directory: Path,
+    *,
+    fast_bfloat16: bool,
+    on_progress: Callable[[int, int], None],
+) -> Path:
+    """The file to run the target from: a copy in `directory`, or the target where none pays.
+
+    `on_progress` gets bytes written and their total; what it raises comes out of here.
+    """
+    n_bytes = sum(prod(tensor.shape) for tensor in target.tensors) * 2
+    if (
+        not fast_bfloat16
+        or target.quantization in _UNQUANTISED
+        or any(device.is_gpu for device in backend.devices())
+        or n_bytes > min(_LARGEST_BYTES, shutil.disk_usage(directory).free // 4)
+    ):
+        return target.path
+    copy = directory / "target-bf16.gguf"
+    if _is_whole(copy):
+        return copy
+    part = copy.with_suffix(".part")
+    try:
+        quantise(target.path, part, LlamaFileType.MOSTLY_BF16, on_progress)
+    except QuantiseError:
+        return target.path
+    part.replace(copy)
+    return copy
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return bool(read_header(path).architecture)
+    except (OSError, GGUFError):
+        return False

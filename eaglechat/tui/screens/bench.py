@@ -1,0 +1,450 @@
+"""The bench: measures the loaded pair plainly and with each draft length, and keeps the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalScroll
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+from textual.widgets import Button, DataTable, Input, SelectionList, Static
+
+from eaglechat.chat import wording
+from eaglechat.chat.controls import Controls
+from eaglechat.engine.bench.measure import settings_of
+from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.engine.bench.report import BenchReport, SettingResult, report_of
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.units import format_seconds
+from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts.bench import (
+    best_setting,
+    chart,
+    length_labels,
+    prompt_table,
+    verdict,
+)
+from eaglechat.tui.widgets.key_line import KeyLine
+from eaglechat.tui.widgets.meters import Bar
+from eaglechat.tui.widgets.readouts import Line
+from eaglechat.wire import protocol
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo, Shape
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+
+_FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
+_QUICK = {"lengths": "0, 1, 3, 5, auto", "repeats": "1", "max-tokens": "64"}
+_QUICK_PROMPTS = 2
+_FIELDS = {
+    "lengths": "Draft lengths",
+    "repeats": "Repeats",
+    "max-tokens": "Longest reply, in tokens",
+}
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """What to measure."""
+
+    prompts: tuple[BenchPrompt, ...]
+    lengths: tuple[int | Auto, ...]
+    shape: Shape
+    ngram: bool
+    repeats: int
+    max_tokens: int
+
+    @property
+    def replies(self) -> int:
+        settings = settings_of(self.lengths, (self.shape,), (self.ngram,))
+        return len(self.prompts) * self.repeats * len(settings)
+
+    def request(self) -> Bench:
+        return Bench(
+            prompts=self.prompts,
+            n=self.lengths,
+            shapes=(self.shape,),
+            ngram=(self.ngram,),
+            repeats=self.repeats,
+            max_tokens=self.max_tokens,
+        )
+
+
+def parse_lengths(text: str) -> tuple[int | Auto, ...]:
+    """Draft lengths such as `0, 3, auto`, each once. Raises ValueError in words."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise ValueError("name at least one draft length, such as 3 or auto")
+    return tuple(dict.fromkeys(_length(part) for part in parts))
+
+
+def _length(text: str) -> int | Auto:
+    if text.casefold() == AUTO:
+        return AUTO
+    if not text.isdecimal() or int(text) > N_DRAFT_MAX_LIMIT:
+        raise ValueError(f"a draft length is 0 to {N_DRAFT_MAX_LIMIT} or auto, not {text}")
+    return int(text)
+
+
+def parse_count(text: str, what: str) -> int:
+    """A whole number of at least 1. Raises ValueError in words."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"{what} is a whole number of at least 1, not {text.strip() or 'empty'}")
+    return int(text)
+
+
+@dataclass
+class BenchSession:
+    """A bench that runs or has run."""
+
+    plan: BenchPlan
+    clock: Callable[[], float] = time.monotonic
+    runs: list[BenchRun] = field(default_factory=list)
+    progress: BenchProgress | None = None
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
+    @property
+    def share_done(self) -> float:
+        """Of the replies, the one being written among them as far as it is."""
+        progress = self.progress
+        under_way = 0.0
+        if progress is not None and progress.done == len(self.runs):
+            under_way = min(progress.tokens / self.plan.max_tokens, 1.0)
+        return min((len(self.runs) + under_way) / self.plan.replies, 1.0)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What the rest takes at the pace so far; None before the first reply has ended."""
+        done = self.share_done
+        if not self.runs or not done:
+            return None
+        return (self.clock() - self._started) * (1.0 - done) / done
+
+    def report(self) -> BenchReport:
+        return report_of(self.runs)
+
+
+class SpeedChart(Widget):
+    """Speed against draft length, as wide as there is room."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._report: BenchReport | None = None
+
+    def show(self, report: BenchReport) -> None:
+        self._report = report
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._report.settings) + 1 if self._report and self._report.settings else 0
+
+    def render(self) -> Content:
+        if self._report is None:
+            return Content("")
+        lines = chart(self._report, length_labels(self._report), self.content_size.width)
+        return Content("\n").join(Content.assemble(*line) for line in lines)
+
+
+class BenchScreen(EagleScreen[None]):
+    """Over a chat, which stays as it is; `keep` puts a draft length in force there."""
+
+    CSS_PATH = "bench.tcss"
+
+    BINDINGS = bindings_of("bench")
+
+    def __init__(
+        self,
+        services: Services,
+        pair: Pair,
+        info: PairInfo,
+        controls: Controls,
+        keep: Callable[[int | Auto], None],
+    ) -> None:
+        super().__init__(classes="-choosing")
+        self._services = services
+        self._pair, self._info, self._keep = pair, info, keep
+        self._controls = controls
+        self._prompts = builtin_prompts()
+        self._session: BenchSession | None = None
+        self._request_id = 0
+        self._stopping = False
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(f"bench of {wording.pair_in_short(self._info, self._pair.name)}")
+        with VerticalScroll(id="bench", can_focus=False):
+            with Horizontal(id="choices"):
+                prompts = [(prompt.name, i, True) for i, prompt in enumerate(self._prompts)]
+                yield SelectionList(*prompts, id="prompts", compact=True)
+                with Vertical(id="fields"):
+                    for id, label in _FIELDS.items():
+                        yield Static(label, classes="muted")
+                        yield Input(_FULL[id], id=id, compact=True)
+                    yield Line("", id="kept")
+            yield Line("", id="said")
+            yield Bar(id="done")
+            yield SpeedChart(id="chart")
+            yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
+        with HorizontalScroll(id="buttons", can_focus=False):
+            yield Button("Measure", id="start", variant="primary", compact=True)
+            yield Button("Quick", id="quick", compact=True)
+            yield Button("Use for this pair", id="keep-here", variant="primary", compact=True)
+            yield Button("Use for all pairs", id="keep-all", compact=True)
+            yield Button("Follow the settings", id="forget", compact=True)
+            yield Button("Again", id="again", compact=True)
+            yield Button("Stop", id="stop", variant="error", compact=True)
+            yield Button("Back", id="back", compact=True)
+        yield KeyLine()
+        yield TooSmall()
+
+    def on_unmount(self) -> None:
+        self._unwatch()
+
+    def on_mount(self) -> None:
+        self._unwatch = self._services.engine.watch(self._follow_engine)
+        self._choose()
+
+    # Choosing
+
+    @on(Button.Pressed, "#again")
+    def _choose(self) -> None:
+        self._phase("choosing", "")
+        kept = self._services.pairs.kept_length(self._pair)
+        self.set_class(kept is not None, "-kept")
+        self.query_one("#kept", Line).show(
+            "" if kept is None else f"This pair starts with n_draft_max {kept}."
+        )
+        self._estimate()
+        self._focus("start")
+
+    @on(Input.Changed)
+    @on(SelectionList.SelectedChanged)
+    def _estimate(self) -> None:
+        if not self.has_class("-choosing"):
+            return
+        try:
+            plan = self._plan()
+        except ValueError as error:
+            self._say(wording.sentence(str(error)))
+            return
+        self._say(
+            f"{plan.replies:,} replies of at most {plan.max_tokens:,} tokens, including plain "
+            f"decoding, interleaved. {_drafts_like(plan, self._info)} Your chat stays as it is."
+        )
+
+    def _plan(self) -> BenchPlan:
+        """What is chosen. Raises ValueError in words."""
+        chosen = self.query_one("#prompts", SelectionList).selected
+        if not chosen:
+            raise ValueError("choose at least one prompt")
+        lengths, repeats, longest = (self.query_one(f"#{id}", Input).value for id in _FIELDS)
+        return BenchPlan(
+            prompts=tuple(self._prompts[i] for i in sorted(chosen)),
+            lengths=parse_lengths(lengths),
+            shape="chain" if self._info.chains_only else self._controls.shape,
+            ngram=self._controls.ngram,
+            repeats=parse_count(repeats, "the number of repeats"),
+            max_tokens=parse_count(longest, "the length of a reply"),
+        )
+
+    @on(Button.Pressed, "#quick")
+    def action_quick(self) -> None:
+        if self._is_running:
+            return
+        for id, value in _QUICK.items():
+            self.query_one(f"#{id}", Input).value = value
+        prompts = self.query_one("#prompts", SelectionList)
+        prompts.deselect_all()
+        for i in range(_QUICK_PROMPTS):
+            prompts.select(i)
+        self.action_start()
+
+    # Measuring
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # Dim while it measures.
+        return None if action in ("start", "quick") and self._is_running else True
+
+    @property
+    def _is_running(self) -> bool:
+        return self.has_class("-running")
+
+    @on(Button.Pressed, "#start")
+    def action_start(self) -> None:
+        if self._is_running:
+            return
+        try:
+            plan = self._plan()
+        except ValueError as error:
+            self._choose()
+            self._say(wording.sentence(str(error)))
+            return
+        self._session = BenchSession(plan)
+        self._stopping = False
+        self._phase("running", "measuring…")
+        self._show_results()
+        self._show_progress()
+        self._focus("stop")
+        self._request_id = self._services.engine.request(plan.request(), self._hear)
+
+    def _hear(self, event: protocol.Answer) -> None:
+        is_ours = event.id == self._request_id and self._is_running and self.is_open
+        if self._session is None or not is_ours:
+            return
+        if isinstance(event, protocol.Error):
+            self._ended(_why_it_failed(event))
+        elif isinstance(event, protocol.BenchProgress):
+            self._session.progress = event
+        elif isinstance(event, protocol.BenchRunDone):
+            self._session.runs.append(event.run)
+            self._show_results()
+        elif isinstance(event, protocol.BenchDone):
+            self._ended("Stopped. The tables show what was measured so far.")
+        if self._is_running:
+            self._show_progress()
+
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if isinstance(news, Died) and self._is_running and self.is_open:
+            self._ended(wording.engine_stopped(news))
+
+    def _ended(self, said: str) -> None:
+        """Measuring is over; `said` is why, unless all was measured."""
+        session = self._session
+        assert session is not None
+        report = session.report()
+        best = best_setting(report.settings)
+        if best is not None and len(session.runs) == session.plan.replies:
+            said = verdict(best, report)
+        elif best is not None:
+            said = f"{said} {verdict(best, report)}"
+        self._phase("ended", "done")
+        self.set_class(best is None, "-nothing")
+        self._say(said)
+        self._show_results()
+        self._focus("keep-here" if best is not None else "again")
+
+    # Showing
+
+    def _phase(self, name: str, state: str) -> None:
+        for phase in ("choosing", "running", "ended"):
+            self.set_class(phase == name, f"-{phase}")
+        self.refresh_bindings()
+        self.query_one(TitleBar).show(state=state)
+
+    def _focus(self, id: str) -> None:
+        # Not before the phase shows it.
+        self.call_after_refresh(self.query_one(f"#{id}", Button).focus)
+
+    def _say(self, text: str) -> None:
+        self.query_one("#said", Line).show(text)
+
+    def _show_progress(self) -> None:
+        assert self._session is not None
+        self._say("Stopping…" if self._stopping else _doing(self._session))
+        self.query_one("#done", Bar).show(self._session.share_done)
+
+    def _show_results(self) -> None:
+        if self._session is None:
+            return
+        report = self._session.report()
+        self.query_one(SpeedChart).show(report)
+        table = self.query_one("#table", DataTable)
+        table.clear(columns=True)
+        head, *rows = prompt_table(report, length_labels(report))
+        # Widths that the table finds by itself come a moment later, or too late to be drawn.
+        for label, *cells in zip(head, head, *rows, strict=True):
+            table.add_column(label, width=max(map(cell_len, cells)))
+        table.fixed_columns = 1
+        table.add_rows(rows)
+
+    # Keeping, and leaving
+
+    @property
+    def _best(self) -> int | Auto | None:
+        best = best_setting(self._session.report().settings) if self._session else None
+        return _length_of(best) if best is not None else None
+
+    @on(Button.Pressed, "#keep-here")
+    def _keep_here(self) -> None:
+        if (best := self._best) is None:
+            return
+        self._services.pairs.keep_length(self._pair, best)
+        self._kept(best, f"{self._pair.name} starts with n_draft_max {best} from now on.")
+
+    @on(Button.Pressed, "#keep-all")
+    def _keep_all(self) -> None:
+        if (best := self._best) is None:
+            return
+        self._services.pairs.keep_length(self._pair, None)
+        self._services.settings.change("speculation", "n_draft_max", best)
+        self._kept(best, f"speculation.n_draft_max is {best} from now on, for all pairs.")
+
+    def _kept(self, best: int | Auto, said: str) -> None:
+        self._keep(best)
+        problem = self._services.pairs.problem
+        self.notify(problem or said, severity="warning" if problem else "information", markup=False)
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#forget")
+    def _forget(self) -> None:
+        self._services.pairs.keep_length(self._pair, None)
+        self.notify("From the next chat on, the pair follows the settings.")
+        self._choose()
+
+    @on(Button.Pressed, "#stop")
+    @on(Button.Pressed, "#back")
+    def action_back(self) -> None:
+        if not self._is_running:
+            self.dismiss(None)
+        elif not self._stopping:
+            self.leave()
+            self._show_progress()
+
+    def leave(self) -> None:
+        """Stop what is being measured."""
+        if self._is_running and not self._stopping:
+            self._stopping = True
+            self._services.engine.send(protocol.Cancel(id=self._request_id))
+
+
+def _why_it_failed(error: protocol.Error) -> str:
+    said = wording.sentence(error.message)
+    again = with_keys("{chat.load_again} in the chat loads the models again.")
+    return f"{said} {again}" if error.code == ENGINE_DIED else said
+
+
+def _length_of(result: SettingResult) -> int | Auto:
+    """The n_draft_max that a setting stands for."""
+    assert result.n is not None
+    return AUTO if result.n == AUTO else int(result.n)
+
+
+def _drafts_like(plan: BenchPlan, info: PairInfo) -> str:
+    """A sentence about the shape of the drafts and about what drafts."""
+    if info.draft is None:
+        return "There is no draft: n-grams alone."
+    drafter = "n-grams ahead of the draft" if plan.ngram else "the draft alone"
+    return f"As in your chat: shape {plan.shape}, {drafter}."
+
+
+def _doing(session: BenchSession) -> str:
+    """What is being measured, and how long the rest takes."""
+    progress, plan = session.progress, session.plan
+    now = "reading the prompt"
+    if progress is not None:
+        is_plain = progress.setting == PLAIN
+        now = f"{progress.prompt}, {PLAIN if is_plain else f'n = {progress.setting}'}"
+    left = session.seconds_left
+    soon = f"about {format_seconds(left)} left" if left is not None else "estimating the time"
+    return f"Reply {min(len(session.runs) + 1, plan.replies)} of {plan.replies}: {now} · {soon}"
