@@ -37,6 +37,7 @@ class Headless:
         self.given_back: list[str] = []
         self.beside: list[TurnId | None] = []
         self.changes = 0
+        self.folder = folder
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
         self.pair = Pair("scripted", folder / "target.gguf", folder / "draft.gguf", "files", 3)
@@ -135,13 +136,9 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str
     return chat.session.record.file
 
 
-def reopened(chat: Headless) -> Headless:
-    """The chat as another start of the app finds it."""
-    (saved,) = saved_chats(chat.session._chats_dir)
-    return Headless(chat.pair.target.parent, saved)
-
-
-def reopened_after_leaving(chat: Headless, typed: str = "") -> Headless:
+def reopened(chat: Headless, typed: str = "") -> Headless:
+    """The chat, left with `typed` in the prompt, as the next start of the app finds it."""
     chat.session.leave(typed)
     chat.session.close()
-    return reopened(chat)
+    (saved,) = saved_chats(chat.folder / "chats")
+    return Headless(chat.folder, saved)

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eaglechat.chat.history.reading import saved_chats
 from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.unreported import no_bench, not_reported
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY, ScriptedEngine
 
 
@@ -48,11 +47,8 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
 
 def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
     chat.ask("why?")
-    chat.session.leave("")
-    (saved,) = saved_chats(chat.session._chats_dir)
-    again = Headless(chat.pair.target.parent, saved)
 
-    assert again.session.shown.rounds == chat.session.shown.rounds
+    assert reopened(chat).session.shown.rounds == chat.session.shown.rounds
 
 
 def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
@@ -117,9 +113,7 @@ def test_the_engine_that_wrote_a_reply_is_kept_with_it(chat: Headless) -> None:
     chat.ask("why?")
     (_, reply) = chat.session.turns.path
     assert reply.recording.terms.engine == "llama-server"  # type: ignore[union-attr]
-    chat.session.leave("")
-    (saved,) = saved_chats(chat.session._chats_dir)
-    assert saved.turns.path[1].recording.terms.engine == "llama-server"  # type: ignore[union-attr]
+    assert reopened(chat).session.turns.path[1].recording.terms.engine == "llama-server"  # type: ignore[union-attr]
 
 
 def test_auto_is_off_from_the_start_with_its_reason(chat: Headless) -> None:

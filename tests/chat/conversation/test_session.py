@@ -16,7 +16,7 @@ from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason
-from tests.chat.headless import Headless, reopened_after_leaving
+from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY, SEED
 
 
@@ -258,7 +258,7 @@ def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) ->
     marked = chat.session.turns.path[2]
     assert chat.session.first_question == marked.id
     assert [entry.kind for entry in chat.entries[2:5]] == ["reply", "window", "question"]
-    again = reopened_after_leaving(chat)
+    again = reopened(chat)
     assert again.session.first_question == marked.id
     again.ask("four")
     assert again.session.first_question is None
@@ -274,7 +274,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.session.stop()
     chat.finish()
     before, numbers = chat.entries[1:], numbers_of(chat.session)
-    again = reopened_after_leaving(chat, "half a thought")
+    again = reopened(chat, "half a thought")
     assert again.session.unsent[0].text == "half a thought"
     for was, now in zip(before, again.entries, strict=True):
         assert (was.kind, was.text, was.note) == (now.kind, now.text, now.note)
@@ -294,7 +294,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
 def test_a_question_without_an_answer_outlives_leaving(chat: Headless) -> None:
     chat.engine.budget = 0
     chat.session.ask("why?")
-    assert reopened_after_leaving(chat).session.unsent[0].text == "why?"
+    assert reopened(chat).session.unsent[0].text == "why?"
 
 
 def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
@@ -302,14 +302,14 @@ def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.session.stop()
     chat.pump_until(lambda: chat.session.running is None)
-    (file,) = (chat.pair.target.parent / "chats").iterdir()
+    (file,) = (chat.folder / "chats").iterdir()
     saved = read_chat(file)
     assert (len(saved.turns), saved.unsent) == (0, "why?")
 
 
 def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:
     chat.ask("why?")
-    again = reopened_after_leaving(chat)
+    again = reopened(chat)
     again.session.info = None
     again.session.is_engine_gone = True
     again.session.open(None)
