@@ -1,33 +1,34 @@
-"""Pictures of the screens. `pytest --snapshot-update` accepts changed ones: look at them first."""
+"""Pictures of screens. `pytest --snapshot-update` accepts changed ones: look at them first."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input
 
+from eaglechat.hub.downloads.client import SearchHit
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from tests.tui.driving import WIDE, Driver
+from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
-from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
+from tests.tui.scripted_desk import ScriptedDesk, entry, facts
 
 MakeApp = Callable[..., EagleApp]
 Scene = Callable[[Driver], Awaitable[None]]
-THEMES = ("eagle-dark", "eagle-light")
-SIZES = ((80, 24), WIDE)
 
 
 @pytest.fixture
 def picture(snap_compare: Any, make_app: MakeApp, engine: ScriptedEngine) -> Callable[..., bool]:
     def compare(scene: Scene, size: tuple[int, int], theme: str = "eagle-dark") -> bool:
-        settings = Settings(interface=InterfaceSettings(theme=theme))
-        app = make_app(settings=settings)
+        chosen = Settings(interface=InterfaceSettings(theme=theme))
+        app = make_app(settings=chosen, config_file=Path("config.toml"))
 
         async def run_before(pilot: Pilot[None]) -> None:
             driver = Driver(app, engine, size)
@@ -58,19 +59,6 @@ async def menu(user: Driver) -> None:
     await user.press("down", "down")
 
 
-async def downloading(user: Driver) -> None:
-    desk = user.app.services.desk
-    assert isinstance(desk, ScriptedDesk)
-    pair = entry("qwen3-4b", converts=True)
-    desk.moving = [on_its_way(pair)]
-    desk.offer(entry("qwen3-14b"), Status(State.PARTLY, None, None, None, None, 4_000_000_000))
-    desk.left = ["qwen3-14b"]
-    await user.sees("Q4_K_M")
-    await user.command("app.downloads")
-    await user.sees("25.0 MB/s")
-    await user.sees("unfinished, 4.0 GB here")
-
-
 async def mid_reply(user: Driver) -> None:
     await user.open_chat()
     await user.ask("Explain the Pythagorean theorem", rounds=8)
@@ -86,11 +74,6 @@ async def auto_length(user: Driver) -> None:
     user.chat._show_numbers()
 
 
-async def auto_length_folded(user: Driver) -> None:
-    await auto_length(user)
-    await user.press("f2")
-
-
 async def compared(user: Driver) -> None:
     user.engine.plain_fork_at = 22
     await user.open_chat()
@@ -100,28 +83,23 @@ async def compared(user: Driver) -> None:
     await user.sees("First difference")
 
 
-async def context_moved_on(user: Driver) -> None:
-    user.engine.reply = "A short reply, for a small screen."
-    user.engine.turns_in_context = 2
-    await user.open_chat()
-    for question in ("How tall is the Eiffel Tower?", "And who built it?", "When?"):
-        await user.ask(question)
-    await user.sees("no longer in the context")
+async def search(user: Driver) -> None:
+    await user.sees("Q4_K_M")
+    await user.command("menu.search")
+    await user.on(SearchScreen)
+    await user.type("small")
+    await user.sees("lab/small-chat-GGUF")
 
 
-async def folded_panel_open(user: Driver) -> None:
-    await compared(user)
-    await user.press("f2")
+async def settings(user: Driver) -> None:
+    await user.sees("Q4_K_M")
+    await user.open_settings()
 
 
-async def bench_choosing(user: Driver) -> None:
+async def bench(user: Driver) -> None:
     await user.open_chat()
     await user.press("f11")
     await user.sees("replies of at most")
-
-
-async def bench_done(user: Driver) -> None:
-    await bench_choosing(user)
     await user.command("bench.measure")
     await user.sees("Fastest draft length")
     table = user.app.screen.query_one(DataTable)
@@ -130,60 +108,39 @@ async def bench_done(user: Driver) -> None:
     await user.until(lambda: user.inside(keep.region) and keep.has_focus, "the buttons")
 
 
-async def died(user: Driver) -> None:
-    await user.open_chat()
-    await user.ask("Explain the Pythagorean theorem", rounds=5)
-    user.engine.die("llama_decode: failed to decode", "GGML_ASSERT(n_outputs > 0) failed")
-    await user.sees("signal 6")
-
-
 async def help_screen(user: Driver) -> None:
     await user.open_chat()
     await user.press("f1")
     await user.sees("Keys")
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", SIZES)
-def test_menu(picture: Callable[..., bool], size: tuple[int, int], theme: str) -> None:
-    assert picture(menu, size, theme)
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", SIZES)
-def test_chat_in_mid_reply(picture: Callable[..., bool], size: tuple[int, int], theme: str) -> None:
-    assert picture(mid_reply, size, theme)
-
-
 @pytest.mark.parametrize(
-    ("scene", "size"),
+    ("scene", "size", "theme"),
     [
-        (auto_length, (80, 24)),
-        (auto_length_folded, (80, 24)),
-        (auto_length, (120, 36)),
-        pytest.param(auto_length, (200, 50), marks=pytest.mark.slow),
+        (menu, (120, 36), "eagle-dark"),
+        (mid_reply, (80, 24), "eagle-dark"),
+        (auto_length, (120, 36), "eagle-dark"),
+        (compared, (120, 36), "eagle-light"),
+        (bench, (120, 36), "eagle-dark"),
+        (help_screen, (80, 24), "eagle-dark"),
+        (settings, (80, 24), "eagle-dark"),
     ],
+    ids=["menu", "chat", "chat_with_panel", "comparison", "bench", "help", "settings"],
 )
-def test_auto(picture: Callable[..., bool], scene: Scene, size: tuple[int, int]) -> None:
-    assert picture(scene, size)
+def test_screen(
+    picture: Callable[..., bool], scene: Scene, size: tuple[int, int], theme: str
+) -> None:
+    assert picture(scene, size, theme)
 
 
-@pytest.mark.parametrize("scene", [bench_choosing, bench_done])
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
-def test_bench(picture: Callable[..., bool], scene: Scene, size: tuple[int, int]) -> None:
-    assert picture(scene, size)
+def test_search(picture: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
+        return SearchHit(repo, downloads, 1, gated, "apache-2.0", (), True, ())
 
+    class Found:
+        @staticmethod
+        def search(words: str, tags: object) -> list[SearchHit]:
+            return [hit("org/small-GGUF", 1234), hit("lab/small-chat-GGUF", 56, gated=True)]
 
-@pytest.mark.parametrize("size", SIZES)
-def test_comparison(picture: Callable[..., bool], size: tuple[int, int]) -> None:
-    assert picture(compared, size)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_running_download(picture: Callable[..., bool], size: tuple[int, int]) -> None:
-    assert picture(downloading, size)
-
-
-@pytest.mark.parametrize("scene", [context_moved_on, folded_panel_open, died, help_screen])
-def test_at_80x24(picture: Callable[..., bool], scene: Scene) -> None:
-    assert picture(scene, (80, 24))
+    monkeypatch.setattr(ScriptedDesk, "hub", Found)
+    assert picture(search, (80, 24))

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub.downloads.client import SearchHit
 from eaglechat.hub.local.library import Kind, Model, Source
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from tests.tui.driving import Driver
 from tests.tui.screens.test_hub_screens import a_plan
@@ -24,13 +22,6 @@ SIZE = (80, 24)
 
 def shown(user: Driver) -> str:
     return "\n".join(line.rstrip() for line in user.text.splitlines())
-
-
-async def test_settings(drive: Drive, snapshot: Any) -> None:
-    async with drive(size=SIZE, config_file=Path("config.toml")) as user:
-        await user.sees("Q4_K_M")
-        await user.open_settings()
-        assert shown(user) == snapshot
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -66,25 +57,6 @@ async def test_library(drive: Drive, snapshot: Any) -> None:
         await user.press("ctrl+g", "l")
         await user.on(LibraryScreen)
         await user.sees("3 models")
-        assert shown(user) == snapshot
-
-
-async def test_search(drive: Drive, snapshot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
-        return SearchHit(repo, downloads, 1, gated, "apache-2.0", (), True, ())
-
-    class Found:
-        @staticmethod
-        def search(words: str, tags: object) -> list[SearchHit]:
-            return [hit("org/small-GGUF", 1234), hit("lab/small-chat-GGUF", 56, gated=True)]
-
-    monkeypatch.setattr(ScriptedDesk, "hub", Found)
-    async with drive(size=SIZE) as user:
-        await user.sees("Q4_K_M")
-        await user.press("ctrl+g", "f")
-        await user.on(SearchScreen)
-        await user.type("small")
-        await user.sees("lab/small-chat-GGUF")
         assert shown(user) == snapshot
 
 
