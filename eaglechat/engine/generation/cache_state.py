@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.generation.checkpoints import Checkpoint, Checkpoints
-from eaglechat.engine.generation.drafting import Drafting
-from eaglechat.engine.generation.window import common_prefix, find_cut
+from eaglechat.engine.generation.context_window import common_prefix, find_cut
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError
@@ -30,9 +30,9 @@ class CacheState:
     the target has to go back for it.
     """
 
-    def __init__(self, target: Context, drafting: Drafting, checkpoint_bytes: int) -> None:
+    def __init__(self, target: Context, drafters: GuardedDrafters, checkpoint_bytes: int) -> None:
         self._target = target
-        self._drafting = drafting
+        self._drafters = drafters
         self._batch = Batch(target)
         self._branches = Branches(target)
         self.checkpoints = Checkpoints(checkpoint_bytes)
@@ -60,7 +60,7 @@ class CacheState:
     @property
     def is_behind(self) -> bool:
         """Whether the drafter has to see again what the target holds."""
-        return self._drafting.on and self._drafting.known < len(self.tokens)
+        return self._drafters.on and self._drafters.known < len(self.tokens)
 
     def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
         """Keep what can stay of both caches where `tokens` are to be held, and drop the rest; how
@@ -69,7 +69,7 @@ class CacheState:
         common = common_prefix(self.tokens, tokens)
         if self._target.n_rollback is not None:
             return self._resume_recurrent(tokens[:common])
-        return self._cut(self._drafting.resume(tokens[:common], to_draft=to_draft))
+        return self._cut(self._drafters.resume(tokens[:common], to_draft=to_draft))
 
     def save_checkpoint(self) -> None:
         """Keep what it takes to come back to the tokens held now, which the target cannot rewind
@@ -77,7 +77,7 @@ class CacheState:
         if self._target.n_rollback is None or not self.tokens:
             return
         length = len(self.tokens)
-        drafter = self._drafting.mark() if self._drafting.known == length else None
+        drafter = self._drafters.mark() if self._drafters.known == length else None
         size = self._target.recurrent_size(SEQ)
         self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(SEQ))
 
@@ -87,7 +87,7 @@ class CacheState:
         The drafter is not asked to see more: a recurrent state would be computed anew for it.
         """
         if len(tokens) == self._target.last_position(SEQ) + 1:
-            kept = self._drafting.resume(tokens, to_draft=False)
+            kept = self._drafters.resume(tokens, to_draft=False)
             if kept == len(tokens):
                 return kept
         return self._go_back(tokens)
@@ -95,9 +95,9 @@ class CacheState:
     def _go_back(self, tokens: Sequence[int]) -> int:
         """Restore the longest checkpoint within `tokens` from which the drafter can go on too."""
         for checkpoint in self.checkpoints.up_to(len(tokens)):
-            self._drafting.restore(checkpoint.length, checkpoint.drafter)
+            self._drafters.restore(checkpoint.length, checkpoint.drafter)
             held = tokens[: checkpoint.length]
-            if self._drafting.resume(held, to_draft=False) == len(held):
+            if self._drafters.resume(held, to_draft=False) == len(held):
                 return self._restore(checkpoint)
         return self._cut(0)
 
@@ -122,7 +122,7 @@ class CacheState:
         if held < len(before) and self._cut(held) < held:
             return False
         self._branches.shift(cut.start, cut.end)
-        self._drafting.shift(cut.start, cut.end)
+        self._drafters.shift(cut.start, cut.end)
         del self.tokens[cut.start : cut.end]
         return True
 
@@ -166,7 +166,7 @@ class CacheState:
         elif len(path) < len(proposed) and not self._branches.forget(len(self.tokens)):
             self._cut(0)
             raise DecodeError("the target cannot take back the rejected tokens")
-        self._drafting.accept(path)
+        self._drafters.accept(path)
 
     def _fill_with_tree(self, id_last: int, proposal: Proposal) -> None:
         """A sequence for each path of the tree; a token is in those of all paths through it."""
@@ -191,7 +191,7 @@ class CacheState:
         status = self._target.decode(self._batch)
         self._decode_ms = ms_since(started)
         if status == 0:
-            self._drafting.see(self._batch)
+            self._drafters.see(self._batch)
             return True
         # Some of the batch may be in the cache. A recurrent state has taken it in for good.
         if self._target.n_rollback is None:
@@ -216,6 +216,6 @@ class CacheState:
             length = 0
         del self.tokens[length:]
         self.checkpoints.cut(length)
-        if length < self._drafting.known:
-            self._drafting.resume(self.tokens, to_draft=False)
+        if length < self._drafters.known:
+            self._drafters.resume(self.tokens, to_draft=False)
         return length

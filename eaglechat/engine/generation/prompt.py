@@ -9,9 +9,9 @@ from itertools import accumulate, groupby
 
 import msgspec
 
-from eaglechat.engine.generation.window import common_prefix, cut_starts
+from eaglechat.engine.generation.context_window import common_prefix, cut_starts
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking

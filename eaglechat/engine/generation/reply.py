@@ -11,7 +11,7 @@ from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
 from eaglechat.wire.records import (
     FinishReason,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.generation.loop import ReplyEvent
+from eaglechat.engine.generation.context_window import find_cut
+from eaglechat.engine.generation.generator import ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.generation.window import find_cut
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
@@ -134,7 +134,7 @@ def check_cache(chat: LongChat) -> None:
     assert held == wanted[: len(held)]
     assert len(wanted) - len(held) <= 1
     assert rig.target.last_position(0) == len(held) - 1
-    assert rig.session.known_length(0) == len(held)
+    assert rig.drafter.known == len(held)
     assert rig.draft.last_position(0) <= len(held)
 
 

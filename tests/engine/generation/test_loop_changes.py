@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.drafting import Drafting
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import DecodeError, PromptError
@@ -124,7 +125,7 @@ def test_the_parts_of_a_round_do_not_overlap(
     layer_inputs = rig.target.layer_inputs
 
     def slow_inputs(layer: int, n_rows: int) -> object:
-        clock["now"] += 1.0 if layer == rig.session.layers[0] else 0.0
+        clock["now"] += 1.0 if layer == rig.drafter.layers[0] else 0.0
         return layer_inputs(layer, n_rows)
 
     monkeypatch.setattr(rig.target, "layer_inputs", slow_inputs)
@@ -318,8 +319,8 @@ def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
 
 
 def test_a_failure_that_a_reply_never_told_of_is_not_told_of_the_next() -> None:
-    drafting = Drafting(NgramDrafter())
-    drafting.give_up(RuntimeError("broken"))
-    assert not drafting.on
-    drafting.new_reply(Speculation())
-    assert (drafting.on, drafting.failure()) == (True, None)
+    drafters = GuardedDrafters(None, NgramDrafter())
+    drafters.look_up(99, 1, Limits(3))
+    assert (drafters.on, drafters.has_failed) == (False, True)
+    drafters.new_reply(Speculation())
+    assert (drafters.on, drafters.failure()) == (True, None)

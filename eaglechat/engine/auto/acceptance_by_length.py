@@ -1,9 +1,9 @@
-"""What drafts of each shape yield: the chance that their k-th token is accepted.
+"""How likely the k-th token of a draft is accepted, for chains and for trees.
 
-A chain's tokens are accepted in their order. A tree's are ranked, the likeliest first, and a tree
-of fewer tokens is the beginning of a larger one: each round teaches all sizes up to its own. As
-every tree goes along its likeliest tokens, it teaches chains as well; and what is known of chains
-is the first guess at trees.
+The tokens of a chain are in the order in which they are accepted, those of a tree ranked, likeliest
+first. A smaller tree is the beginning of a larger one, so a round teaches all lengths up to its
+own. A tree contains the chain of its likeliest tokens, so it teaches chains too; and the rates of
+chains are the first guess for trees.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.trees import depths
 
 _SLOWLY = 0.995
-"""Weight that counts keep in the long run, and after a round that drafted nothing: the text moves
-on."""
+"""Counts are multiplied by this for each round that drafted nothing, because the text moves on; so
+are those of the long-run rate for each round that tested something."""
 _FIRST = 0.6
-"""The first guess at a draft's acceptance."""
+"""First guess of the rate at which a draft's first token is accepted."""
 _SIBLINGS = (0.22, 0.11, 0.07)
-"""The first guess at siblings: the share of what the likeliest token misses that the next ones,
-in their order, catch."""
+"""First guess for siblings: of the cases in which the likeliest token is wrong, the shares in which
+the second, third and fourth likeliest are right."""
 
 
-class Yield(Protocol):
-    """What drafts of a shape yield. All by the place of a token in a draft."""
+class AcceptanceByLength(Protocol):
+    """Acceptance of drafts of one shape. Arrays have one value for each place in a draft."""
 
     def chances(self, deviations: float = 0.0) -> Array:
-        """P(accepted), or so many standard errors more."""
+        """P(accepted), plus `deviations` standard errors."""
 
     def kept(self) -> Array:
-        """P(drafted | those before it were): drafts end by themselves."""
+        """P(drafted | all before it were): a drafter may end a draft early."""
 
     def depths(self) -> Array:
-        """How deep a draft that ends there is."""
+        """The depth of a draft that ends at this place."""
 
     def note(self, n_wanted: int, seen: Observation) -> None:
-        """A round of this shape wanted so many tokens."""
+        """Learn from a round of this shape that was to draft `n_wanted` tokens."""
 
     def age(self, rounds: int) -> None:
-        """Rounds passed that tested nothing."""
+        """`rounds` rounds passed that tested nothing."""
 
 
-class ChainYield:
-    """Only positions that were reached learn: what the target made of the first two says nothing
-    of a third that was never tested."""
+class ChainAcceptance:
+    """A place learns only when the target was asked about it: a rejected second token says nothing
+    of the third."""
 
     def __init__(self) -> None:
         self._accepted, self._kept = Counts(N_DRAFT_MAX_LIMIT), Counts(N_DRAFT_MAX_LIMIT)
@@ -60,8 +60,8 @@ class ChainYield:
         self._long_run.sums[0], self._long_run.tries[0] = _FIRST * WEIGHT, WEIGHT
 
     def note(self, n_wanted: int, seen: Observation) -> None:
-        """A draft that stopped by itself counts as not accepted at the position it gave up, so
-        that the rates are those of drafting as it is done."""
+        """A draft that ended early counts as rejected at the place where it ended, so the rates are
+        those of drafts as they are made."""
         n_drafted = len(seen.probabilities)
         self._note_accepted(seen.n_tested, len(seen.path))
         for place in range(min(n_drafted + 1, n_wanted)):
@@ -70,7 +70,7 @@ class ChainYield:
             self._accepted.add(n_drafted, 0.0)
 
     def note_tree(self, seen: Observation) -> None:
-        """What a tree shows of the chain in it."""
+        """Learn from the chain inside a tree."""
         likeliest = seen.likeliest_path
         n_accepted = 0
         while n_accepted < min(len(likeliest), len(seen.path)):
@@ -88,10 +88,10 @@ class ChainYield:
         self._accepted.scale(_SLOWLY**rounds)
 
     def rates(self, deviations: float = 0.0) -> list[float]:
-        """P(accepted | reached) by position, or so many standard errors more."""
+        """P(accepted | all before it were) by place, plus `deviations` standard errors."""
         rates, rate = [], self._long_run.mean(0, _FIRST)
         for place, tries in enumerate(self._accepted.tries):
-            # A position hardly reached is taken to be like the one before it.
+            # The first guess for a place is the rate of the place before it.
             rate = self._accepted.mean(place, rate)
             spread = (rate * (1.0 - rate) / (tries + WEIGHT + 1.0)) ** 0.5
             rates.append(min(rate + deviations * spread, 1.0))
@@ -107,10 +107,10 @@ class ChainYield:
         return np.arange(1.0, N_DRAFT_MAX_LIMIT + 1.0)
 
 
-class TreeYield:
-    """Begins with the tree that goes with a chain's rates."""
+class TreeAcceptance:
+    """Begins with the chances that follow from the rates of chains."""
 
-    def __init__(self, chain: ChainYield) -> None:
+    def __init__(self, chain: ChainAcceptance) -> None:
         self._chain = chain
         self._accepted, self._kept = Counts(N_DRAFT_MAX_LIMIT), Counts(N_DRAFT_MAX_LIMIT)
         self._depths = Counts(N_DRAFT_MAX_LIMIT)
@@ -131,7 +131,8 @@ class TreeYield:
     def chances(self, deviations: float = 0.0) -> Array:
         guesses, _ = _tree_of(tuple(self._chain.rates(deviations)))
         chances = np.array([self._accepted.mean(place, p) for place, p in enumerate(guesses)])
-        # Of a sum, as trees are judged by theirs.
+        # The standard error of the sum of chances up to here, since that sum is what trees are
+        # compared by.
         tries = np.array(self._accepted.tries) + WEIGHT + 1.0
         spread = deviations / np.sqrt(tries * np.maximum(np.cumsum(chances), 0.1))
         hoped: Array = np.minimum(chances * (1.0 + spread), 1.0)
@@ -147,8 +148,8 @@ class TreeYield:
 
 @lru_cache(maxsize=4)
 def _tree_of(rates: tuple[float, ...]) -> tuple[list[float], list[int]]:
-    """The likeliest tokens of a draft whose likeliest one is accepted at these rates by depth:
-    their chances, likeliest first, and the depth of the tree that ends there."""
+    """The tree that follows from `rates`, by depth, at which the likeliest token is accepted: the
+    chance of each token, likeliest first, and the depth of the tree that ends with it."""
     chances: list[float] = []
     depths: list[int] = []
     frontier: list[tuple[float, int]] = []

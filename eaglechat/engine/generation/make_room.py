@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eaglechat.engine.generation.cache_state import CacheState
+from eaglechat.engine.generation.context_window import ContextWindow
 from eaglechat.engine.generation.prefill import Reader
-from eaglechat.engine.generation.window import ContextWindow
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Prefill, Window
