@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from eaglechat.chat.controls import Controls
-from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
+from eaglechat.tui.export.formats import Format
 from eaglechat.wire.protocol import Auto, PairInfo, Rendered
 
 if TYPE_CHECKING:

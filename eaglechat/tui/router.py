@@ -10,7 +10,6 @@ from typing import Any
 
 from textual.screen import Screen
 
-from eaglechat.chat import wording
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.local.pair import Pair, pair_of_server
@@ -39,6 +38,7 @@ from eaglechat.tui.navigation import (
 )
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, is_again
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import Auto, PairInfo
 
 

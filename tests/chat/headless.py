@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.entries import Entry, entries
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
@@ -15,6 +14,7 @@ from eaglechat.chat.history.reading import SavedChat, saved_chats
 from eaglechat.chat.writing.parts import Draft, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
+from eaglechat.tui.texts.timeline import Entry, entries
 from eaglechat.wire import protocol
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_reports import pair_info
@@ -71,9 +71,6 @@ class Headless:
     def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))
         self.beside.append(wording_of)
-
-    def key_of(self, command: str) -> str:
-        return f"<{command}>"
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         self.said.append(sentence)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from eaglechat.chat import wording
 from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.slider import Slider

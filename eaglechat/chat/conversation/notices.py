@@ -9,17 +9,34 @@ from typing import Literal
 
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.turns import TurnId, Turns
+from eaglechat.hub.local.pair import Pair
+from eaglechat.links.base import Died
+from eaglechat.wire.protocol import Hello, PairInfo
 
 NoticeKind = Severity | Literal["question"]
 
 
 @dataclass(frozen=True)
+class Opened:
+    """The chat was opened on this pair; without `info` the pair is missing, and the chat can only
+    be read."""
+
+    pair: Pair
+    info: PairInfo | None
+    hello: Hello | None
+
+
+News = str | Opened | Died
+
+
+@dataclass(frozen=True)
 class Notice:
-    """Something said after a turn while the chat is open; a question is one given back."""
+    """News after a turn, shown while the chat is open. The kind "question" is a question that was
+    given back."""
 
     id: int
     after: TurnId | None
-    text: str
+    news: News
     kind: NoticeKind
 
 
@@ -36,8 +53,8 @@ class Notices:
     def clear(self) -> None:
         self._notices.clear()
 
-    def say(self, text: str, after: TurnId | None, kind: NoticeKind = "information") -> None:
-        self._notices.append(Notice(next(self._ids), after, text, kind))
+    def add(self, news: News, after: TurnId | None, kind: NoticeKind = "information") -> None:
+        self._notices.append(Notice(next(self._ids), after, news, kind))
 
     def forget_gone(self, turns: Turns) -> None:
         """Drop what was said after turns that are deleted."""

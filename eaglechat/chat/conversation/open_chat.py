@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from eaglechat.chat import wording
+from eaglechat.chat import refusals
+from eaglechat.chat.capability_text import no_auto, no_drafting, not_followed, not_yet, restart
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -21,17 +22,15 @@ from eaglechat.chat.controls import (
     turned,
     without,
 )
-from eaglechat.chat.conversation.notices import NoticeKind, Notices
+from eaglechat.chat.conversation.notices import News, NoticeKind, Notices, Opened
 from eaglechat.chat.conversation.parties import Engine, View
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Reply, TurnId, Turns
-from eaglechat.chat.greeting import greeting, only_read
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.unreported import no_auto, no_drafting, not_followed, not_yet, restart
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, Lifecycle
@@ -97,13 +96,13 @@ class OpenChat:
         self._recorder = ChatRecorder(log, self.turns, saved)
         self._open_role(saved.role if saved else self._settings().generation.role)
         if self.info is None:
-            self._note(only_read(self.pair, self._view.key_of), "warning")
+            self._note(Opened(self.pair, None, self.hello), "warning")
         elif not self.turns:
-            self._note(greeting(self.info, self.pair, self.hello, self._view.key_of))
+            self._note(Opened(self.pair, self.info, self.hello))
             if self.controls.shape == "tree" and self.info.chains_only:
-                self._note(wording.stays_with_chains(self.info.chains_only))
+                self._note(refusals.stays_with_chains(self.info.chains_only))
         if log.is_copy:
-            self._note(wording.ELSEWHERE, "warning")
+            self._note(refusals.ELSEWHERE, "warning")
         self._touch()
 
     def look(self) -> None:
@@ -145,7 +144,7 @@ class OpenChat:
         """Turn the controls of sampling to what the model's file recommends."""
         own = own_sampling(self.controls, self.recommended)
         if own is None:
-            self._view.say(wording.NOTHING_RECOMMENDED)
+            self._view.say(refusals.NOTHING_RECOMMENDED)
         else:
             self.turn(own)
 
@@ -244,7 +243,7 @@ class OpenChat:
     def _engine_changed(self, news: Lifecycle) -> None:
         if isinstance(news, Died):
             self.is_engine_gone, self.n_past = True, 0
-            self._note(wording.died_in_chat(news, self._view.key_of), "error")
+            self._note(news, "error")
             self._touch()
 
     def _judge_draft(self, rounds: Sequence[Round]) -> None:
@@ -258,9 +257,9 @@ class OpenChat:
 
     # Saying so
 
-    def _note(self, text: str, kind: NoticeKind = "information") -> None:
+    def _note(self, news: News, kind: NoticeKind = "information") -> None:
         self.version += 1
-        self.notices.say(text, self._last_id, kind)
+        self.notices.add(news, self._last_id, kind)
 
     @property
     def _last_id(self) -> TurnId | None:

@@ -33,8 +33,6 @@ class View(Protocol):
         """A question to which nothing was answered; it is no part of the chat any more. If it was
         another wording of a question, that one is named."""
 
-    def key_of(self, command: str) -> str:
-        """The name of a command's key."""
-
     def say(self, sentence: str, severity: Severity = "information") -> None:
-        """Something to know that is no part of the chat."""
+        """Something to know that is no part of the chat. `{chat.stop}` in it stands for the key of
+        that command."""

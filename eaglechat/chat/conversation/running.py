@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Comparison, Reply, TurnId
 from eaglechat.wire.protocol import Loading
 from eaglechat.wire.records import Prefill, ReplyEnd, Round, Window
@@ -34,18 +33,3 @@ class Running:
     @property
     def is_comparison(self) -> bool:
         return isinstance(self.turn, Comparison)
-
-    @property
-    def progress(self) -> str:
-        """What is being done for it."""
-        if len(self.turn.recording.rounds) > self.n_before:
-            return wording.COMPARING if self.is_comparison else wording.WRITING
-        prefill, loading = self.prefill, self.loading
-        if prefill is None and loading is not None:
-            if loading.stage == "server":
-                return "waiting for the server"
-            return f"loading the {loading.stage} {loading.fraction:.0%}"
-        if prefill is None or not prefill.total:
-            # Most servers never say how far they are.
-            return "reading the prompt"
-        return f"reading the prompt {prefill.done / prefill.total:.0%}"

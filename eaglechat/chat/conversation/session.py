@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eaglechat.chat import wording
+from eaglechat.chat import refusals
+from eaglechat.chat.capability_text import foreign, no_comparison, no_prompt
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import seeded_anew, terms_of
 from eaglechat.chat.conversation.going_on import (
@@ -21,11 +22,13 @@ from eaglechat.chat.conversation.open_chat import OpenChat
 from eaglechat.chat.conversation.running import Running
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.unreported import foreign, no_comparison, no_prompt
 from eaglechat.chat.writing.parts import Draft, composed, draft_of, shown
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Round
+
+STAND_IN = "hi"
+"""Stands for the question in `show_prompt` while nothing is typed."""
 
 
 class ChatSession(OpenChat):
@@ -110,7 +113,7 @@ class ChatSession(OpenChat):
         if self._refuses():
             return False
         reply = self.turns.last_reply
-        off = wording.speculation_off(self.info, self.controls, None, is_comparison=False)
+        off = refusals.speculation_off(self.info, self.controls, None, is_comparison=False)
         recording = reply.recording if reply else None
         reason = cannot_compare(recording, off) or no_comparison(self.hello)
         if reply is None or reason is not None:
@@ -130,7 +133,7 @@ class ChatSession(OpenChat):
     def answer_now(self) -> None:
         """End the reasoning of what is being written: the model goes on with its answer."""
         recording = self.running.turn.recording if self.running else None
-        reason = wording.cannot_answer_now(recording, self.reasoning)
+        reason = refusals.cannot_answer_now(recording, self.reasoning)
         if reason is not None:
             self._view.say(reason)
         else:
@@ -145,14 +148,14 @@ class ChatSession(OpenChat):
             return
         last = self.turns.last
         before = self.turns.messages_to(last.id) if last else ()
-        question = protocol.Message(role="user", content=typed or wording.STAND_IN)
+        question = protocol.Message(role="user", content=typed or STAND_IN)
         asked = self.terms.to_chat((*before, question))
 
         def heard(event: protocol.Answer) -> None:
             if isinstance(event, protocol.Rendered):
                 then(event)
             elif isinstance(event, protocol.Error):
-                self._complain(wording.sentence(event.message))
+                self._complain(event.message)
 
         self._engine.request(
             protocol.Render(
@@ -170,7 +173,7 @@ class ChatSession(OpenChat):
         siblings = self.turns.siblings(id)
         place = siblings.index(id) + by
         if not 0 <= place < len(siblings):
-            self._view.say(wording.no_more_siblings(len(siblings), by))
+            self._view.say(refusals.no_more_siblings(len(siblings), by))
             return None
         self._recorder.chose(self.turns.step(id, by))
         self._touch()
@@ -196,7 +199,7 @@ class ChatSession(OpenChat):
         self._deleted.append(gone.id)
         self._recorder.deleted(gone.id)
         self.notices.forget_gone(self.turns)
-        self._view.say(wording.deleted(before - len(self.turns), self._view.key_of))
+        self._view.say(refusals.deleted(before - len(self.turns)))
         self._touch()
         return True
 
@@ -205,7 +208,7 @@ class ChatSession(OpenChat):
         if self._is_busy():
             return None
         if not self._deleted:
-            self._view.say(wording.NOTHING_DELETED)
+            self._view.say(refusals.NOTHING_DELETED)
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
@@ -276,7 +279,7 @@ class ChatSession(OpenChat):
             case protocol.Error():
                 self._end()
                 if event.code != ENGINE_DIED:
-                    self._note(wording.sentence(event.message), "error")
+                    self._note(event.message, "error")
         self._tell()
 
     def _wait(self, running: Running, event: protocol.Loading | protocol.PrefillProgress) -> None:
@@ -333,7 +336,7 @@ class ChatSession(OpenChat):
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
         if turn.recording.end is not None:
-            self._note(wording.STOPPED_EMPTY)
+            self._note(refusals.STOPPED_EMPTY)
         self.notices.put(moved, self._last_id)
         if not isinstance(gone, Question):
             return ()
@@ -344,7 +347,7 @@ class ChatSession(OpenChat):
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:
-            self._view.say(wording.engine_gone(self._view.key_of))
+            self._view.say(refusals.ENGINE_GONE)
             return True
         return self._is_busy()
 
@@ -352,10 +355,10 @@ class ChatSession(OpenChat):
         """Whether a turn that somebody still points to was deleted meanwhile, which is said."""
         if id in self.turns:
             return False
-        self._view.say(wording.GONE)
+        self._view.say(refusals.GONE)
         return True
 
     def _is_busy(self) -> bool:
         if self.running is not None:
-            self._view.say(wording.busy(self._view.key_of))
+            self._view.say(refusals.BUSY)
         return self.running is not None

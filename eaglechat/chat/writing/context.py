@@ -13,14 +13,10 @@ from itertools import takewhile
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.wording import fitting
 from eaglechat.chat.writing.parts import shown, text_of, tokens_about
 
 _ROOM = 8
 """The engine lets turns leave before a reply that has not one part in so many of the context."""
-
-_LONGEST_TITLE = 40
-"""So that each turn has a line in a terminal of 80 columns, with its number and lengths."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +52,6 @@ class ContextUse:
         """The turn that leaves first."""
         return next((turn for turn in self.turns if turn.is_in), None)
 
-    @property
-    def warning(self) -> str:
-        """What sending would do for the first time, or cannot do well; empty for nothing."""
-        if not self.n_ctx or self.room >= self.wanted:
-            return ""
-        if self.draft + self.wanted > self.n_ctx:
-            return (
-                f"About {self.draft:,} tokens in a context of {self.n_ctx:,}: "
-                "this question leaves little or no room for its reply."
-            )
-        if self.leaves is None or not all(turn.is_in for turn in self.turns):
-            return ""
-        return (
-            f"The context is nearly full ({self.used:,} of {self.n_ctx:,} tokens): this question "
-            f"pushes the oldest turns out, “{self.leaves.title}” first."
-        )
-
 
 def context_use(
     session: ChatSession, draft: Sequence[TurnPart], edited: TurnId | None = None
@@ -106,7 +85,7 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
         text = turn.text + (reply.text if reply is not None else "")
         is_measured = after > before > 0 or (after > 0 and not found)
         length = after - before if is_measured else tokens_about(text)
-        title = fitting(" ".join(shown(turn.parts).split()), _LONGEST_TITLE)
+        title = " ".join(shown(turn.parts).split())
         found.append(TurnLength(title, length, is_measured, is_in))
         before = after
     return tuple(found)
@@ -115,24 +94,3 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
 def _n_past(reply: Turn | None) -> int:
     """Tokens in the cache behind a reply; 0 where that is not known."""
     return reply.recording.n_past if isinstance(reply, Reply) else 0
-
-
-def in_words(use: ContextUse) -> str:
-    """The context as people read it, a line for each turn."""
-    if not use.n_ctx:
-        return "No models are loaded, so there is no context."
-    lines = [
-        f"{use.used:,} of {use.n_ctx:,} tokens are used; {use.room:,} are left for the next reply.",
-    ]
-    if use.draft:
-        lines.append(f"What you have typed, about {use.draft:,}, is counted.")
-    if use.leaves is not None:
-        lines.append(
-            f"Once fewer than {use.wanted:,} are left, “{use.leaves.title}” is the first to leave."
-        )
-    lines.append("")
-    for number, turn in enumerate(use.turns, 1):
-        about = "" if turn.is_measured else "~"
-        gone = "" if turn.is_in else "  (has left)"
-        lines.append(f"{number:>3}  {about + format(turn.tokens, ','):>7}  {turn.title}{gone}")
-    return "\n".join(lines)

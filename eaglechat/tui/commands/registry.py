@@ -25,6 +25,8 @@ BY_ID: Mapping[str, Command] = {command.id: command for command in COMMANDS}
 Keymap = Mapping[str, tuple[str, ...]]
 """Keys by the id of a command, in place of those it is shipped with."""
 
+KEY_PLACEHOLDER = re.compile(r"\{([a-z_]+\.[a-z_]+)\}")
+
 _in_force: dict[str, tuple[str, ...]] = {}
 
 
@@ -45,8 +47,9 @@ def key_of(id: str) -> str:
 
 
 def with_keys(text: str) -> str:
-    """A sentence with each `{chat.stop}` in it replaced by the name of that command's key."""
-    return re.sub(r"\{([a-z_]+\.[a-z_]+)\}", lambda match: key_of(match[1]), text)
+    """A sentence with each `{chat.stop}` in it replaced by the name of that command's key. Braces
+    around anything else stay: they may come from a model or a server."""
+    return KEY_PLACEHOLDER.sub(lambda m: key_of(m[1]) if m[1] in BY_ID else m[0], text)
 
 
 def name_of(key: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.conversation.entries import Place
+from eaglechat.tui.texts.timeline import Place
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
 
@@ -41,7 +41,7 @@ def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> 
     chat.session.delete(second)
     chat.session.delete(first)
     assert chat.texts == []
-    assert "<chat.undo_delete> restores it" in chat.said[-1]
+    assert "{chat.undo_delete} restores it" in chat.said[-1]
     assert chat.session.undo_delete() == first
     assert chat.session.undo_delete() == second
     assert chat.shown[-len(before) + 1 :] == before[1:]

@@ -11,8 +11,9 @@ from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history.reading import read_chat
-from eaglechat.chat.numbers import numbers_of
 from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.replies import progress
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason
@@ -82,7 +83,7 @@ def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -
     assert running is not None
     event = protocol.Loading(id=running.request_id, stage=stage, fraction=0.4)
     chat.session._heard(running, event)
-    assert running.progress == said
+    assert progress(running) == said
 
 
 @pytest.mark.parametrize("how", ["stopped", "refused", "died"])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.wording import prompt_seen
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.checkpoints import Checkpoints
 from eaglechat.engine.generation.context_window import common_prefix
@@ -20,6 +19,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.chat_job import ChatJob
 from eaglechat.engine.process.rendering import rendered
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.tui.texts.wording import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny

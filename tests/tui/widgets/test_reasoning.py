@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from eaglechat.chat import wording
-from eaglechat.chat.numbers import numbers_of
 from eaglechat.engine.templates.dialect import tagged
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.parts_view import PartsView
 from eaglechat.tui.widgets.transcript.thought import Thought

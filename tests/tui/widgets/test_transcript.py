@@ -12,7 +12,7 @@ from textual.events import MouseScrollUp
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.entries import Entry
+from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.reply import Reply
 from eaglechat.tui.widgets.transcript.said import UserEntry
 from tests.tui.widgets.transcript_app import (

@@ -12,9 +12,9 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.entries import Entry, Kind
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
+from eaglechat.tui.texts.timeline import Entry, Kind
 from eaglechat.tui.themes import load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.reply import Reply
 from eaglechat.tui.widgets.transcript.token_styles import Legend

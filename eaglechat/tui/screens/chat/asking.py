@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eaglechat.chat import wording
 from eaglechat.chat.writing.parts import text_of
 from eaglechat.tui.navigation import ShowPrompt
 from eaglechat.tui.screens.chat.branching import Branching
+from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import Rendered
 
 

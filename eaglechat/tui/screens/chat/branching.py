@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from textual import on
 
-from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.writing.parts import Draft
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.slash import begins_command, escaped
 from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.transcript.entry import Entry
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from textual import on
 
-from eaglechat.chat import wording
+from eaglechat.chat.capability_text import no_bench
 from eaglechat.chat.controls import (
     ENABLED,
     N_DRAFT_MAX,
@@ -17,10 +17,10 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.unreported import no_bench
-from eaglechat.tui.commands.registry import key_of
+from eaglechat.chat.refusals import stays_with_chains
 from eaglechat.tui.navigation import OpenBench
 from eaglechat.tui.screens.chat.base import ChatBase
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.wire import protocol
 
@@ -43,7 +43,7 @@ class Controlling(ChatBase):
         self.session.turn(turned(self.controls, control, value))
         info = self.session.info
         if control is SHAPE and value != "chain" and info and info.chains_only:
-            self.notify(wording.stays_with_chains(info.chains_only), markup=False)
+            self.notify(stays_with_chains(info.chains_only), markup=False)
 
     def action_draft_length(self, step: int) -> None:
         self.session.draft(step)
@@ -75,7 +75,6 @@ class Controlling(ChatBase):
         session = self.session
         reason = wording.cannot_bench(
             session.info,
-            key_of,
             ngram=self.controls.ngram,
             is_writing=session.running is not None,
             is_engine_gone=session.is_engine_gone,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from textual import on
 
 from eaglechat.chat.conversation.turns import Question, Reply
-from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import Passage
 from eaglechat.chat.search import Spot, parse, spots
 from eaglechat.chat.writing.parts import shown
+from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import OpenExport
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.widgets.find_bar import FindBar

@@ -7,20 +7,17 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from eaglechat.chat import wording
-from eaglechat.chat.conversation.entries import entries, entries_of
+from eaglechat.chat.capability_text import not_reported
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.history.reading import SavedChat
-from eaglechat.chat.numbers import numbers_of
-from eaglechat.chat.unreported import not_reported
 from eaglechat.chat.writing.parts import Draft
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.http.address import same_server
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.palette import ChatControls
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.slash import escaped
 from eaglechat.tui.navigation import Leave, LoadAgain, OpenMenu, OpenPastChats, Resume
 from eaglechat.tui.screens.base import TitleBar, TooSmall
@@ -32,6 +29,10 @@ from eaglechat.tui.screens.chat.writing import Writing
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.replies import progress
+from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
@@ -57,8 +58,6 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     CSS_PATH = "chat.tcss"
     BINDINGS = bindings_of("chat")
     COMMANDS = {ChatControls}
-
-    key_of = staticmethod(key_of)
 
     def __init__(
         self,
@@ -152,7 +151,9 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
             self.prompt.replace_all(text)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
-        self.notify(sentence, severity=severity, markup=False)
+        if severity == "error":
+            sentence = wording.sentence(sentence)
+        self.notify(with_keys(sentence), severity=severity, markup=False)
 
     # Drawing
 
@@ -187,7 +188,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         gone = with_keys("engine stopped: {chat.load_again}")
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
-            state = "stopping…" if session.is_stopping else session.running.progress
+            state = "stopping…" if session.is_stopping else progress(session.running)
         self.query_one(TitleBar).show(subject=self._subject, state=state)
         self.services.away.follow(state if session.running is not None else None, self._pair.name)
 

@@ -6,13 +6,13 @@ from functools import partial
 
 from textual import on
 
-from eaglechat.chat import wording
+from eaglechat.chat.capability_text import not_reported
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.unreported import not_reported
 from eaglechat.tui.navigation import Confirm, LookInside
 from eaglechat.tui.screens.chat.base import ChatBase
 from eaglechat.tui.screens.chat.links import cannot_open, shown
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.transcript.reply import LinkChosen
 from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
 

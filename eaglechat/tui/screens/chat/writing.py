@@ -9,9 +9,8 @@ from typing import Any
 from textual import on, work
 from textual.app import SuspendNotSupported
 
-from eaglechat.chat import wording
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.context import ContextUse, context_use, in_words
+from eaglechat.chat.writing.context import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import (
     AttachError,
@@ -33,6 +32,7 @@ from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import LoadInstead, OpenLibrary, OpenRoles, Say
 from eaglechat.tui.screens.chat.branching import Branching
+from eaglechat.tui.texts import context, wording
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 
 MOST_OFFERED = 60
@@ -58,7 +58,7 @@ class Writing(Branching):
         elif self._reading:
             self.notify(f"{', '.join(self._reading)}: still being read.", markup=False)
         elif not text.strip():
-            self.notify(wording.write_first(key_of))
+            self.notify(wording.write_first())
         elif self._is_too_much(text):
             return
         elif self.editing is not None:
@@ -71,7 +71,7 @@ class Writing(Branching):
 
     def _is_too_much(self, text: str) -> bool:
         """Whether to ask first: the context would be full. The same once more is sent."""
-        warning = self._context_use(text).warning
+        warning = context.warning(self._context_use(text))
         if not warning or self._warned == text or self.session.running is not None:
             return False
         self._warned = text
@@ -81,7 +81,7 @@ class Writing(Branching):
 
     def action_context(self) -> None:
         """Show what the context holds, and what leaves it next."""
-        self.go(Say("Context", in_words(self._context_use(self.prompt.text))))
+        self.go(Say("Context", context.in_words(self._context_use(self.prompt.text))))
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None

@@ -13,7 +13,6 @@ from textual.message import Message
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
@@ -23,6 +22,7 @@ from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 

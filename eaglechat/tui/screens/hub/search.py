@@ -15,7 +15,6 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.references import (
@@ -31,6 +30,7 @@ from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 

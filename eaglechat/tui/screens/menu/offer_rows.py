@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import memory_need
 from eaglechat.hub.catalogue import fit
@@ -22,6 +21,7 @@ from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.screens.menu import server_rows
 from eaglechat.tui.services.servers import ServerNews
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 

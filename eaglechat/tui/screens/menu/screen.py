@@ -13,7 +13,6 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.offers import Offer, offers
@@ -40,6 +39,7 @@ from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
 

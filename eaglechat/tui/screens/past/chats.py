@@ -15,7 +15,6 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.chat.history.folder import KEPT_DAYS, Hit, pin, rename
 from eaglechat.chat.history.listing import ChatSummary
 from eaglechat.chat.history.reading import Passage, SavedChat, read_chat
@@ -26,6 +25,7 @@ from eaglechat.tui.navigation import Ask, OpenExport
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise

@@ -22,8 +22,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.entries import Place
 from eaglechat.chat.conversation.turns import TurnId
+from eaglechat.tui.texts.timeline import Place
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise

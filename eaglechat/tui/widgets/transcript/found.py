@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from eaglechat.chat import wording
-from eaglechat.chat.conversation.entries import Entry
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.reading import Code
 from eaglechat.wire.neutral import neutralise
 

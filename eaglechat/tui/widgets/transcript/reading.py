@@ -21,7 +21,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from eaglechat.chat.wording import fitting
+from eaglechat.tui.texts.wording import fitting
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise, neutralise_line
 

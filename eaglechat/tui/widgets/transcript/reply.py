@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.worker import Worker, WorkerState
 
 from eaglechat.chat.recording import Recording
+from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
 from eaglechat.tui.widgets.transcript.reading import (
@@ -32,7 +33,6 @@ from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """Shortest pause between two renderings of a reply that grows, in seconds and in what one took."""
 _ORIGINS = {*(origin.value for origin in Origin), LOOKED_UP}
-_SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
 @dataclass(frozen=True)
@@ -297,27 +297,15 @@ class Reply(Entry):
 
 
 def _round_runs(round: Round, part: Part) -> Iterator[Run]:
-    """A round's tokens of one part, the rejected one in front of what the target said instead."""
-    rejected = round.rejected
-    for token in round.tokens:
-        if token.part is not part:
-            rejected = None if token.origin is Origin.CORRECTION else rejected
-            continue
-        if token.origin is Origin.CORRECTION and rejected is not None:
-            yield from _rejected_run(rejected)
-            rejected = None
-        yield Run(token.text, _kind_of(token))
-    if rejected is not None and round.part is part:
-        yield from _rejected_run(rejected)
+    for token in round.tokens_and_rejected(part):
+        if isinstance(token, DraftToken):
+            text = (token.text or "").translate(VISIBLE_WHITESPACE)
+            yield Run(text, REJECTED, copied=False)
+        else:
+            yield Run(token.text, _kind_of(token))
 
 
 def _kind_of(token: Token) -> str:
     if token.origin is Origin.UNKNOWN:
         return TEXT
     return LOOKED_UP if token.drafter == NGRAM else token.origin.value
-
-
-def _rejected_run(token: DraftToken) -> Iterator[Run]:
-    """Nothing, where the engine does not say what was rejected."""
-    if token.text is not None:
-        yield Run(token.text.translate(_SEEN_WHITESPACE), REJECTED, copied=False)

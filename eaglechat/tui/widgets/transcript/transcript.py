@@ -8,11 +8,11 @@ from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from eaglechat.chat.conversation import entries
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.texts import timeline
 from eaglechat.tui.widgets.transcript.entry import Entry, filtered
 from eaglechat.tui.widgets.transcript.found import Backwards, said_of
 from eaglechat.tui.widgets.transcript.reading import Code, code_blocks, links
@@ -71,7 +71,7 @@ class Transcript(RowScroll):
 
     # Which entries there are
 
-    def show(self, wanted: Sequence[entries.Entry]) -> None:
+    def show(self, wanted: Sequence[timeline.Entry]) -> None:
         """Show these entries. Those that are made already stay, and draw what was added."""
         begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
         if not self.is_following:
@@ -90,12 +90,12 @@ class Transcript(RowScroll):
         self.fill()
         self.arrange_anew()
 
-    def _is_begun(self, entry: entries.Entry) -> bool:
+    def _is_begun(self, entry: timeline.Entry) -> bool:
         """Whether an entry that is being written was not until now: it is new, or goes on."""
         place = self.rows.place_of.get(entry.key)
         return place is None or self.rows.entries[place].note is not None
 
-    def follow(self, entry: entries.Entry) -> None:
+    def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to a reply or comparison."""
         made = self.made.get(entry.key)
         if isinstance(made, Reply) and not made.is_over:
@@ -128,7 +128,7 @@ class Transcript(RowScroll):
             place_of = self.rows.place_of
             self._unmake([key for key in self.made if place_of[key] not in kept])
 
-    def _make_missing(self, wanted: Iterable[entries.Entry]) -> None:
+    def _make_missing(self, wanted: Iterable[timeline.Entry]) -> None:
         missing = [entry for entry in wanted if entry.key not in self.made]
         if not missing:
             return
@@ -143,7 +143,7 @@ class Transcript(RowScroll):
         for before, group in groups.items():
             self.mount(*group, before=before)
 
-    def _make(self, entry: entries.Entry) -> Entry:
+    def _make(self, entry: timeline.Entry) -> Entry:
         made: Entry
         if entry.recording is not None:
             kind = Thought if entry.kind == "thought" else Reply

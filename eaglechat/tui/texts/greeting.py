@@ -1,23 +1,23 @@
-"""What is said of a pair: before it is loaded, and at the top of its chat."""
+"""What the app says about a pair: before it is loaded, and at the top of its chat."""
 
 from __future__ import annotations
 
-from eaglechat.chat.wording import KeyOf
 from eaglechat.hub.local.pair import Pair
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.wire.left_out import without
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 
 
 def to_be_loaded(pair: Pair) -> tuple[str, str]:
-    """What is loaded, or connected to, in two lines."""
+    """Which files are loaded, or which server is connected to, in two lines."""
     if pair.server is not None:
         return f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
     return f"target  {pair.target.name}", f"draft   {pair.draft.name if pair.draft else 'none'}"
 
 
-def greeting(info: PairInfo, pair: Pair, hello: Hello | None, key_of: KeyOf) -> str:
-    """What a new chat says of the pair it runs on, in the engine that said hello."""
-    where = ", ".join(info.devices) or "the processor"
+def greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
+    """The first lines of a new chat: the loaded pair, and what its draft does."""
+    where = ", ".join(info.devices) or "the CPU"
     without_it = f", {without(info.left_out)}" if info.left_out else ""
     loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}{without_it}."
     if info.server:
@@ -32,15 +32,15 @@ def greeting(info: PairInfo, pair: Pair, hello: Hello | None, key_of: KeyOf) -> 
             f"followed before, and the target checks the guesses all at once. {pair.note}"
         ).rstrip()
     has_auto = hello is None or hello.can.auto
-    last = (_starts_with(pair, key_of) if has_auto else "") or pair.note
+    last = (_starts_with(pair) if has_auto else "") or pair.note
     return (
         f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
         f"once. The colours show which guesses it accepted. {last}"
     ).rstrip()
 
 
-def _starts_with(pair: Pair, key_of: KeyOf) -> str:
-    """Why a pair that is there to be looked at does not measure first."""
+def _starts_with(pair: Pair) -> str:
+    """Why the built-in pair begins with a fixed draft length."""
     if pair.source != "built-in" or pair.n_draft_max in (None, AUTO):
         return ""
     return (
@@ -49,8 +49,8 @@ def _starts_with(pair: Pair, key_of: KeyOf) -> str:
     )
 
 
-def only_read(pair: Pair, key_of: KeyOf) -> str:
-    """What a chat says whose models are not here any more."""
+def only_read(pair: Pair) -> str:
+    """The first line of a chat whose models are not on this machine."""
     return (
         f"{pair.target} no longer exists, so this chat is read-only. "
         f"{key_of('chat.load_again')} loads the models once they are back."

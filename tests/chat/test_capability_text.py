@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from eaglechat.chat.numbers import numbers_of
-from eaglechat.chat.unreported import no_bench, not_reported
+from eaglechat.chat.capability_text import no_bench, not_reported
+from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
 from tests.chat.headless import Headless, reopened

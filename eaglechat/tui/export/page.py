@@ -1,16 +1,24 @@
-"""A chat as one HTML file that shows what speculation did: every token in the colour of where it
-came from, rejected ones on demand. It asks nothing of the network and runs no script."""
+"""A chat as one HTML file that shows what speculation did: every token in the colour of its origin,
+rejected ones on demand. It loads nothing from the network and runs no script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from html import escape
+from typing import Any
 
+from eaglechat import paths
 from eaglechat.chat.conversation.turns import Reply
-from eaglechat.chat.export.looks import Look, style_sheet
-from eaglechat.chat.export.reading import ExportedChat, numbers
 from eaglechat.chat.recording import Recording
-from eaglechat.wire.records import Origin, Part, Round
+from eaglechat.tui.export.chat import ExportedChat, numbers
+from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
+from eaglechat.wire.records import DraftToken, Origin, Part, Round
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 _LEGEND = (
     (Origin.ACCEPTED.value, "drafted, and accepted by the target"),
@@ -19,7 +27,16 @@ _LEGEND = (
     (Origin.PLAIN.value, "decoded without a draft"),
     ("rejected", "drafted, and rejected by the target"),
 )
-_SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
+_STYLES = {
+    "bold": "font-weight: bold",
+    "italic": "font-style: italic",
+    "underline": "text-decoration: underline",
+    "overline": "text-decoration: overline",
+    "strike": "text-decoration: line-through",
+    "dim": "opacity: 0.75",
+}
+"""The style flags of a theme's tokens, in CSS."""
+
 _HEAD = """<!DOCTYPE html>
 <html lang="und">
 <head>
@@ -36,16 +53,32 @@ body {{ font-family: sans-serif; line-height: 1.5 }}
 .numbers, .about {{ font-size: 0.85rem; opacity: 0.85 }}
 .text .rejected {{ display: none }}
 #rejected:checked ~ main .rejected {{ display: inline }}
-{look}</style>
+{colours}</style>
 </head>
 <body>
 """
 
 
-def page(chat: ExportedChat, looks: Sequence[Look]) -> str:
-    """The page, in one look, or in a light and a dark one."""
-    head = _HEAD.format(title=_escaped(chat.title), look=style_sheet(looks))
+def page(chat: ExportedChat) -> str:
+    """The page, light or dark as its reader's system is."""
+    colours = _rules("eagle-light")
+    colours += f"@media (prefers-color-scheme: dark) {{\n{_rules('eagle-dark')}}}\n"
+    head = _HEAD.format(title=_escaped(chat.title), colours=colours)
     return head + "".join(_body(chat)) + "</main>\n</body>\n</html>\n"
+
+
+def _rules(theme: str) -> str:
+    """The style rules for the colours of a shipped theme."""
+    raw: dict[str, Any] = tomllib.loads(
+        (paths.builtin_themes_dir() / f"{theme}.toml").read_text("utf-8")
+    )
+    rules = f"body {{ background: {raw['background']}; color: {raw['foreground']} }}\n"
+    rules += f".you {{ background: {raw['surface']} }}\n"
+    rules += f"h1, h2, summary {{ color: {raw['primary']} }}\n"
+    for kind, token in raw["tokens"].items():
+        styles = [f"color: {token['colour']}", *(_STYLES[flag] for flag in token["style"])]
+        rules += f".{kind} {{ {'; '.join(styles)} }}\n"
+    return rules
 
 
 def _body(chat: ExportedChat) -> Iterator[str]:
@@ -90,17 +123,15 @@ def _text(recording: Recording, part: Part) -> str:
 
 
 def _tokens(round_: Round, part: Part) -> Iterator[str]:
-    """A round's tokens of a part, the rejected one in front of what the target said instead."""
-    rejected = round_.rejected
-    for token in round_.tokens:
-        if token.part is not part:
-            rejected = None if token.origin is Origin.CORRECTION else rejected
+    """A round's tokens of a part, each as a `span` whose class is its kind."""
+    for token in round_.tokens_and_rejected(part):
+        if not token.text:
+            continue
+        if isinstance(token, DraftToken):
+            text, kind = token.text.translate(VISIBLE_WHITESPACE), "rejected"
         else:
-            if token.origin is Origin.CORRECTION and rejected is not None and rejected.text:
-                seen = _escaped(rejected.text.translate(_SEEN_WHITESPACE))
-                yield f'<span class="rejected">{seen}</span>'
-            if token.text:
-                yield f'<span class="{token.origin.value}">{_escaped(token.text)}</span>'
+            text, kind = token.text, token.origin.value
+        yield f'<span class="{kind}">{_escaped(text)}</span>'
 
 
 def _escaped(text: str) -> str:

@@ -1,22 +1,22 @@
-"""What every export of a chat says of it and of its replies."""
+"""A chat to be exported, and the numbers of its replies as every format prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eaglechat.chat import wording
 from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.parts import shown
+from eaglechat.tui.texts.replies import ENDINGS, summary
 
 
 @dataclass(frozen=True)
 class ExportedChat:
-    """A chat on its way out. `with_reasoning`: what was thought before the answers goes too."""
+    """A chat to be exported, with or without the reasoning before the answers."""
 
     title: str
     header: ChatHeader
@@ -46,17 +46,9 @@ def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
 
 
 def numbers(recording: Recording) -> str:
-    """A reply in one line; empty where nothing is known but its text."""
-    parts = []
-    if (end := recording.end) is not None:
-        parts.append(wording.plural(end.tokens, "token"))
-        if end.tokens_per_second:
-            parts.append(f"{end.tokens_per_second:.1f} tokens/s")
-    stats = recording.stats
-    if stats.acceptance_rate is not None:
-        accepted = f"accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens"
-        parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
-        parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
-    if end is not None and end.finish_reason in wording.ENDINGS:
-        parts.append(wording.ENDINGS[end.finish_reason])
+    """The numbers of a reply in one line; empty where only its text is known."""
+    end = recording.end
+    parts = summary(end.tokens if end else 0, end, recording.stats)
+    if end is not None and end.finish_reason in ENDINGS:
+        parts.append(ENDINGS[end.finish_reason])
     return ", ".join(parts)

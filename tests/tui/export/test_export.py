@@ -14,21 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.conversation.turns import Reply, Turns
-from eaglechat.chat.export import formats
-from eaglechat.chat.export.looks import Look, shipped, style_sheet
-from eaglechat.chat.export.markdown import closed, markdown
-from eaglechat.chat.export.page import page
-from eaglechat.chat.export.reading import ExportedChat, exported
-from eaglechat.chat.export.tree import tree
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.recording import TurnPart
+from eaglechat.tui.export import formats
+from eaglechat.tui.export.chat import ExportedChat, exported
+from eaglechat.tui.export.json_tree import tree
+from eaglechat.tui.export.markdown import closed, markdown
+from eaglechat.tui.export.page import page
 from eaglechat.wire.records import Origin, Part, Round, Token
 from tests.chat.headless import Headless
 from tests.chat.records import recorded, round_of, thinking
 
 HEADER = ChatHeader(created="2026-11-22T21:00:00+00:00", pair="a pair", target="/t.gguf", version=2)
-LOOKS = (shipped("eagle-light"), shipped("eagle-dark"))
 
 
 def chat_of(*rounds: Round, question: str = "why?", with_reasoning: bool = False) -> ExportedChat:
@@ -84,7 +82,7 @@ def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path)
 
 def test_reasoning_is_exported_on_request_only() -> None:
     rounds = (thinking(" secret"), thinking(" answer", part=Part.ANSWER))
-    for render in (markdown, tree, lambda chat: page(chat, LOOKS)):
+    for render in (markdown, tree, page):
         without = render(chat_of(*rounds))
         assert "secret" not in without
         assert "answer" in without
@@ -134,7 +132,7 @@ def test_the_page_shows_each_token_by_its_origin(tmp_path: Path) -> None:
     reply = chat.session.turns.last_reply
     assert reply is not None
     exported_chat = ExportedChat("t", HEADER, chat.session.turns)
-    shown = Page(page(exported_chat, LOOKS))
+    shown = Page(page(exported_chat))
     main = shown.texts[[text for _, text in shown.texts].index("You") :]
     origins = [origin.value for origin in Origin]
     assert "".join(text for kind, text in main if kind in {*origins, "text"}).strip() == reply.text
@@ -144,18 +142,18 @@ def test_the_page_shows_each_token_by_its_origin(tmp_path: Path) -> None:
 
 
 def test_the_page_asks_nothing_of_the_network_and_runs_nothing() -> None:
-    shown = Page(page(chat_of(round_of(1, 2)), LOOKS))
+    shown = Page(page(chat_of(round_of(1, 2))))
     assert not {"script", "img", "link", "iframe", "a"} & {*shown.tags}
     assert not {"src", "href", "onclick", "style"} & shown.attributes
-    assert "url(" not in page(chat_of(round_of(1)), LOOKS)
+    assert "url(" not in page(chat_of(round_of(1)))
 
 
 @settings(max_examples=40)
 @given(st.text(), st.text(alphabet="<>&\"'/scriptdiv!-\0\ud800 "))
 def test_whatever_is_said_stays_text(one: str, other: str) -> None:
     chat = replace(chat_of(written(one), question=other), title=other)
-    plain = Page(page(chat_of(written("x"), question="x"), LOOKS))
-    shown = Page(page(chat, LOOKS))
+    plain = Page(page(chat_of(written("x"), question="x")))
+    shown = Page(page(chat))
     assert [tag for tag in shown.tags if tag != "span"] == [t for t in plain.tags if t != "span"]
     safe = other.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     assert shown.text("text you") == safe
@@ -164,19 +162,19 @@ def test_whatever_is_said_stays_text(one: str, other: str) -> None:
     json.loads(tree(chat))
 
 
-def test_a_colour_of_a_theme_cannot_leave_its_rule() -> None:
-    look = Look("red; } x {", "#123456", "#123456", "#123456", {"plain": ("auto 50%", ["bold"])})
-    sheet = style_sheet([look])
-    assert "red" not in sheet
-    assert "auto" not in sheet
-    assert ".plain { color: inherit; font-weight: bold }" in sheet
+def test_the_page_follows_the_system_of_its_reader() -> None:
+    light, _, dark = page(chat_of(round_of(1))).partition("@media (prefers-color-scheme: dark)")
+    assert "body { background: #" in light
+    assert ".accepted { color: #" in light
+    assert ".accepted { color: #" in dark
 
 
-def test_two_looks_follow_the_system_of_the_reader() -> None:
-    sheet = style_sheet(LOOKS)
-    light, _, dark = sheet.partition("@media (prefers-color-scheme: dark)")
-    assert shipped("eagle-light").background in light
-    assert shipped("eagle-dark").background in dark
+def test_the_page_has_a_rejected_token_that_nothing_replaced() -> None:
+    """Speculation stopped, or the reply ended, right behind it."""
+    stopped = replace(round_of(1, drafted=2), n_tested=1, n_accepted=0)
+    stopped = replace(stopped, tokens=(Token(1, "x", Origin.UNKNOWN),))
+    shown = Page(page(chat_of(stopped)))
+    assert ("rejected", stopped.drafted[0].text) in shown.texts
 
 
 @pytest.mark.parametrize(

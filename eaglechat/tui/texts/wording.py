@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
 from eaglechat.chat.comparing import Compared, Fork
-from eaglechat.chat.controls import Controls
-from eaglechat.chat.recording import Recording
+from eaglechat.chat.conversation.session import STAND_IN
+from eaglechat.chat.refusals import BUSY, ENGINE_GONE
 from eaglechat.links.base import Died
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.wire.protocol import (
     AUTO,
     PairInfo,
-    Reasoning,
     RecommendedSampling,
     Rendered,
     Sampling,
 )
-from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, FinishReason, ReplyEnd, Round
-from eaglechat.wire.stats import PartStats
-
-KeyOf = Callable[[str], str]
-"""The name of a command's key: what a key is called is not known here."""
+from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, Round
 
 _FORK_EXCERPT, _LOG_LINE = 24, 160
-GONE = "This turn was deleted."
-STOPPED_EMPTY = "Stopped before the first token."
-ELSEWHERE = (
-    "This chat is open in another eaglechat. What you write here goes into a copy, "
-    "which is listed separately."
-)
+VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
+"""Makes newlines and tabs visible in text that stands on one line."""
 
 
 def percent(share: float | None) -> str:
@@ -66,40 +58,6 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
     return f"{name}  {info.target.quantization}{draft}"
 
 
-WRITING, COMPARING = "writing…", "comparing…"
-ENDINGS = {
-    FinishReason.CANCELLED: "stopped",
-    FinishReason.LENGTH: "token limit reached",
-    FinishReason.CONTEXT: "context full",
-}
-"""What is said of a reply that did not end by itself."""
-
-
-def cannot_answer_now(recording: Recording | None, reasoning: Reasoning) -> str | None:
-    """Why reasoning cannot be ended, or None where it can."""
-    if recording is None or not recording.has_reasoning or recording.is_answering:
-        return "The model is not thinking now."
-    if not reasoning.can_end:
-        return "This model's chat template has no way to end its thinking."
-    return None
-
-
-def thought(stats: PartStats | None) -> str:
-    """What folded reasoning says: how long it took, and how much of it was drafted right."""
-    if stats is None:
-        return "thought"
-    parts = [f"thought for {stats.ms / 1000:.0f} s", plural(stats.tokens, "token")]
-    if stats.stats.acceptance_rate is not None:
-        parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
-        parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")
-    if stats.tokens_per_second is not None:
-        parts.append(f"{one_decimal(stats.tokens_per_second)} tok/s")
-    return ", ".join(parts)
-
-
-NOTHING_RECOMMENDED = "This model's file recommends no temperature."
-STAND_IN = "hi"
-"""What is asked in place of a question that nobody has typed yet."""
 NO_ROUNDS = "There are no rounds to show: nothing has been generated here yet."
 
 
@@ -129,31 +87,6 @@ def own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) ->
     return f"The model's: {', '.join(own)}" if own else ""
 
 
-def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:
-    """What is said under a reply that is not being written: why it ended, and its speed."""
-    end = recording.end
-    if end is None:
-        return "cut off here"
-    ending = ENDINGS.get(end.finish_reason)
-    details = _end_details(recording, end, n_ctx, is_comparison=is_comparison)
-    return f"{ending} · {details}" if ending else details
-
-
-def _end_details(recording: Recording, end: ReplyEnd, n_ctx: int, *, is_comparison: bool) -> str:
-    speed = plural(end.tokens, "token")
-    if end.tokens_per_second > 0:
-        speed += f", {end.tokens_per_second:.1f} tok/s"
-    if end.finish_reason is FinishReason.CONTEXT and recording.terms.engine:
-        return f"{speed}, and no more fits into its {n_ctx:,} tokens"
-    if end.finish_reason is FinishReason.CONTEXT:
-        return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
-    if end.finish_reason is FinishReason.LENGTH and is_comparison:
-        return f"same length as the reply · {speed}"
-    if end.finish_reason is FinishReason.LENGTH and recording.terms.max_tokens:
-        return f"generation.max_tokens · {speed}"
-    return speed
-
-
 COMPARISON = (
     "Comparison: the same prompt, sampling and seed without speculation. It is not part of the "
     "conversation."
@@ -161,48 +94,9 @@ COMPARISON = (
 NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
 
 
-def speculation_off(
-    pair: PairInfo | None, controls: Controls, stopped: str | None, is_comparison: bool
-) -> str | None:
-    """Why nothing is drafted, or None while something is."""
-    if pair is not None and pair.speculation_off is not None:
-        return pair.speculation_off
-    if is_comparison:
-        return "this is the comparison with plain decoding"
-    if not controls.enabled:
-        return "you switched it off"
-    if controls.n_draft_max == 0:
-        return "n_draft_max is 0"
-    if pair is not None and pair.draft is None and not controls.ngram:
-        return "no draft is loaded, and n-grams are off"
-    return stopped
-
-
-def stays_with_chains(why: str) -> str:
-    """That a tree was asked for in vain."""
-    return f"Drafts stay chains: {why}."
-
-
-def write_first(key_of: KeyOf) -> str:
-    """That an empty prompt is not sent."""
+def write_first() -> str:
+    """Why an empty prompt is not sent."""
     return f"Write something first; {key_of('prompt.send')} sends it."
-
-
-def engine_gone(key_of: KeyOf) -> str:
-    """That nothing can be asked, and what to do."""
-    return f"The engine is not running. {key_of('chat.load_again')} loads the models again."
-
-
-def busy(key_of: KeyOf) -> str:
-    """That one thing is done at a time."""
-    return f"A reply is being written: {key_of('chat.stop')} stops it."
-
-
-def no_more_siblings(count: int, by: int) -> str:
-    """That there is nothing to step to."""
-    if count == 1:
-        return "There is no other version of this turn yet."
-    return f"This is the {'newest' if by > 0 else 'oldest'} of {count}."
 
 
 UNSAVED = (
@@ -212,25 +106,18 @@ UNSAVED = (
 NO_TURNS = "Nothing has been asked in this chat yet."
 NO_EARLIER = "There is no earlier question."
 EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
-NOTHING_DELETED = "Nothing has been deleted since this chat was opened."
-
-
-def deleted(count: int, key_of: KeyOf) -> str:
-    """What is gone, and how to have it back."""
-    what = plural(count, "turn") if count else "The comparison"
-    return f"{what} deleted. {key_of('chat.undo_delete')} restores it."
 
 
 def cannot_bench(
-    info: PairInfo | None, key_of: KeyOf, *, ngram: bool, is_writing: bool, is_engine_gone: bool
+    info: PairInfo | None, *, ngram: bool, is_writing: bool, is_engine_gone: bool
 ) -> str | None:
     """Why the pair cannot be measured now, or None if it can."""
     if is_engine_gone or info is None:
-        return engine_gone(key_of)
+        return with_keys(ENGINE_GONE)
     if reason := info.no_bench(ngram=ngram):
         return f"There is nothing to compare: {reason}."
     if is_writing:
-        return busy(key_of)
+        return with_keys(BUSY)
     return None
 
 
@@ -343,8 +230,7 @@ def _fork_sentence(fork: Fork | None, result: Compared) -> str:
 def _quoted(text: str | None) -> str:
     if text is None:
         return "the end of the reply"
-    shown = text.replace("\n", "⏎").replace("\t", "⇥")
-    return f"“{shown[:_FORK_EXCERPT]}”"
+    return f"“{text.translate(VISIBLE_WHITESPACE)[:_FORK_EXCERPT]}”"
 
 
 def engine_stopped(event: Died) -> str:
@@ -352,7 +238,7 @@ def engine_stopped(event: Died) -> str:
     return f"{sentence(event.reason)} {'' if event.why else _log(event.log_tail)}".rstrip()
 
 
-def died_in_chat(event: Died, key_of: KeyOf) -> str:
+def died_in_chat(event: Died) -> str:
     """The same in a chat, where the last line is the one in sight."""
     log = "" if event.why else f"{_log(event.log_tail)}\n"
     return (

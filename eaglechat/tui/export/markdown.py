@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from eaglechat.chat.conversation.turns import Reply
-from eaglechat.chat.export.reading import ExportedChat, numbers
+from eaglechat.tui.export.chat import ExportedChat, numbers
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 

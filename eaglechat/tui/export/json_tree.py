@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply
-from eaglechat.chat.export.reading import ExportedChat
+from eaglechat.tui.export.chat import ExportedChat
 from eaglechat.wire.records import Part, Round
 
 VERSION = 1

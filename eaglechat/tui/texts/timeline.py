@@ -1,4 +1,4 @@
-"""A chat as its transcript shows it: one entry after the other."""
+"""A chat as the entries of its transcript, from the first to the last."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from eaglechat.chat import wording
 from eaglechat.chat.comparing import compare
-from eaglechat.chat.conversation.notices import NoticeKind
+from eaglechat.chat.conversation.notices import Notice, NoticeKind, Opened
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.parts import shown
+from eaglechat.links.base import Died
+from eaglechat.tui.texts import replies, wording
+from eaglechat.tui.texts.greeting import greeting, only_read
 from eaglechat.wire.records import Part
 
 Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
@@ -20,7 +22,7 @@ Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
 
 @dataclass(frozen=True)
 class Place:
-    """Which of how many siblings a turn is, from 1."""
+    """Sibling `number` (from 1) of `count`."""
 
     number: int
     count: int
@@ -28,30 +30,30 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
-    """`key` names it for as long as the chat is open: the same key is the same entry."""
+    """One row of the transcript. `key` identifies it as long as the chat is open."""
 
     key: str
     kind: Kind
     text: str = ""
     recording: Recording | None = None
-    """Of a reply or comparison."""
+    """Set for replies and comparisons."""
     note: str | None = None
-    """What is said below a recording; None while it is being written."""
+    """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
-    """The turn that it is, or is a part of."""
+    """The turn that the entry shows, or of which it shows a part."""
     place: Place | None = None
-    """Of a turn with siblings, in its first entry."""
+    """Set in the first entry of a turn that has siblings."""
 
     def below(self) -> str | None:
-        """The note in full: that of reasoning takes a look at all its rounds, so it has to wait
-        until somebody sees it."""
+        """The note. That of reasoning reads every round from disk, so it is only made when the
+        entry is drawn."""
         if self.kind == "thought" and self.recording is not None and self.note is not None:
-            return wording.thought(self.recording.by_part.get(Part.REASONING))
+            return replies.thought(self.recording.by_part.get(Part.REASONING))
         return self.note
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:
-    """From the first entry to the last."""
+    """All entries of the chat."""
     yield from _notices(session, None)
     for turn in session.turns.path:
         if turn.id == session.first_question and turn.parent is not None:
@@ -66,7 +68,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
 
 
 def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
-    """What belongs to a reply: that speculation stopped in it, and its comparisons."""
+    """The entries behind a reply: that speculation stopped in it, and its comparisons."""
     if reply.recording.speculation_stopped is not None:
         text = f"Speculation is off: {reply.recording.speculation_stopped}"
         yield Entry(f"off {reply.id}", "warning", text)
@@ -80,7 +82,7 @@ def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
 
 
 def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry]:
-    """The entries of a reply or comparison: what was thought, and the answer once it begins."""
+    """The entries of a reply or comparison: its reasoning, and its answer once that begins."""
     recording, is_over = turn.recording, not session.is_writing(turn)
     id = turn.id if isinstance(turn, Reply) else None
     place = _place(session, turn) if isinstance(turn, Reply) else None
@@ -103,7 +105,7 @@ def _place(session: ChatSession, turn: Turn) -> Place | None:
 
 
 def _note(session: ChatSession, turn: Reply | Comparison) -> str:
-    return wording.end_note(
+    return replies.end_note(
         turn.recording, session.n_ctx, is_comparison=isinstance(turn, Comparison)
     )
 
@@ -111,4 +113,16 @@ def _note(session: ChatSession, turn: Reply | Comparison) -> str:
 def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
     for notice in session.notices:
         if notice.after == after:
-            yield Entry(f"notice {notice.id}", notice.kind, notice.text)
+            yield Entry(f"notice {notice.id}", notice.kind, _text_of(notice))
+
+
+def _text_of(notice: Notice) -> str:
+    match notice.news:
+        case Opened(pair, info, hello):
+            return greeting(info, pair, hello) if info else only_read(pair)
+        case Died():
+            return wording.died_in_chat(notice.news)
+        case text if notice.kind == "error":
+            return wording.sentence(text)
+        case text:
+            return text

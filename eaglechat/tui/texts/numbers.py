@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eaglechat.chat import wording
+from eaglechat.chat import refusals
+from eaglechat.chat.capability_text import foreign, not_followed, not_reported
 from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.unreported import foreign, not_followed, not_reported
+from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, PartStats, SpeculationStats
@@ -78,7 +79,7 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         n_past=session.n_past,
         n_ctx=session.n_ctx,
         prefill=_prefill(session),
-        off=wording.speculation_off(
+        off=refusals.speculation_off(
             session.info,
             controls,
             shown.speculation_stopped if shown else None,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from eaglechat.chat.export.looks import Look, shipped
-from eaglechat.chat.export.markdown import markdown
-from eaglechat.chat.export.page import page
-from eaglechat.chat.export.reading import ExportedChat
-from eaglechat.chat.export.tree import tree
 from eaglechat.paths import write_atomically
+from eaglechat.tui.export.chat import ExportedChat
+from eaglechat.tui.export.json_tree import tree
+from eaglechat.tui.export.markdown import markdown
+from eaglechat.tui.export.page import page
 
 Format = Literal["markdown", "json", "html"]
 SUFFIXES: dict[Format, str] = {"markdown": ".md", "json": ".json", "html": ".html"}
@@ -20,12 +18,11 @@ _LONGEST_NAME = 60
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)")
 
 
-def render(chat: ExportedChat, format: Format, looks: Sequence[Look] = ()) -> bytes:
-    """The chat in a format; without looks a page follows its reader's system, light or dark."""
+def render(chat: ExportedChat, format: Format) -> bytes:
     if format == "json":
         text = tree(chat)
     elif format == "html":
-        text = page(chat, looks or (shipped("eagle-light"), shipped("eagle-dark")))
+        text = page(chat)
     else:
         text = markdown(chat)
     return text.encode("utf-8", "replace")
@@ -48,6 +45,6 @@ def free_file(folder: Path, title: str, format: Format) -> Path:
     return file
 
 
-def write(file: Path, chat: ExportedChat, format: Format, looks: Sequence[Look] = ()) -> None:
+def write(file: Path, chat: ExportedChat, format: Format) -> None:
     """Export a chat to a file, which is replaced if it is there. Raises OSError."""
-    write_atomically(file, render(chat, format, looks))
+    write_atomically(file, render(chat, format))
