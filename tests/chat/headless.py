@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.reading import SavedChat, saved_chats
@@ -68,9 +68,9 @@ class Headless:
     def changed(self) -> None:
         self.changes += 1
 
-    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))
-        self.beside.append(wording_of)
+        self.beside.append(version_of)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         self.said.append(sentence)

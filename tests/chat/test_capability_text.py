@@ -58,7 +58,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
     assert "`eaglechat bench` measures it" in (no_bench(chat.session.hello) or "")
 
-    chat.session.turn(replace(chat.session.controls, n_draft_max=AUTO))
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=AUTO))
     assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]
     assert chat.session.controls.n_draft_max == 3
 
@@ -66,7 +66,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
 def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
     assert chat.session.ask("why?")
     chat.rounds(1)
-    chat.session.draft(1)
+    chat.session.change_draft_length(1)
 
     assert chat.engine.requests(Set)
     assert chat.said == ["llama-server applies this from the next reply on."]
@@ -94,7 +94,7 @@ def test_drafting_that_was_settled_when_it_was_started_stays(
 ) -> None:
     reports(chat, Capabilities(origins=True))
     before = chat.session.controls
-    chat.session.turn(replace(before, temperature=0.3, **change))
+    chat.session.change_controls(replace(before, temperature=0.3, **change))
 
     assert chat.session.controls == replace(before, temperature=0.3)
     assert chat.said == [
@@ -136,13 +136,13 @@ def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
 
     monkeypatch.setattr(ScriptedEngine, "open_engine", open_program)
     chat = Headless(tmp_path)
-    chat.session.turn(replace(chat.session.controls, temperature=0.1))
+    chat.session.change_controls(replace(chat.session.controls, temperature=0.1))
     assert chat.said == []
-    chat.session.turn(replace(chat.session.controls, n_draft_max=5))
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=5))
     assert chat.said == ["llama-server restarts with this before the next reply."]
     assert chat.session.controls.n_draft_max == 5
     before = chat.session.controls
-    chat.session.turn(replace(before, ngram=not before.ngram, temperature=0.2))
+    chat.session.change_controls(replace(before, ngram=not before.ngram, temperature=0.2))
     assert chat.said[-1] == "llama-server drafts only chains, without n-grams."
     assert chat.session.controls == replace(before, temperature=0.2)
     assert numbers_of(chat.session).not_followed >= {"ngram", "shape"}

@@ -39,7 +39,7 @@ def forget_ids(recording: Recording) -> None:
 
 
 def goes_on(chat: Headless) -> bool:
-    return chat.session.go_on(chat.session.turns.path[-1].id)
+    return chat.session.continue_reply(chat.session.turns.path[-1].id)
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
@@ -98,7 +98,7 @@ def test_stopping_before_anything_new_leaves_it_as_it_was(chat: Headless) -> Non
 
 def test_turned_controls_are_noted(chat: Headless) -> None:
     recording = stopped(chat)
-    chat.session.turn(turned(chat.session.controls, N_DRAFT_MAX, 1))
+    chat.session.change_controls(turned(chat.session.controls, N_DRAFT_MAX, 1))
     assert goes_on(chat)
     chat.finish()
     assert recording.changed == {"n_draft_max"}
@@ -119,7 +119,7 @@ def test_what_cannot_go_on_says_why(chat: Headless) -> None:
     assert not goes_on(chat)
     assert "complete" in chat.said[-1]
     recording = stopped(chat)
-    assert not chat.session.go_on(chat.session.turns.path[1].id)
+    assert not chat.session.continue_reply(chat.session.turns.path[1].id)
     assert chat.said[-1] == "Only the last reply of a chat can be continued."
     hello = chat.session.hello
     assert hello is not None

@@ -81,7 +81,7 @@ class ChatMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data())
     def go_on(self, data: st.DataObject) -> None:
-        if self.chat.session.go_on(self.turns.path[-1].id):
+        if self.chat.session.continue_reply(self.turns.path[-1].id):
             self.end(data)
 
     @precondition(lambda self: len(self.turns))
