@@ -38,7 +38,7 @@ from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defau
 from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 INSTALL_LOOKS_PER_SECOND = 3
 
@@ -188,7 +188,7 @@ class EagleApp(Router):
         self.notify(sentence, severity="error", markup=False)
 
     def _announce(self, install: InstallSnapshot) -> None:
-        name = install.entry.name
+        name = install.name
         if install.pair is not None:
             self.notify(
                 f"{name} is installed. {key_of('app.load_newest')} loads it.",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from eaglechat.hub.downloads.installs import Stage
+from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files

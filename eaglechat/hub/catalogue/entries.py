@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat import paths
-from eaglechat.hub.catalogue.names import REVISION
-from eaglechat.hub.catalogue.references import HubReference
+from eaglechat.hub.catalogue.references import REVISION, HubReference
 
 if sys.version_info >= (3, 11):
     import tomllib

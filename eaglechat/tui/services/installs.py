@@ -12,7 +12,7 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 
 class InstallWatch:
@@ -32,7 +32,7 @@ class InstallWatch:
     def look(self) -> None:
         """See what has moved since the last look."""
         for install in self._desk.snapshots():
-            name, stage = install.entry.name, install.stage.value
+            name, stage = install.name, install.stage.value
             if self._stages.get(name) == stage:
                 continue
             self._stages[name] = stage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.hub.catalogue.names import is_revision, is_safe_path
+from eaglechat.hub.catalogue.references import is_revision, is_safe_path
 from eaglechat.hub.errors import NotFoundError
 from eaglechat.hub.local.cache import RepoCache
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.downloads.checkpoints import judge_checkpoint
 from eaglechat.hub.downloads.client import Hub, RemoteFile
-from eaglechat.hub.downloads.drafts import checkpoint_files
+from eaglechat.hub.downloads.find_drafts import checkpoint_files
+from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint
 from eaglechat.hub.errors import HubError
 from tests.convert import checkpoints
 from tests.hub.fakehub import FakeHub

@@ -17,7 +17,7 @@ from eaglechat.hub.downloads.download import (
     RetryPolicy,
     download,
 )
-from eaglechat.hub.downloads.stop import StopSignal
+from eaglechat.hub.downloads.transfer import StopSignal
 from eaglechat.hub.errors import (
     CorruptError,
     DiskFullError,
@@ -26,9 +26,8 @@ from eaglechat.hub.errors import (
     NotFoundError,
     OfflineError,
 )
-from eaglechat.hub.local.cache import RepoCache, Unfinished
-from eaglechat.hub.local.integrity import matches_etag
-from eaglechat.hub.local.parts import Part
+from eaglechat.hub.local.cache import RepoCache, Unfinished, matches_etag
+from eaglechat.hub.local.partial_file import PartialFile
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, sha256
 
@@ -48,13 +47,13 @@ def pull(hub: Hub, request: FileRequest = REQUEST, **options: object) -> Path:
 
 
 def part_of(hub: Hub, data: bytes = DATA) -> Path:
-    return RepoCache(hub.cache_dir, REPO).part(sha256(data))
+    return RepoCache(hub.cache_dir, REPO).partial(sha256(data))
 
 
 def leave(hub: Hub, data: bytes) -> None:
     """Leave the first bytes of a download."""
     part_of(hub).parent.mkdir(parents=True, exist_ok=True)
-    with Part(part_of(hub), len(DATA)) as part:
+    with PartialFile(part_of(hub), len(DATA)) as part:
         part.write(0, data)
 
 

@@ -15,7 +15,7 @@ from eaglechat.hub.catalogue.entries import load
 from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.drafts import Candidate, describe_target, find_drafts
+from eaglechat.hub.downloads.find_drafts import Candidate, describe_target, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
 from tests.convert import checkpoints
 from tests.hub import ggufs
@@ -224,7 +224,7 @@ def test_layers_that_a_checkpoint_does_not_name_are_pointed_out(
 def test_a_large_checkpoint_costs_its_headers_not_its_weights(
     hub: Hub, fake: FakeHub, target: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.hub.downloads.checkpoints._READ_AT_ONCE", 256)
+    monkeypatch.setattr("eaglechat.hub.downloads.remote_checkpoint._READ_AT_ONCE", 256)
     fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
     files = checkpoint(checkpoints.draft(embeddings=True))
     header = 8 + int.from_bytes(files["model.safetensors"][:8], "little")

@@ -245,7 +245,7 @@ def desk(models: Path) -> ScriptedDesk:
     desk = ScriptedDesk()
     desk.offer(entry("qwen3-4b"))
     desk.moving = [on_its_way(entry("qwen3-4b"))]
-    desk._installs = Halting(desk)  # type: ignore[assignment]
+    desk.downloads = Halting(desk)  # type: ignore[assignment]
     desk.plans["qwen3-4b"] = HubError("The Hub is not there.")
     desk.on_disk = [
         Model(file.name, Kind.BROKEN, Source.FOLDER, file, (file,), 1)

@@ -27,8 +27,7 @@ from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
-    from eaglechat.hub.local.library import Model
-    from eaglechat.hub.local.removal import Removal
+    from eaglechat.hub.local.library import Model, Removal
 
 TARGETS = ("target", "target without drafts")
 

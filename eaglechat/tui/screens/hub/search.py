@@ -36,7 +36,7 @@ from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
-    from eaglechat.hub.downloads.drafts import Candidate, Target
+    from eaglechat.hub.downloads.find_drafts import Candidate, Target
 
 DEBOUNCE_S = 0.4
 _ASK = "Type the name of a model to chat with."

@@ -15,8 +15,7 @@ from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
-from eaglechat.hub.local.offers import Offer
-from eaglechat.hub.local.pairs import PairStatus
+from eaglechat.hub.local.pairs import Offer, PairStatus
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.screens.menu import server_rows
@@ -26,7 +25,7 @@ from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 ASKING = "asking the Hub…"
 _LABEL = 14

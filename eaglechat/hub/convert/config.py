@@ -1,6 +1,6 @@
-"""Reads the config.json of a draft checkpoint, in whichever of the trainers' dialects.
+"""Reads the config.json of a draft checkpoint, in the form that each of the trainers writes.
 
-The dialects: SpecForge and AngelSlim put the dimensions at the top; speculators nests them in
+SpecForge and AngelSlim put the dimensions at the top level; speculators puts them in
 `transformer_layer_config`; NVIDIA and SpecForge put flags in `eagle_config`.
 """
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source import typed_json
-
-EXTRACT_LAYERS = 3
-
+from eaglechat.gguf.preflight import EXTRACT_LAYERS
+from eaglechat.hub.convert.tensors import decode_json
+from eaglechat.hub.errors import ConversionError
 
 Count = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 Layer = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -23,7 +23,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
 
 
 class Rope(msgspec.Struct, frozen=True, kw_only=True):
-    """Rotary embedding and its scaling, whichever of the keys for it the config uses."""
+    """Rotary position embedding (RoPE) and its scaling."""
 
     rope_type: str = "default"
     rope_theta: Positive = 10000.0
@@ -37,12 +37,12 @@ class Rope(msgspec.Struct, frozen=True, kw_only=True):
     beta_slow: float | None = None
     alpha: float | None = None
     partial_rotary_factor: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    """Share of a head that is rotated, from its first value on."""
+    """Share of each head's values that is rotated: the first ones."""
     mrope_section: tuple[Layer, ...] = ()
 
 
 class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of a config.json that shape a draft; defaults are those of transformers' Llama."""
+    """The fields of config.json that matter here; defaults are those of transformers' Llama."""
 
     architectures: tuple[str, ...] = ()
     hidden_size: Count
@@ -77,8 +77,8 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window(self) -> int | None:
-        """Tokens that attention looks back on, where that is less than all of them."""
-        # A window alone says nothing: families carry one that their layers do not use.
+        """The sliding window of attention in tokens; None without one."""
+        # Some model families name a window that their layers do not use.
         is_used = self.use_sliding_window or "sliding_attention" in self.layer_types
         if self.sliding_window is None or self.sliding_window >= self.max_position_embeddings:
             return None
@@ -86,14 +86,14 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def aux_layer_ids(self) -> tuple[int, ...]:
-        """The target's layers the draft reads, as written; empty where the config leaves it out."""
+        """The target's layers that the draft reads, as config.json has them; empty if not given."""
         return self.eagle_aux_hidden_state_layer_ids or self.aux_hidden_state_layer_ids
 
 
 def read_config(directory: Path) -> DraftConfig:
-    """The config of a checkpoint, if it describes a draft that llama.cpp's eagle3 graph can run.
+    """The config of a checkpoint.
 
-    Raises ConversionError with the reason where it does not, OSError.
+    Raises ConversionError if llama.cpp's eagle3 graph cannot run such a draft, OSError.
     """
     path = directory / "config.json"
     if path.exists() and not path.is_file():
@@ -105,9 +105,9 @@ def read_config(directory: Path) -> DraftConfig:
 
 
 def parse_config(content: bytes, name: str) -> DraftConfig:
-    """The same for the content of a config.json, `name` being what the errors call it."""
+    """`read_config` for the content of a config.json that errors call `name`."""
     try:
-        raw = typed_json.decode(content, dict[str, Any], name)
+        raw = decode_json(content, dict[str, Any], name)
         merged = _merged(raw)
         config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)
     except msgspec.ValidationError as error:
@@ -117,20 +117,20 @@ def parse_config(content: bytes, name: str) -> DraftConfig:
 
 
 def _merged(raw: dict[str, Any]) -> dict[str, Any]:
-    """One flat table. The nested one wins for dimensions, the top one for the draft's flags."""
+    """One flat table; of a key that is given twice, the one in transformer_layer_config counts."""
     merged: dict[str, Any] = {}
     for table in (_table(raw, "eagle_config"), raw, _table(raw, "transformer_layer_config")):
         merged.update((key, value) for key, value in table.items() if value is not None)
-    # A nested layer is a plain transformer: what it says of architectures is not about the draft.
+    # A nested layer names the architecture of a plain transformer, not the draft's.
     if raw.get("architectures"):
         merged["architectures"] = raw["architectures"]
     return merged
 
 
 def _rope(merged: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of RoPE in transformers 5's words, from those or older ones."""
+    """The parameters of RoPE under transformers 5's names, whichever names the config uses."""
     given = _table(merged, "rope_parameters") or _table(merged, "rope_scaling")
-    # By layer type, speculators builds a draft with those of sliding attention where there are any.
+    # Of parameters per layer type, speculators builds a draft with those of sliding attention.
     given = _table(given, "sliding_attention") or _table(given, "full_attention") or given
     renamed = {
         "rope_theta": merged.get("rope_theta"),
@@ -181,3 +181,66 @@ def _refuse_unsupported(config: DraftConfig) -> None:
             f"the draft reads {len(config.aux_layer_ids)} layers of its target, "
             f"llama.cpp's eagle3 graph reads {EXTRACT_LAYERS}"
         )
+
+
+_UNSCALED = ("default", "none", "llama3", "dynamic")
+"""Types without a scaling field: llama3 is stored as a tensor of factors, and dynamic changes
+nothing within the trained context."""
+
+
+def scaling_fields(config: DraftConfig) -> dict[str, str | int | float]:
+    """The GGUF fields under `eagle3.rope.scaling.`; empty for a draft without scaling.
+
+    Raises ConversionError for a scaling that llama.cpp's eagle3 graph would ignore.
+    """
+    rope = config.rope
+    kind = rope.rope_type.lower()
+    if kind in _UNSCALED and rope.alpha is None:
+        return {}
+    if kind not in ("linear", "yarn"):
+        raise ConversionError(
+            f"the draft scales RoPE by the type {kind}, which llama.cpp's eagle3 graph cannot"
+        )
+    if rope.factor is None:
+        raise ConversionError(f"config.json scales RoPE by the type {kind}, but names no factor")
+    fields: dict[str, str | int | float] = {"type": kind, "factor": rope.factor}
+    if kind == "yarn":
+        original = rope.original_max_position_embeddings or config.max_position_embeddings
+        fields["original_context_length"] = int(original)
+        optional = {
+            "yarn_ext_factor": rope.extrapolation_factor,
+            "yarn_attn_factor": rope.attention_factor,
+            "yarn_beta_fast": rope.beta_fast,
+            "yarn_beta_slow": rope.beta_slow,
+        }
+        fields.update((key, value) for key, value in optional.items() if value is not None)
+    return fields
+
+
+def llama3_factors(config: DraftConfig, n_rot: int) -> npt.NDArray[np.float32] | None:
+    """The divisors of RoPE's frequencies, [n_rot / 2], for llama3 scaling; else None.
+
+    Low frequencies are divided by `factor`, high ones by 1, and those between by a value
+    interpolated between the two. The arithmetic and its float32 are those of llama.cpp's converter.
+    """
+    rope = config.rope
+    if rope.rope_type.lower() != "llama3":
+        return None
+    factor, low, high = rope.factor or 8.0, rope.low_freq_factor, rope.high_freq_factor
+    original = rope.original_max_position_embeddings or 8192.0
+    if high <= low:
+        raise ConversionError(
+            "the llama3 RoPE scaling in config.json is impossible: "
+            f"its frequency factors go from {low:g} to {high:g}"
+        )
+    exponents = np.arange(0, n_rot, 2, dtype=np.float32) / np.float32(n_rot)
+    powers = np.power(rope.rope_theta, exponents, dtype=np.float64).astype(np.float32)
+    wavelengths = np.float32(2 * np.pi) / (np.float32(1) / powers)
+    smooth = (np.float32(original) / wavelengths - np.float32(low)) / np.float32(high - low)
+    between = np.float32(1) / ((np.float32(1) - smooth) / np.float32(factor) + smooth)
+    factors: npt.NDArray[np.float32] = np.where(
+        wavelengths < original / high,
+        np.float32(1),
+        np.where(wavelengths > original / low, np.float32(factor), between),
+    )
+    return factors

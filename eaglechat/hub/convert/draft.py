@@ -1,54 +1,145 @@
-"""Checks a checkpoint against its target, and works out the draft's dimensions.
+"""Checks a checkpoint against its target, and derives the dimensions and tensor names of the draft.
 
-The dimensions come from the tensors: a config.json may be wrong (AngelSlim's Qwen3-32B draft
-names a head size it does not have), and llama.cpp aborts the process on some mismatches.
+The dimensions come from the tensors, because config.json may be wrong (AngelSlim's Qwen3-32B draft
+names a wrong head size) and llama.cpp aborts the process on some mismatches.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import deepest_readable_layer
-from eaglechat.hub.convert.eagle3.mapping import FC_NORMS, map_names, plain_name
-from eaglechat.hub.convert.eagle3.rope import llama3_factors, scaling_fields
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.config import EXTRACT_LAYERS, DraftConfig
-from eaglechat.hub.convert.source.tensors import StoredTensor
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    EXTRACT_LAYERS,
+    TARGET_ARCHITECTURES,
+    deepest_readable_layer,
+)
+from eaglechat.hub.convert.config import DraftConfig, llama3_factors, scaling_fields
+from eaglechat.hub.convert.tensors import StoredTensor
+from eaglechat.hub.errors import ConversionError
+
+_LAYER = {
+    "input_layernorm.weight": "blk.0.attn_norm.weight",
+    "hidden_norm.weight": "blk.0.attn_norm_2.weight",
+    "self_attn.q_proj.weight": "blk.0.attn_q.weight",
+    "self_attn.k_proj.weight": "blk.0.attn_k.weight",
+    "self_attn.v_proj.weight": "blk.0.attn_v.weight",
+    "self_attn.o_proj.weight": "blk.0.attn_output.weight",
+    "post_attention_layernorm.weight": "blk.0.ffn_norm.weight",
+    "mlp.gate_proj.weight": "blk.0.ffn_gate.weight",
+    "mlp.up_proj.weight": "blk.0.ffn_up.weight",
+    "mlp.down_proj.weight": "blk.0.ffn_down.weight",
+}
+FC_NORMS = tuple(f"fc_norm.{third}.weight" for third in range(EXTRACT_LAYERS))
+"""EAGLE-3.1's norm of each hidden state. The conversion multiplies them into `fc.weight`."""
+_TOP = {
+    "embed_tokens.weight": "token_embd.weight",
+    "input_norm.weight": "enc.output_norm.weight",
+    **{name: name for name in FC_NORMS},
+    "fc.weight": "fc.weight",
+    **{f"layers.0.{name}": gguf_name for name, gguf_name in _LAYER.items()},
+    "norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+    "d2t": "d2t",
+}
+_OPTIONAL = {"token_embd.weight", "enc.output_norm.weight", "output.weight", "d2t", *FC_NORMS}
+
+# Derived from other tensors; llama.cpp does not read them.
+_UNUSED = re.compile(r"t2d$|.*rotary_emb\.inv_freq$")
+
+# Names of tensors that only an unsupported variant has, and why llama.cpp cannot run it. The first
+# match counts.
+_REFUSALS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (r"mask_hidden|mask_embedding", "it is a P-EAGLE draft, which llama.cpp cannot run"),
+        (
+            r"q_a_proj|q_b_proj|kv_a_proj|kv_b_proj|kv_a_layernorm",
+            "it uses DeepSeek's multi-head latent attention (MLA), "
+            "which llama.cpp's eagle3 graph does not have",
+        ),
+        (r"layers\.[1-9]", "it has more than one layer, llama.cpp runs drafts of 1"),
+        (r"\.bias$", "llama.cpp's eagle3 graph has no biases"),
+        (r"experts|mlp\.gate\.", "it is a mixture of experts, llama.cpp's eagle3 graph is dense"),
+        (
+            r"_scale|_packed|_zero_point|qweight|qzeros|g_idx",
+            "its weights are already quantised; convert the original checkpoint instead",
+        ),
+    )
+)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft that fits its target: what goes into the GGUF, tensors still on disk."""
+    """A draft that fits its target. Its weights are still on disk."""
 
     config: DraftConfig
     tensors: Mapping[str, StoredTensor]
-    """By GGUF name."""
+    """By GGUF name, in the order that llama.cpp's converter writes them."""
     head_dim: int
     n_rot: int
-    """Values of a head that RoPE rotates, the first ones."""
+    """The number of values per head that RoPE rotates: the first ones."""
     feed_forward: int
     target_layers: tuple[int, ...]
-    """The three layers of the target whose inputs the draft reads."""
+    """The layers of the target whose inputs the draft reads."""
     d2t: npt.NDArray[np.int64] | None
-    """[draft vocabulary] -> token of the target; None for a draft of the whole vocabulary."""
+    """[draft vocabulary]: the target's token id of each draft token. None if the draft has the
+    target's whole vocabulary."""
     notes: tuple[str, ...]
-    """What the checkpoint said that was not taken literally."""
+    """What in the checkpoint was not taken literally, in sentences for the user."""
+
+
+def read_target(path: Path) -> GGUFHeader:
+    """The header of a target. Raises ConversionError if no EAGLE-3 draft can read its layers."""
+    try:
+        target = read_header(path)
+    except FileNotFoundError:
+        raise ConversionError(f"the target {path} does not exist") from None
+    except (OSError, GGUFError) as error:
+        raise ConversionError(f"the target cannot be read: {error}") from error
+    check_target(target)
+    return target
+
+
+def check_target(target: GGUFHeader) -> None:
+    """Raise ConversionError if no EAGLE-3 draft can read this target's layers."""
+    path = target.path
+    if target.architecture == DRAFT_ARCHITECTURE:
+        raise ConversionError(f"the target {path} is itself an EAGLE-3 draft")
+    if not target.architecture:
+        raise ConversionError(
+            f"the target {path} names no architecture; of a split model, give the first file"
+        )
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise ConversionError(
+            f"the target {path.name} has the architecture {target.architecture}, whose llama.cpp "
+            "graph does not export layer inputs, so no EAGLE-3 draft can read it"
+        )
+    if not target.n_vocab or not target.n_layers or not target.n_embd:
+        raise ConversionError(
+            f"the target {path.name} lacks its tokenizer, layer count or hidden size"
+        )
 
 
 def check_config(config: DraftConfig, target: GGUFHeader) -> None:
-    """What config.json alone says of fitting the target. Raises ConversionError."""
+    """Raise ConversionError if config.json alone shows that the draft does not fit the target."""
     scaling_fields(config)
     _check_vocabulary([config.vocab_size], target)
     target_layers(config, target)
 
 
 def examine(stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader) -> Draft:
-    """Check everything that needs no weights; `d2t` is not read. Raises ConversionError."""
+    """Everything that can be checked without reading tensors; `d2t` stays None.
+
+    Raises ConversionError.
+    """
     check_config(config, target)
     tensors = map_names(stored)
     _check_dimensions(tensors)
@@ -126,7 +217,7 @@ def _check_d2t(tensors: Mapping[str, StoredTensor]) -> None:
 
 
 def with_tokens(draft: Draft, target: GGUFHeader) -> Draft:
-    """The draft with its `d2t`, which a checkpoint holds as distances from their own index.
+    """The draft with its `d2t`. A checkpoint stores it as token id minus index.
 
     Raises ConversionError, OSError.
     """
@@ -167,7 +258,7 @@ def _check_vocabulary(sizes: Iterable[int], target: GGUFHeader) -> None:
 def _check_shared(
     tensors: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader
 ) -> None:
-    """What a draft leaves out it takes from the target, which must then be as wide."""
+    """A draft without embeddings or head uses the target's, so its hidden size must be equal."""
     lacking = [name for name in ("token_embd.weight", "output.weight") if name not in tensors]
     if lacking and config.hidden_size != target.n_embd:
         raise ConversionError(
@@ -258,9 +349,11 @@ def _about_yarn(config: DraftConfig) -> Iterable[str]:
 def target_layers(
     config: DraftConfig, target: GGUFHeader, notes: list[str] | None = None
 ) -> tuple[int, ...]:
-    """Layers by their inputs, as llama.cpp counts them; `notes` gets what was read differently.
+    """The layers whose inputs the draft reads; what was interpreted is added to `notes`.
 
-    Trainers that count outputs write the usual choice (2, n/2, n-3) as (1, n/2-1, n-4).
+    llama.cpp numbers layers by their inputs. Trainers that number outputs write the usual choice
+    (2, n/2, n-3) as (1, n/2-1, n-4), so ids that begin with 1 are taken for outputs.
+    Raises ConversionError if the target has no such layers.
     """
     n_layers = target.n_layers
     layers = config.aux_layer_ids or (2, n_layers // 2, n_layers - 3)
@@ -284,3 +377,55 @@ def target_layers(
             f"{target.path.name} offers 0 to {deepest_readable_layer(target)}"
         )
     return layers
+
+
+def plain_name(name: str) -> str:
+    """A tensor's name without the prefixes that trainers add."""
+    name = name.removeprefix("model.")
+    return f"layers.0.{name[len('midlayer.') :]}" if name.startswith("midlayer.") else name
+
+
+def map_names(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The tensors by their GGUF names, which are those of src/models/eagle3.cpp of llama.cpp.
+
+    Raises ConversionError if a tensor has no place in that model, or one that it needs is missing.
+    """
+    by_name: dict[str, StoredTensor] = {}
+    for tensor in stored.values():
+        name = plain_name(tensor.name)
+        if _UNUSED.match(name):
+            continue
+        if name not in _TOP:
+            raise ConversionError(f"the draft cannot be converted: {_reason(tensor.name)}")
+        if name in by_name:
+            raise ConversionError(f"{by_name[name].name} and {tensor.name} are the same tensor")
+        by_name[name] = tensor
+    _refuse_incomplete(by_name)
+    return {gguf_name: by_name[name] for name, gguf_name in _TOP.items() if name in by_name}
+
+
+def _reason(name: str) -> str:
+    for pattern, reason in _REFUSALS:
+        if pattern.search(name):
+            return f"{reason} (it holds {name})"
+    return f"llama.cpp's eagle3 graph has no place for its tensor {name}"
+
+
+def _refuse_incomplete(by_name: Mapping[str, StoredTensor]) -> None:
+    required = [name for name, gguf_name in _TOP.items() if gguf_name not in _OPTIONAL]
+    missing = [name for name in required if name not in by_name]
+    if "fc.weight" in missing or "layers.0.hidden_norm.weight" in missing:
+        raise ConversionError(
+            f"the checkpoint is not an EAGLE-3 draft: it has no {missing[0]}"
+            if "fc.weight" in missing
+            else "the checkpoint is an EAGLE or EAGLE-2 draft: it has no hidden_norm.weight"
+        )
+    if missing:
+        raise ConversionError(f"the checkpoint is not whole: it lacks {', '.join(missing)}")
+    wrong = [tensor for name, tensor in by_name.items() if not tensor.holds_weights]
+    for tensor in wrong:
+        if plain_name(tensor.name) != "d2t":
+            raise ConversionError(
+                f"{tensor.name} is stored as {tensor.dtype}; "
+                "convert the original checkpoint in F32, F16 or BF16 instead"
+            )

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from typing import BinaryIO, Literal, NamedTuple
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.hub.convert.eagle3.draft import check_config, examine, with_tokens
-from eaglechat.hub.convert.eagle3.target import check_target
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.checkpoint import read_weights, weight_files
-from eaglechat.hub.convert.source.config import parse_config
+from eaglechat.hub.convert.checkpoint import read_weights, weight_files
+from eaglechat.hub.convert.config import parse_config
+from eaglechat.hub.convert.draft import check_config, check_target, examine, with_tokens
 from eaglechat.hub.downloads.client import Hub, RemoteFile
-from eaglechat.hub.errors import HubError
+from eaglechat.hub.errors import ConversionError, HubError
 
 _READ_AT_ONCE = 64 << 10
 _MOST_BYTES = 128 << 20

@@ -1,6 +1,6 @@
-"""Embeddings that a draft only copied from its target: left out, it shares the target's own.
+"""Leaves out embeddings that a draft copied from its target: the draft then uses the target's.
 
-Trainers freeze them, and a copy is most of a draft: two gigabytes for a target of 8B.
+Trainers freeze the embeddings, and the copy is most of the draft: 2 GB for a target of 8B.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_shards
-from eaglechat.hub.convert.eagle3.draft import Draft
-from eaglechat.hub.convert.source.matrix import Floats, read_rows
-from eaglechat.hub.convert.source.tensors import StoredTensor
+from eaglechat.hub.convert.draft import Draft
+from eaglechat.hub.convert.gguf_rows import Floats, read_rows
+from eaglechat.hub.convert.tensors import StoredTensor
 from eaglechat.hub.units import format_bytes
 
 EMBEDDINGS = "token_embd.weight"
@@ -26,15 +26,19 @@ _BLOCKS = {
     "Q4_0": 32, "Q4_1": 32, "Q5_0": 32, "Q5_1": 32, "Q8_0": 32, "Q2_K": 16, "Q3_K": 16,
     "Q4_K": 32, "Q5_K": 32, "Q6_K": 16,
 }  # fmt: skip
-"""Types whose blocks hold evenly spaced values, and the length of a block."""
+"""Quantised types whose blocks hold evenly spaced values, and the number of values per block."""
 _LEAST_COPIED = 0.985
-"""Share of values. Quantised by llama.cpp, copies have 0.993 (Q3_K) to 1.0 of them; embeddings
-trained by 2% of their spread have 0.97 (Q4_K), 0.78 (Q6_K) or 0.35 (Q8_0). Less than that a Q4
-cannot tell, nor does it matter: its own rounding is 7%."""
+"""Share of values equal within the target's rounding. Measured on targets quantised by llama.cpp:
+copies have 0.993 (Q3_K) to 1.0; embeddings that training moved by 2% of their spread have 0.97
+(Q4_K), 0.78 (Q6_K) or 0.35 (Q8_0). A Q4 type cannot show smaller changes, and they do not matter:
+its own rounding is 7%."""
 
 
 def without_copies(draft: Draft, target: GGUFHeader) -> Draft:
-    """The draft without embeddings that are its target's. Raises ConversionError, OSError."""
+    """The draft, without its embeddings if they equal the target's.
+
+    Raises ConversionError, OSError.
+    """
     stored = draft.tensors.get(EMBEDDINGS)
     if stored is None or not are_copied(stored, target):
         return draft
@@ -47,9 +51,9 @@ def without_copies(draft: Draft, target: GGUFHeader) -> Draft:
 
 
 def are_copied(stored: StoredTensor, target: GGUFHeader) -> bool:
-    """Whether a draft's embeddings are its target's, as well as the target's type can tell.
+    """Whether a draft's embeddings equal its target's, within the rounding of the target's type.
 
-    False where the target's cannot be read. Raises ConversionError, OSError.
+    False for a type that is not compared. Raises ConversionError, OSError.
     """
     for file in read_shards(target.path):
         for tensor in file.tensors:
@@ -70,13 +74,13 @@ def _are_equal(stored: StoredTensor, file: GGUFHeader, tensor: TensorInfo) -> bo
 
 
 def _copied(ours: Floats, theirs: Floats, kind: str) -> npt.NDArray[np.bool_]:
-    """Which values of the target's are the draft's, rounded as the target's type rounds."""
+    """For each value, whether rounding the draft's to the target's type can give the target's."""
     if kind in _FLOATS:
         return np.asarray(np.abs(ours - theirs) <= _BF16_STEP * np.abs(ours))
     block = _BLOCKS[kind]
     spread = np.sort(theirs.reshape(-1, block), axis=1)
     gaps = np.diff(spread, axis=1)
-    # Of values that are the same, arithmetic leaves a rest.
+    # Equal values differ by rounding errors of the arithmetic: such gaps are not steps.
     gaps[gaps <= 1e-3 * np.abs(spread).max(axis=1, keepdims=True)] = np.inf
     step = gaps.min(axis=1, keepdims=True)
     off = np.abs(ours - theirs).reshape(-1, block)

@@ -147,7 +147,7 @@ def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -
     try:
         if candidate.is_checkpoint:
             # Not at the top: it brings numpy and gguf.
-            from eaglechat.hub.downloads.checkpoints import judge_checkpoint  # noqa: PLC0415
+            from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
             files = [listing.file(name) for name in candidate.files]
             problem, layers = judge_checkpoint(hub, files, target.header)

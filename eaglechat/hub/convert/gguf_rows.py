@@ -1,4 +1,4 @@
-"""Rows of a GGUF's matrices as float32, read a few at a time."""
+"""Reads rows of a GGUF's matrices as float32."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.gguf.header import TensorInfo
-from eaglechat.hub.convert.errors import ConversionError
+from eaglechat.hub.errors import ConversionError
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
 
 def read_rows(path: Path, data_start: int, tensor: TensorInfo, rows: Rows | None = None) -> Floats:
-    """A tensor, or some of its rows, dequantised, in numpy's order.
+    """The given rows of a tensor (all if None), dequantised: [rows, row length].
 
-    Raises ConversionError for a type that cannot be read and a file cut short, OSError.
+    A one-dimensional tensor is returned as [length]. `data_start` is the file's offset of its data.
+    Raises ConversionError if the type cannot be read or the file ends early, OSError.
     """
     try:
         kind = gguf.GGMLQuantizationType[tensor.type]
@@ -31,7 +32,7 @@ def read_rows(path: Path, data_start: int, tensor: TensorInfo, rows: Rows | None
     packed = np.empty((len(wanted), row_bytes), np.uint8)
     with path.open("rb") as file:
         done = 0
-        # Rows that follow each other are read together.
+        # Consecutive rows are read in one call.
         for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
             file.seek(data_start + tensor.offset + int(run[0]) * row_bytes)
             if file.readinto(packed[done : done + len(run)].data) < len(run) * row_bytes:
@@ -48,7 +49,7 @@ def read_rows(path: Path, data_start: int, tensor: TensorInfo, rows: Rows | None
 def _typed(
     packed: npt.NDArray[np.uint8], kind: gguf.GGMLQuantizationType
 ) -> npt.NDArray[np.generic]:
-    """What gguf dequantises: float types as numbers, everything else as bytes."""
+    """As gguf expects it: F32 and F16 as numbers, every other type as bytes."""
     if kind is gguf.GGMLQuantizationType.F32:
         return packed.view(np.float32)
     if kind is gguf.GGMLQuantizationType.F16:

@@ -1,8 +1,8 @@
-"""Finds the tensors in a file of `torch.save` without torch, and without trusting the file.
+"""Finds the tensors in a file written by `torch.save`, without torch and without trusting the file.
 
 Such a file is an uncompressed zip: `data.pkl` describes the tensors, `data/<key>` holds each
-storage. A pickle can name any function to call, so every name outside the short list below is
-refused, and the objects on the list can only make descriptions of tensors.
+storage. A pickle can name any function to be called, so every name outside a short list is
+refused, and the objects on that list can only produce descriptions of tensors.
 Source of the format: torch/serialization.py and torch/_utils.py.
 """
 
@@ -17,15 +17,15 @@ from collections import OrderedDict
 from math import prod
 from typing import Any, NamedTuple
 
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.tensors import Place, StoredTensor, check_complete
-from eaglechat.hub.errors import HubError
+from eaglechat.hub.convert.tensors import CheckpointFile, StoredTensor, check_complete
+from eaglechat.hub.errors import ConversionError, HubError
 
 _MAX_PICKLE_BYTES = 2 << 20
-"""About 150 bytes describe a tensor; what unpickling them makes takes up to 60 times the memory."""
+"""A tensor needs about 150 bytes of pickle; unpickling takes up to 60 times the pickle's size."""
 _MAX_TUPLES = 10_000
-"""A tensor takes four. Python hashes nested tuples without a limit of depth: 2 million in one
-another, as a key, end the process with SIGSEGV; 120,000 did not in a stack of 8 MiB."""
+"""A tensor needs four. Python hashes nested tuples recursively without a depth limit: 2 million
+nested tuples as a dictionary key end the process with SIGSEGV; 120,000 did not, with a stack of
+8 MiB."""
 _MAX_BYTEORDER_BYTES = 16
 _LOCAL_HEADER_BYTES = 30
 
@@ -38,11 +38,11 @@ _STORAGES = {
 }  # fmt: skip
 
 
-def read_bin(path: Place) -> list[StoredTensor]:
-    """The tensors a `pytorch_model.bin` holds; nothing of them is read.
+def read_bin(path: CheckpointFile) -> list[StoredTensor]:
+    """The tensors of a `pytorch_model.bin`; their values are not read.
 
-    Raises ConversionError, also for a file that asks for anything but tensors, OSError, and
-    HubError for a file there.
+    Raises ConversionError (also if the pickle asks for anything but tensors), OSError, and
+    HubError for a file on the Hub.
     """
     file = path.open("rb")
     try:
@@ -55,7 +55,7 @@ def read_bin(path: Place) -> list[StoredTensor]:
         raise ConversionError(f"{path} {refusal}") from None
     except HubError:
         raise
-    except Exception as error:  # a damaged archive or pickle can raise anything
+    except Exception as error:  # a damaged archive or pickle can raise any exception
         raise ConversionError(f"{path} is damaged: its list of tensors cannot be read") from error
     if not isinstance(loaded, dict):
         raise ConversionError(f"{path} holds a {type(loaded).__name__}, not named tensors")
@@ -64,7 +64,7 @@ def read_bin(path: Place) -> list[StoredTensor]:
     return tensors
 
 
-def _not_a_zip(path: Place) -> str:
+def _not_a_zip(path: CheckpointFile) -> str:
     with path.open("rb") as file:
         beginning = file.read(2)
     if beginning == b"PK":
@@ -77,7 +77,7 @@ def _not_a_zip(path: Place) -> str:
     return f"{path} is not a file of torch.save"
 
 
-def _unpickle(path: Place, archive: zipfile.ZipFile) -> Any:
+def _unpickle(path: CheckpointFile, archive: zipfile.ZipFile) -> Any:
     pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
     if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE_BYTES:
         raise ConversionError("is a zip file, but not one of torch.save")
@@ -96,11 +96,11 @@ _MEMO = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
 
 
 def _check_opcodes(data: bytes) -> None:
-    """Refuse what makes the unpickler take memory that the file does not have: it makes room for
-    the highest number of its memo, and for the bytes that an opcode announces.
-    Refuse more tuples than a checkpoint needs.
+    """Refuse a pickle that would take far more memory than its own size.
 
-    Raises ConversionError, ValueError for what is no pickle.
+    The unpickler allocates as many memo places as the highest memo index says; `genops` itself
+    refuses an opcode that announces more bytes than there are. See also _MAX_TUPLES.
+    Raises ConversionError, and ValueError for data that is no pickle.
     """
     tuples = 0
     for opcode, argument, _ in pickletools.genops(data):
@@ -111,8 +111,8 @@ def _check_opcodes(data: bytes) -> None:
             raise ConversionError(f"is damaged: its memo has {len(data)} places, not {argument}")
 
 
-def _named(path: Place, name: Any, value: Any) -> StoredTensor:
-    # Never the repr of what the pickle made: nested deeply enough it raises RecursionError.
+def _named(path: CheckpointFile, name: Any, value: Any) -> StoredTensor:
+    # Do not show the repr of unpickled objects: deep nesting would raise RecursionError.
     if not isinstance(name, str):
         raise ConversionError(f"{path} names a tensor with a {type(name).__name__}, not with text")
     if not isinstance(value, _View):
@@ -122,7 +122,7 @@ def _named(path: Place, name: Any, value: Any) -> StoredTensor:
     return StoredTensor(name, value.dtype, value.shape, path, value.offset)
 
 
-# Named tuples and empty slots: what a pickle can reach here, it cannot change.
+# Named tuples and classes without attributes, so that a pickle cannot modify what it reaches.
 class _Storage(NamedTuple):
     dtype: str
     item_bytes: int
@@ -145,7 +145,7 @@ class _RebuildTensor:
         self, storage: _Storage, first: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any
     ) -> _View:
         contiguous = tuple(prod(size[i + 1 :]) for i in range(len(size)))
-        # The stride along a dimension of one element means nothing, so torch leaves any there.
+        # The stride of a dimension of size 1 is meaningless; torch stores any value there.
         if any(s != c and n > 1 for s, c, n in zip(stride, contiguous, size, strict=True)):
             raise ConversionError("holds a transposed tensor; save it again as safetensors")
         if first < 0 or min(size, default=1) < 0 or first + prod(size) > storage.n_items:
@@ -163,7 +163,9 @@ class _RebuildParameter:
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, path: Place, archive: zipfile.ZipFile, root: str) -> None:
+    def __init__(
+        self, data: bytes, path: CheckpointFile, archive: zipfile.ZipFile, root: str
+    ) -> None:
         super().__init__(io.BytesIO(data))
         self._path, self._archive, self._root = path, archive, root
         self._allowed: dict[tuple[str, str], Any] = {
