@@ -13,7 +13,7 @@ from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.recording import Recording
-from eaglechat.links.base import RoutedLink
+from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.texts.replies import progress
@@ -86,7 +86,7 @@ def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -
     running = chat.session.running
     assert running is not None
     chat.engine.tell(protocol.Loading(id=running.request_id, stage=stage, fraction=0.4))
-    RoutedLink.pump(chat.engine)  # without a step of the script
+    Link.pump(chat.engine)  # without a step of the script
     assert progress(running) == said
 
 
