@@ -23,7 +23,7 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.reading import Passage, SavedChat
@@ -196,12 +196,12 @@ class ChatScreen(PromptScreen[None]):
     def changed(self) -> None:
         self.call_later(self._draw)
 
-    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
         text = slash.escaped(self.prompt.marks.text(question))
-        if self.prompt.text and wording_of is None:
+        if self.prompt.text and version_of is None:
             self.prompt.remember(text)
-        elif wording_of is not None and self.editing is None:
-            self._edit(self.session.turns.question(wording_of), text, self.prompt.text)
+        elif version_of is not None and self.editing is None:
+            self._edit(self.session.turns.question(version_of), text, self.prompt.text)
         else:
             self.prompt.replace_all(text)
 
@@ -489,7 +489,7 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.selected = None
 
     def action_go_on(self) -> None:
-        if (id := self._target()) is not None and self.session.go_on(id):
+        if (id := self._target()) is not None and self.session.continue_reply(id):
             self.transcript.selected = None
 
     def action_step(self, by: int) -> None:
@@ -597,13 +597,13 @@ class ChatScreen(PromptScreen[None]):
         self._turn(control_named(name), value)
 
     def _turn(self, control: Control, value: Any) -> None:
-        self.session.turn(turned(self.controls, control, value))
+        self.session.change_controls(turned(self.controls, control, value))
         info = self.session.info
         if control is SHAPE and value != "chain" and info and info.chains_only:
             self.notify(stays_with_chains(info.chains_only), markup=False)
 
     def action_draft_length(self, step: int) -> None:
-        self.session.draft(step)
+        self.session.change_draft_length(step)
 
     def action_auto_length(self) -> None:
         self.session.switch_auto()
