@@ -1,4 +1,4 @@
-"""Finds drafts for a target on the Hub, and judges each by its header rather than by its name."""
+"""Finds drafts for a target on the Hub, and judges each by its header, not by its name."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _QUANTIZED = re.compile(r"[-_.]?(GGUF|i1|imatrix)$", re.IGNORECASE)
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 _MOST_CANDIDATES = 12
 _MOST_BASES = 8
-# The Hub's search compares names; these are the ways publishers of drafts write them.
+# The Hub searches by name; these are the ways in which publishers name drafts.
 _PUBLISHERS_PATTERNS = ("{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A draft that may fit. `fits` None until it was judged, with the reason in `problem`.
+    """A draft that may fit. `fits` is None if it could not be judged; `problem` says why.
 
-    `files` is one GGUF (its shards), or the files of a checkpoint to convert.
+    `files` are the shards of one GGUF, or the files of a checkpoint to convert.
     """
 
     repo: str
@@ -46,7 +46,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Target:
-    """A target for which drafts are sought: its header and what is known of its descent."""
+    """A target for which drafts are searched; `base_models` are the models it was made from."""
 
     repo: str
     header: GGUFHeader
@@ -54,16 +54,17 @@ class Target:
 
 
 def describe_target(hub: Hub, repo: RemoteRepo, model: ModelFiles) -> Target:
-    """Read a target's header from the Hub. Raises HubError, GGUFError."""
+    """A target of a repository, with its header. Raises HubError, GGUFError."""
     header = hub.peek(repo.file(model.first))
     return Target(repo.repo, header, repo.base_models or _named_bases(header))
 
 
 def find_drafts(hub: Hub, target: Target, entries: Iterable[Entry] = ()) -> list[Candidate]:
-    """Candidates for a target, those that fit first; each judged by its header.
+    """Candidates for a target, those that fit first.
 
-    Sought beside the target, in the catalogue, by base model and by name, in this order.
-    A candidate that cannot be asked about says so in `problem`; raises HubError where nothing can.
+    They are searched in the target's repository, in the catalogue, by base model and by name, in
+    this order. A repository that cannot be read becomes a candidate with a `problem`; raises
+    HubError if the target's own cannot be read, or a search fails.
     """
     found: dict[tuple[str, tuple[str, ...]], Candidate] = {}
     asked: set[str] = set()
@@ -108,7 +109,7 @@ def _named_like_drafts(hits: list[SearchHit], found_by: str) -> Iterator[tuple[s
 
 
 def _candidates(listing: RemoteRepo, found_by: str) -> Iterator[Candidate]:
-    """The GGUFs of a repository that may be drafts; its checkpoint where it has none."""
+    """The GGUFs of a repository that may be drafts; if it has none, its checkpoint."""
     beside = found_by == "beside the target"
     ggufs = [
         model
@@ -131,7 +132,7 @@ def _candidates(listing: RemoteRepo, found_by: str) -> Iterator[Candidate]:
 
 
 def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
-    """The files of a checkpoint a converter needs: its configuration and one set of weights."""
+    """The files of a checkpoint that a conversion needs: config.json and one set of weights."""
     top = [path for path in listing.paths if "/" not in path and not _NOT_WEIGHTS.search(path)]
     for ending in CHECKPOINT_WEIGHTS:
         weights = [path for path in top if path.endswith(ending)]
@@ -142,11 +143,11 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
 
 
 def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -> Candidate:
-    """A candidate with what its header (or its configuration) says about fitting the target."""
+    """The candidate with `fits`, `problem`, `warning` and `note` set."""
     note = ""
     try:
         if candidate.is_checkpoint:
-            # Not at the top: it brings numpy and gguf.
+            # Imported here, because it imports numpy and gguf.
             from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
             files = [listing.file(name) for name in candidate.files]
@@ -165,7 +166,7 @@ def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -
 
 
 def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
-    """A pair of a target and a draft found for it, to install like one of the catalogue."""
+    """The catalogue entry for a target and a draft found for it."""
     publisher = candidate.repo.partition("/")[0]
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{model.name}-{publisher}".lower()).strip("-._")
     draft = (
@@ -184,7 +185,7 @@ def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
 
 
 def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
-    """Why a GGUF is no draft for a target; None if it is one."""
+    """Why a GGUF is no draft for a target; None if it fits."""
     if draft.architecture != DRAFT_ARCHITECTURE:
         return f"it is a model of architecture {draft.architecture or '?'}, not an EAGLE-3 draft"
     try:
@@ -195,7 +196,7 @@ def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
 
 
 def _other_fine_tune(target: Target, draft: RemoteRepo) -> str | None:
-    """Say so where both name what they belong to, and it is not the same model."""
+    """A warning if target and draft both name their base model, and these differ."""
     wanted = {name.lower() for name in (*target.base_models, target.repo)}
     named = [name for name in draft.base_models if not _DRAFT_NAME.search(name)]
     if not target.base_models or not named or wanted & {name.lower() for name in named}:
@@ -207,7 +208,7 @@ def _other_fine_tune(target: Target, draft: RemoteRepo) -> str | None:
 
 
 def _named_bases(header: GGUFHeader) -> tuple[str, ...]:
-    """Base models a GGUF's own metadata names, by their addresses on the Hub."""
+    """The base models that a GGUF's metadata names by their addresses on the Hub."""
     count = min(header.number("general.base_model.count"), _MOST_BASES)
     urls = [header.text(f"general.base_model.{i}.repo_url") for i in range(count)]
     return tuple(url.split("huggingface.co/", 1)[1] for url in urls if "huggingface.co/" in url)

@@ -207,11 +207,13 @@ def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
     with its size on the Hub, and a KV cache as large as that of one layer of the target.
     Raises HubError, GGUFError.
     """
-    target = replace(hub.figures(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
+    target = replace(
+        hub.beginning(plan.target[0]), size_bytes=sum(file.size for file in plan.target)
+    )
     draft_bytes = sum(file.size for file in plan.draft)
     n_ctx = n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
     if not plan.converts:
-        draft = replace(hub.figures(plan.draft[0]), size_bytes=draft_bytes)
+        draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
         return memory_need(target, draft, n_ctx)
     need = memory_need(target, None, n_ctx)
     layer = need.target_kv // max(target.n_layers, 1)

@@ -1,5 +1,7 @@
-"""Judges a checkpoint on the Hub before its download, by the converter's own rules: its
-configuration, the headers of its weights and its vocabulary map are a few hundred kilobytes."""
+"""Judges a checkpoint on the Hub before its download, with the converter's own checks.
+
+They read config.json, the headers of the weights and the vocabulary map: a few hundred kilobytes.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,23 @@ from eaglechat.hub.errors import ConversionError, HubError
 
 _READ_AT_ONCE = 64 << 10
 _MOST_BYTES = 128 << 20
-"""Of one file: a header may have half of it, and no weights are read."""
+"""The most bytes read of one file: twice the largest header, as no weights are read."""
 _MOST_INDEX_BYTES = 8 << 20
 
 
 class Judged(NamedTuple):
-    """What the converter will make of a checkpoint."""
+    """The outcome of the converter's checks."""
 
     problem: str | None
-    """Why it would refuse it; None if it would not."""
+    """Why the converter would refuse the checkpoint; None if it would not."""
     guessed_layers: tuple[int, ...] = ()
-    """Those of the target that the draft is taken to read, where it does not say which."""
+    """The target's layers that the conversion will assume, if config.json does not name them."""
 
 
 def judge_checkpoint(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> Judged:
-    """What the converter says of a checkpoint of these files for a target.
+    """Check the checkpoint of these files for a target. Raises HubError.
 
-    Only weights that are damaged, which nothing but themselves tells, are refused later.
-    Raises HubError.
+    Only damage inside the weights is found later, by the conversion.
     """
 
     by_name = {file.path: file for file in files}
@@ -56,7 +57,7 @@ def judge_checkpoint(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) 
 
 
 class _OnHub:
-    """A file of a checkpoint that is not here."""
+    """A CheckpointFile on the Hub."""
 
     def __init__(self, hub: Hub, file: RemoteFile) -> None:
         self._hub, self._file = hub, file
@@ -69,12 +70,12 @@ class _OnHub:
         return self._file.path
 
     def open(self, mode: Literal["rb"], /) -> BinaryIO:
-        """Reads raise HubError."""
+        """The file, for reading; its reads raise HubError."""
         return io.BufferedReader(_Ranges(self._hub, self._file), _READ_AT_ONCE)
 
 
 class _Ranges(io.RawIOBase):
-    """A file on the Hub as if it were here: what is read of it is asked for."""
+    """A file on the Hub as a raw stream: each read is one range request."""
 
     def __init__(self, hub: Hub, file: RemoteFile) -> None:
         self._hub, self._file = hub, file

@@ -16,8 +16,7 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.process.chat_job import ChatJob
-from eaglechat.engine.process.rendering import rendered
+from eaglechat.engine.process.chat_job import ChatJob, rendered
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.tui.texts.wording import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
