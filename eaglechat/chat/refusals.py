@@ -24,7 +24,7 @@ BUSY = "A reply is being written: {chat.stop} stops it."
 def deleted(turns: int) -> str:
     """Says how many turns were deleted, and how to restore them."""
     what = "1 turn" if turns == 1 else f"{turns:,} turns"
-    return f"{what if turns else 'The comparison'} deleted. {{chat.undo_delete}} restores it."
+    return f"{what} deleted. {{chat.undo_delete}} restores it."
 
 
 def no_more_siblings(count: int, by: int) -> str:

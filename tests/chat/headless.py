@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.reading import SavedChat, saved_chats
@@ -37,6 +37,7 @@ class Headless:
         self.given_back: list[str] = []
         self.beside: list[TurnId | None] = []
         self.changes = 0
+        self.folder = folder
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
         self.pair = Pair("scripted", folder / "target.gguf", folder / "draft.gguf", "files", 3)
@@ -67,9 +68,9 @@ class Headless:
     def changed(self) -> None:
         self.changes += 1
 
-    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))
-        self.beside.append(wording_of)
+        self.beside.append(version_of)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         self.said.append(sentence)
@@ -132,13 +133,9 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str
     return chat.session.record.file
 
 
-def reopened(chat: Headless) -> Headless:
-    """The chat as another start of the app finds it."""
-    (saved,) = saved_chats(chat.session._chats_dir)
-    return Headless(chat.pair.target.parent, saved)
-
-
-def reopened_after_leaving(chat: Headless, typed: str = "") -> Headless:
+def reopened(chat: Headless, typed: str = "") -> Headless:
+    """The chat, left with `typed` in the prompt, as the next start of the app finds it."""
     chat.session.leave(typed)
     chat.session.close()
-    return reopened(chat)
+    (saved,) = saved_chats(chat.folder / "chats")
+    return Headless(chat.folder, saved)

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from eaglechat.chat.capability_text import no_bench, not_reported
-from eaglechat.chat.history.reading import saved_chats
 from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY, ScriptedEngine
 
 
@@ -48,11 +47,8 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
 
 def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
     chat.ask("why?")
-    chat.session.leave("")
-    (saved,) = saved_chats(chat.session._chats_dir)
-    again = Headless(chat.pair.target.parent, saved)
 
-    assert again.session.shown.rounds == chat.session.shown.rounds
+    assert reopened(chat).session.shown.rounds == chat.session.shown.rounds
 
 
 def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
@@ -62,7 +58,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
     assert "`eaglechat bench` measures it" in (no_bench(chat.session.hello) or "")
 
-    chat.session.turn(replace(chat.session.controls, n_draft_max=AUTO))
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=AUTO))
     assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]
     assert chat.session.controls.n_draft_max == 3
 
@@ -70,7 +66,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
 def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
     assert chat.session.ask("why?")
     chat.rounds(1)
-    chat.session.draft(1)
+    chat.session.change_draft_length(1)
 
     assert chat.engine.requests(Set)
     assert chat.said == ["llama-server applies this from the next reply on."]
@@ -98,7 +94,7 @@ def test_drafting_that_was_settled_when_it_was_started_stays(
 ) -> None:
     reports(chat, Capabilities(origins=True))
     before = chat.session.controls
-    chat.session.turn(replace(before, temperature=0.3, **change))
+    chat.session.change_controls(replace(before, temperature=0.3, **change))
 
     assert chat.session.controls == replace(before, temperature=0.3)
     assert chat.said == [
@@ -117,9 +113,7 @@ def test_the_engine_that_wrote_a_reply_is_kept_with_it(chat: Headless) -> None:
     chat.ask("why?")
     (_, reply) = chat.session.turns.path
     assert reply.recording.terms.engine == "llama-server"  # type: ignore[union-attr]
-    chat.session.leave("")
-    (saved,) = saved_chats(chat.session._chats_dir)
-    assert saved.turns.path[1].recording.terms.engine == "llama-server"  # type: ignore[union-attr]
+    assert reopened(chat).session.turns.path[1].recording.terms.engine == "llama-server"  # type: ignore[union-attr]
 
 
 def test_auto_is_off_from_the_start_with_its_reason(chat: Headless) -> None:
@@ -142,13 +136,13 @@ def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
 
     monkeypatch.setattr(ScriptedEngine, "open_engine", open_program)
     chat = Headless(tmp_path)
-    chat.session.turn(replace(chat.session.controls, temperature=0.1))
+    chat.session.change_controls(replace(chat.session.controls, temperature=0.1))
     assert chat.said == []
-    chat.session.turn(replace(chat.session.controls, n_draft_max=5))
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=5))
     assert chat.said == ["llama-server restarts with this before the next reply."]
     assert chat.session.controls.n_draft_max == 5
     before = chat.session.controls
-    chat.session.turn(replace(before, ngram=not before.ngram, temperature=0.2))
+    chat.session.change_controls(replace(before, ngram=not before.ngram, temperature=0.2))
     assert chat.said[-1] == "llama-server drafts only chains, without n-grams."
     assert chat.session.controls == replace(before, temperature=0.2)
     assert numbers_of(chat.session).not_followed >= {"ngram", "shape"}

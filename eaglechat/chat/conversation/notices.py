@@ -1,4 +1,4 @@
-"""What is said between the turns of a chat while it is open."""
+"""Notices between the turns of an open chat. They are not written to disk."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.turns import TurnId, Turns
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
 from eaglechat.wire.protocol import Hello, PairInfo
 
+Severity = Literal["information", "warning", "error"]
 NoticeKind = Severity | Literal["question"]
 
 
@@ -41,7 +41,7 @@ class Notice:
 
 
 class Notices:
-    """Every notice of the chat that is open, oldest first."""
+    """The notices of the open chat, oldest first."""
 
     def __init__(self) -> None:
         self._ids = itertools.count()
@@ -57,15 +57,15 @@ class Notices:
         self._notices.append(Notice(next(self._ids), after, news, kind))
 
     def forget_gone(self, turns: Turns) -> None:
-        """Drop what was said after turns that are deleted."""
+        """Drop the notices after turns that are deleted."""
         self._notices = [n for n in self._notices if n.after is None or n.after in turns]
 
     def take(self, after: Container[TurnId | None]) -> list[Notice]:
-        """Take away what was said after these turns."""
+        """Take out the notices after these turns."""
         taken = [notice for notice in self._notices if notice.after in after]
         self._notices = [notice for notice in self._notices if notice.after not in after]
         return taken
 
     def put(self, notices: list[Notice], after: TurnId | None) -> None:
-        """Put them back, last, after another turn."""
+        """Put notices back, at the end, after another turn."""
         self._notices += [replace(notice, after=after) for notice in notices]

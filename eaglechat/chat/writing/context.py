@@ -1,7 +1,7 @@
-"""What of a chat is in the context, what leaves next, and what room the next reply has.
+"""Which turns of a chat are in the context, which leaves next, and how much is left for a reply.
 
-Lengths are the engine's where it reported them: the cache's after each reply. The rest is estimated
-from the text.
+The length of a turn comes from the lengths of the KV cache that the engine reported after each
+reply; where it reported none, it is estimated from the text.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.parts import shown, text_of, tokens_about
 
 _ROOM = 8
-"""The engine lets turns leave before a reply that has not one part in so many of the context."""
+"""The engine drops turns if less than 1/8 of the context would be left for the reply."""
 
 
 @dataclass(frozen=True)
 class TurnLength:
-    """A question with its reply. `tokens` is an estimate unless it is measured."""
+    """A question with its reply. `tokens` is an estimate unless `is_measured`."""
 
     title: str
     tokens: int
     is_measured: bool
     is_in: bool
-    """It is in the context."""
+    """Whether it is in the context."""
 
 
 @dataclass(frozen=True)
 class ContextUse:
-    """The context as the next question finds it; all lengths in tokens."""
+    """The context when the next question is asked. All lengths are in tokens."""
 
     n_ctx: int
     used: int
     draft: int
-    """Of what stands in the prompt, estimated."""
+    """Of the text in the prompt, estimated."""
     wanted: int
-    """Free for a reply, or turns leave before it."""
+    """Turns leave if less than this is left for the reply."""
     turns: tuple[TurnLength, ...]
 
     @property
     def room(self) -> int:
-        """What the next reply can have without any turn leaving."""
+        """What is left for the next reply if no turn leaves."""
         return max(0, self.n_ctx - self.used - self.draft)
 
     @property
     def leaves(self) -> TurnLength | None:
-        """The turn that leaves first."""
+        """The turn that leaves the context first."""
         return next((turn for turn in self.turns if turn.is_in), None)
 
 
 def context_use(
     session: ChatSession, draft: Sequence[TurnPart], edited: TurnId | None = None
 ) -> ContextUse:
-    """The context of a chat with this in its prompt, or in place of a question and what follows."""
+    """The context if `draft` is asked at the end of the chat, or as another version of `edited`."""
     path = list(takewhile(lambda turn: turn.id != edited, session.turns.path))
     turns = _turns(session, path)
     limit = session.settings.generation.max_tokens or session.n_ctx
     estimated = sum(turn.tokens for turn in turns if turn.is_in)
-    # Not the cache's length: it may hold another version, or what was deleted.
+    # Not the present length of the cache: it may hold another version, or deleted turns.
     used = (_n_past(path[-1]) if path else 0) or estimated
     return ContextUse(
         n_ctx=session.n_ctx,
@@ -92,5 +92,5 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
 
 
 def _n_past(reply: Turn | None) -> int:
-    """Tokens in the cache behind a reply; 0 where that is not known."""
+    """Tokens in the context after a reply; 0 if unknown."""
     return reply.recording.n_past if isinstance(reply, Reply) else 0

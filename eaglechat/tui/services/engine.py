@@ -18,7 +18,7 @@ from eaglechat.links.base import (
     Watcher,
     wrong_version,
 )
-from eaglechat.links.rpc import Server, ask_all
+from eaglechat.links.rpc import RpcServer, ask_all
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.wire.capabilities import Memory
@@ -52,7 +52,7 @@ class EngineService:
         self._own = self._link = link
         self._server: ServerSettings | None = None
         self._is_here = is_here
-        self._connect = connect or _http_link
+        self._connect = connect or _server_link
         self._watchers: list[Watcher] = []
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self.loaded: PairInfo | None = None
@@ -123,7 +123,7 @@ class EngineService:
         be asked from here: they answer one client at a time, which an engine with models is."""
         if self.loaded is not None or not self._is_here() or not (rpc_servers or self.lent):
             return None
-        return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, Server))
+        return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, RpcServer))
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
         """Send a request; `listener` gets what the engine answers, up to the end of it."""
@@ -177,8 +177,8 @@ class EngineService:
             watcher(news)
 
 
-def _http_link(server: ServerSettings) -> Link:
+def _server_link(server: ServerSettings) -> Link:
     # It reads the HTTP client, for which the first paint does not wait.
-    from eaglechat.links.http.link import HttpLink  # noqa: PLC0415
+    from eaglechat.links.http.server_worker import server_link  # noqa: PLC0415
 
-    return HttpLink(server)
+    return server_link(server)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.conversation.running import Running
+from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts.wording import one_decimal, percent, plural, two_decimals
 from eaglechat.wire.records import FinishReason, ReplyEnd

@@ -16,8 +16,7 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.process.chat_job import ChatJob
-from eaglechat.engine.process.rendering import rendered
+from eaglechat.engine.process.chat_job import ChatJob, rendered
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.tui.texts.wording import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
@@ -87,7 +86,7 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
     pair = pairs(hybrid, tiny_models[1], ngram=ngram)
     with pair() as rig:
         talk = Talk(rig, pair, enabled=enabled)
-        for turn in range(10):
+        for turn in range(8):
             _, read, new = talk.ask(f"the quick brown fox {'and the dog ' * (turn % 3)}")
             assert read <= new
         # The seventh question is edited: what stands before it is not read again.

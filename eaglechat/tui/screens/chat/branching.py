@@ -64,7 +64,7 @@ class Branching(ChatBase):
             self.transcript.selected = None
 
     def action_go_on(self) -> None:
-        if (id := self._target()) is not None and self.session.go_on(id):
+        if (id := self._target()) is not None and self.session.continue_reply(id):
             self.transcript.selected = None
 
     def action_step(self, by: int) -> None:

@@ -40,13 +40,13 @@ class Controlling(ChatBase):
         self._turn(control_named(name), value)
 
     def _turn(self, control: Control, value: Any) -> None:
-        self.session.turn(turned(self.controls, control, value))
+        self.session.change_controls(turned(self.controls, control, value))
         info = self.session.info
         if control is SHAPE and value != "chain" and info and info.chains_only:
             self.notify(stays_with_chains(info.chains_only), markup=False)
 
     def action_draft_length(self, step: int) -> None:
-        self.session.draft(step)
+        self.session.change_draft_length(step)
 
     def action_auto_length(self) -> None:
         self.session.switch_auto()
@@ -55,7 +55,7 @@ class Controlling(ChatBase):
         self.session.take_own_sampling()
 
     def action_toggle_ngram(self) -> None:
-        self.session.turn(turned(self.controls, NGRAM, not self.controls.ngram))
+        self.session.change_controls(turned(self.controls, NGRAM, not self.controls.ngram))
         # A terminal that is too small for the panel has no other place that says so.
         self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
@@ -66,10 +66,10 @@ class Controlling(ChatBase):
         self.notify(f"Drafts are {wording.DRAFT_SHAPES[shape]}.")
 
     def action_toggle_speculation(self) -> None:
-        self.session.turn(turned(self.controls, ENABLED, not self.controls.enabled))
+        self.session.change_controls(turned(self.controls, ENABLED, not self.controls.enabled))
 
     def _keep_length(self, n_draft_max: int | protocol.Auto) -> None:
-        self.session.turn(turned(self.controls, N_DRAFT_MAX, n_draft_max))
+        self.session.change_controls(turned(self.controls, N_DRAFT_MAX, n_draft_max))
 
     def action_bench(self) -> None:
         session = self.session

@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
 from eaglechat.chat.capability_text import not_reported
-from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.history.reading import SavedChat
@@ -141,12 +141,12 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     def changed(self) -> None:
         self.call_later(self.draw)
 
-    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
         text = escaped(self.prompt.marks.text(question))
-        if self.prompt.text and wording_of is None:
+        if self.prompt.text and version_of is None:
             self.prompt.remember(text)
-        elif wording_of is not None and self.editing is None:
-            self.edit(self.session.turns.question(wording_of), text, self.prompt.text)
+        elif version_of is not None and self.editing is None:
+            self.edit(self.session.turns.question(version_of), text, self.prompt.text)
         else:
             self.prompt.replace_all(text)
 

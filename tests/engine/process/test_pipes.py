@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.engine.process import pipes
-from eaglechat.engine.process.job_loop import JobLoop
-from eaglechat.engine.process.pipes import Server
+from eaglechat.engine.process.pair_worker import PairWorker
+from eaglechat.engine.process.pipes import ClientPipes
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
 
@@ -38,7 +38,7 @@ class Pipe(io.BytesIO):
 def serve(*lines: bytes) -> list[p.AnyEvent]:
     """What is answered to some lines, after hello."""
     pipe = Pipe()
-    Server(io.BytesIO(b"".join(line + b"\n" for line in lines)), pipe, JobLoop).serve()
+    ClientPipes(io.BytesIO(b"".join(line + b"\n" for line in lines)), pipe, PairWorker).serve()
     hello, *rest = pipe.events
     assert isinstance(hello, p.Hello)
     return rest
@@ -141,7 +141,7 @@ def test_an_event_that_cannot_be_encoded_fails_its_request_and_no_other(
 def test_a_client_that_is_gone_ends_the_service_quietly() -> None:
     pipe = Pipe()
     pipe.broken = True
-    Server(io.BytesIO(encode(CHAT)), pipe, JobLoop).serve()
+    ClientPipes(io.BytesIO(encode(CHAT)), pipe, PairWorker).serve()
     assert pipe.getvalue() == b""
 
 

@@ -1,4 +1,4 @@
-"""A reply that goes on where it was stopped: whether it can, and its numbers as those of one."""
+"""Continuing a stopped reply: whether it can be done, what to request, and the joined numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, summed
 _OF_THE_PROMPT = ("system_prompt", "thinking")
 
 
-def cannot_go_on(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
-    """Why a turn is no reply that can go on, asked for with these terms now; None where it is."""
+def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
+    """Why a turn cannot be continued with these terms, or None if it can."""
     reply = turns.find(id)
     if not isinstance(reply, Reply):
         return "There is no reply to continue yet."
@@ -35,8 +35,11 @@ def cannot_go_on(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) ->
     return reason
 
 
-def begun_with(recording: Recording, hello: Hello | None) -> tuple[tuple[int, ...], list[Message]]:
-    """The tokens a reply goes on behind; or, for an engine that does without them, the message."""
+def beginning_of(
+    recording: Recording, hello: Hello | None
+) -> tuple[tuple[int, ...], list[Message]]:
+    """How to tell the engine what was written: the tokens of the reply, or for an engine that needs
+    no tokens its message."""
     if not _from_text(hello):
         return recording.ids or (), []
     said = Message(role="assistant", content=recording.text, reasoning=recording.reasoning)
@@ -47,15 +50,14 @@ def _from_text(hello: Hello | None) -> bool:
     return hello is not None and hello.can.goes_on_from_text
 
 
-def terms_to_go_on(begun: Terms, now: Terms) -> Terms:
-    """What the rest of a reply is asked with: behind the same prompt, sampled and drafted as it
-    would be now."""
+def terms_to_continue(begun: Terms, now: Terms) -> Terms:
+    """The terms for the rest of a reply: the prompt as it was, sampling and drafting as now."""
     kept = {name: getattr(begun, name) for name in _OF_THE_PROMPT}
     return msgspec.structs.replace(now, **kept)
 
 
 def changes(begun: Terms, now: Terms) -> set[str]:
-    """The names of what is sampled or drafted otherwise."""
+    """Names of the sampling and speculation terms that differ."""
     pairs = ((begun.sampling, now.sampling), (begun.speculation, now.speculation))
     return {
         name
@@ -66,7 +68,7 @@ def changes(begun: Terms, now: Terms) -> set[str]:
 
 
 def end_so_far(recording: Recording) -> ReplyEnd:
-    """How a recording ended; counted from its rounds where it was cut off."""
+    """The end of a recording; counted from its rounds if it was cut off."""
     if recording.end is not None:
         return recording.end
     times = [round_.timings for round_ in recording.rounds]
@@ -84,8 +86,8 @@ def end_so_far(recording: Recording) -> ReplyEnd:
     return ReplyEnd(FinishReason.CANCELLED, 0, tokens, "", timings)
 
 
-def together(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
-    """The end of a reply that went on: what it took counts from its beginning."""
+def joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
+    """The end of a continued reply: tokens and times are sums."""
     timings: dict[str, Any] = {
         name: _sum(getattr(before.timings, name), getattr(after.timings, name))
         for name in ReplyTimings.__dataclass_fields__
@@ -101,5 +103,5 @@ def together(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
-    """None where one of them is not reported; counts stay whole."""
+    """None if one of them is not reported. Counts stay integers."""
     return None if one is None or other is None else one + other

@@ -1,4 +1,4 @@
-"""What a program is, by its own word: a llama-server or not, how new, on which GPUs."""
+"""Asks a program whether it is a llama-server, how new it is and which GPUs it can use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GPU = re.compile(r"^\s+\S+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILI
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a program can put layers on, here; its memory in bytes."""
+    """A device of this machine that the program can put layers on; its memory in bytes."""
 
     description: str
     memory_total: int
@@ -25,8 +25,8 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class About:
-    """A llama-server. `drafts` is whether it knows EAGLE-3, `has_rpc` whether it was built so."""
+class ProbedProgram:
+    """A llama-server. `drafts`: it can draft with EAGLE-3. `has_rpc`: it was built with RPC."""
 
     path: str
     version: str
@@ -36,7 +36,7 @@ class About:
 
     @property
     def too_old(self) -> str | None:
-        """Why it cannot run a pair."""
+        """Why it cannot run a pair; None if it can."""
         if self.drafts:
             return None
         return (
@@ -52,8 +52,8 @@ class About:
         )
 
 
-def about(program: str) -> About:
-    """What the program of engine.llama_server is. Raises ProgramError."""
+def probe_program(program: str) -> ProbedProgram:
+    """Asks the program that engine.llama_server names. Raises ProgramError if it is none."""
     path = find(program)
     if path is None:
         raise ProgramError(_why_not_found(program))
@@ -63,7 +63,7 @@ def about(program: str) -> About:
     if "--ctx-size" not in options or "--port" not in options:
         raise ProgramError(f"{path} is not a llama-server: “--help” lists none of its options")
     lines = (line.strip() for line in versions.splitlines())
-    return About(
+    return ProbedProgram(
         path,
         next((line for line in lines if line.startswith("version")), "says no version"),
         drafts="draft-eagle3" in options,
@@ -76,7 +76,7 @@ def about(program: str) -> About:
 
 
 def find(program: str) -> str | None:
-    """The path of a program by its name on the PATH, or by its path."""
+    """The path of a program that is named by its path, or is on the PATH; None without one."""
     return shutil.which(str(expanded(program)))
 
 
