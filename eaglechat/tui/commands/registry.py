@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
-
-from textual.keys import format_key
 
 from eaglechat.tui.commands.command import LEADER, Command, Scope
 from eaglechat.tui.commands.table import COMMANDS
@@ -18,15 +17,12 @@ Keymap = Mapping[str, tuple[str, ...]]
 ENTER, TAB = "Enter", "Tab"
 """Keys of buttons, fields and lists, which cannot be changed."""
 
-# Textual names these by a symbol or in lower case.
+# The others are the Unicode names of characters, or the names that keyboards have.
 _NAMES = {
-    "escape": "Esc",
-    "enter": ENTER,
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-}
+    "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←",
+    "right": "→", "plus": "+", "minus": "-", "slash": "/", "backslash": "\\", "at": "@",
+    "underscore": "_",
+}  # fmt: skip
 
 KEY_PLACEHOLDER = re.compile(r"\{([a-z_]+\.[a-z_]+)\}")
 
@@ -66,10 +62,20 @@ def name_of(key: str) -> str:
 
 def _key_name(key: str) -> str:
     *modifiers, last = key.split("+")
-    name = _NAMES.get(last) or format_key(last)
-    if name.isalnum() and (modifiers or len(name) > 1) and last not in _NAMES:
-        name = name.capitalize()
+    name = _NAMES.get(last) or _character(last) or last.capitalize()
+    if len(last) == 1 and not modifiers:
+        name = last
     return "+".join([*(modifier.capitalize() for modifier in modifiers), name])
+
+
+def _character(name: str) -> str | None:
+    """The character of a Unicode name with underscores, such as left_parenthesis."""
+    try:
+        found = unicodedata.lookup(name.replace("_", " "))
+    except KeyError:
+        return None
+    # Some keys have the names of control characters, and one that of the space.
+    return found if found.isprintable() and found != " " else None
 
 
 def commands_of(*scopes: Scope) -> list[Command]:
