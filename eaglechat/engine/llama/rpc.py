@@ -1,4 +1,4 @@
-"""The devices that llama.cpp's RPC servers lend."""
+"""The devices of llama.cpp's RPC servers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NOT_BUILT = (
 
 
 def connect(endpoints: Sequence[str]) -> tuple[Device, ...]:
-    """The devices of these servers, all of which were asked first.
+    """The devices of these servers.
 
-    Raises RpcError, also where this llama.cpp has no RPC.
+    Raises RpcError if a server does not answer or this llama.cpp has no RPC.
     """
     if endpoints and not can_connect():
         raise RpcError(NOT_BUILT)
@@ -37,7 +37,7 @@ def can_connect() -> bool:
 
 
 def devices_of(server: Server, first: int) -> Iterator[Device]:
-    """A server's devices as llama.cpp will have them, named from RPC`first` on."""
+    """A server's devices as llama.cpp will name them, the first of them RPC`first`."""
     for index, (free, total) in enumerate(server.memory, first):
         yield Device(
             f"RPC{index}", server.endpoint, free, total,

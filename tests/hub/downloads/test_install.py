@@ -17,7 +17,7 @@ from eaglechat.hub.downloads.drafts import as_entry, describe_target, find_draft
 from eaglechat.hub.downloads.queue import Queue
 from eaglechat.hub.errors import DiskFullError, GatedError
 from eaglechat.hub.local.installed import State, status
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()

@@ -20,7 +20,7 @@ from eaglechat.hub.downloads.queue import Queue, QueueSnapshot
 from eaglechat.hub.local import journal, library, removal
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.pair import Pair
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub, Seen
 
 TARGET = GGUFSource(repo="org/model", file="m-Q8_0.gguf")
