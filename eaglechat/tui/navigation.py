@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from eaglechat.chat.controls import Controls
-from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.export.formats import Format

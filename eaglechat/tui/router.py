@@ -11,7 +11,7 @@ from typing import Any
 from textual.screen import Screen
 
 from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
 from eaglechat.settings.servers import ServerSettings, key_variable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.writing.parts import text_of
+from eaglechat.chat.writing.question import text_of
 from eaglechat.tui.navigation import ShowPrompt
 from eaglechat.tui.screens.chat.branching import Branching
 from eaglechat.tui.texts import wording
@@ -16,7 +16,7 @@ class Asking(Branching):
         self.session.compare()
 
     def action_prompt(self) -> None:
-        typed = text_of(self.prompt.marks.draft(self.prompt.text)).strip()
+        typed = text_of(self.prompt.marks.parts(self.prompt.text)).strip()
 
         def show(prompt: Rendered) -> None:
             if self.is_on_top:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textual import on
 
 from eaglechat.chat.conversation.turns import Question, TurnId
-from eaglechat.chat.writing.parts import Draft
+from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.slash import begins_command, escaped
 from eaglechat.tui.screens.chat.base import ChatBase
@@ -159,9 +159,9 @@ class Branching(ChatBase):
         return "" if is_command else self.prompt.text
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> QuestionParts:
         """The same, with what its marks stand for."""
-        return self.prompt.marks.draft(self.typed)
+        return self.prompt.marks.parts(self.typed)
 
     def action_stop(self) -> None:
         if self.editing is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual import on
 
 from eaglechat.chat.conversation.turns import Question, Reply
-from eaglechat.chat.history.reading import Passage
+from eaglechat.chat.history.saved_chat import Passage
 from eaglechat.chat.search import Spot, parse, spots
-from eaglechat.chat.writing.parts import shown
+from eaglechat.chat.writing.question import shown
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import OpenExport
 from eaglechat.tui.screens.chat.base import ChatBase

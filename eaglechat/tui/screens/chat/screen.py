@@ -11,8 +11,8 @@ from eaglechat.chat.capability_text import not_reported
 from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, TurnId
-from eaglechat.chat.history.reading import SavedChat
-from eaglechat.chat.writing.parts import Draft
+from eaglechat.chat.history.saved_chat import SavedChat
+from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.http.address import same_server
 from eaglechat.tui.commands.bindings import bindings_of
@@ -141,7 +141,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     def changed(self) -> None:
         self.call_later(self.draw)
 
-    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
+    def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         text = escaped(self.prompt.marks.text(question))
         if self.prompt.text and version_of is None:
             self.prompt.remember(text)

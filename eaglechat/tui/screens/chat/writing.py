@@ -62,10 +62,10 @@ class Writing(Branching):
         elif self._is_too_much(text):
             return
         elif self.editing is not None:
-            if self.session.edit(self.editing.question, self.prompt.marks.draft(text)):
+            if self.session.edit(self.editing.question, self.prompt.marks.parts(text)):
                 self.prompt.take()
                 self.end_edit()
-        elif self.session.ask(self.prompt.marks.draft(text)):
+        elif self.session.ask(self.prompt.marks.parts(text)):
             self.prompt.take()
             self.transcript.selected = None
 
@@ -85,7 +85,7 @@ class Writing(Branching):
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
-        return context_use(self.session, self.prompt.marks.draft(text), edited)
+        return context_use(self.session, self.prompt.marks.parts(text), edited)
 
     def _run_typed(self, text: str) -> None:
         """Do what a command with a slash says."""
