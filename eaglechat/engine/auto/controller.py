@@ -76,7 +76,7 @@ class Controller:
         """Whether drafting is expected to be faster than plain decoding behind `n_past` tokens."""
         if self._costs is None:
             return False
-        self._look(self._costs, context_bucket(n_past), shapes)
+        self._forecast(self._costs, context_bucket(n_past), shapes)
         best = max(self._rates[shape, 1:].max() for shape in shapes)
         return bool(best > _CLEARLY * self._rates[_PLAIN])
 
@@ -90,7 +90,7 @@ class Controller:
         if self._costs is None:
             return self._unknown(allowed)
         bucket = context_bucket(n_past)
-        self._look(self._costs, bucket, allowed.shapes)
+        self._forecast(self._costs, bucket, allowed.shapes)
         catch_up = self._costs.catch_up(n_waiting)
         arm, reason = self._choose(self._costs, bucket, catch_up, allowed)
         plan = DraftPlan(arm.n, arm.shape, is_trial=reason is AutoReason.EXPLORING)
@@ -153,7 +153,7 @@ class Controller:
         """
         full = np.ones(N_DRAFT_MAX_LIMIT)
         times = np.stack([_times(verify, drafting, full) for drafting in self._drafting])
-        hoped = _speeds([of.chances(deviations=1.0) for of in self._looked_at], times)
+        hoped = _speeds([of.chances(deviations=1.0) for of in self._in_play], times)
         bar = _CLEARLY * self._rates[best]
         better = [arm for arm in arms if arm != best and arm.n > 0 and hoped[arm] > bar]
         if better and best.n == 0:
@@ -241,18 +241,18 @@ class Controller:
             self._of_draft.note(probability, accepted)
         return costs.of_draft(steps, seen.n_waiting, n_siblings)
 
-    def _look(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
+    def _forecast(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
         """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
-        self._looked_at = self._by_length[: max(shapes) + 1]
+        self._in_play = self._by_length[: max(shapes) + 1]
         self._verify = costs.verify(bucket)
-        self._drafting = [costs.draft(of.depths()) for of in self._looked_at]
+        self._drafting = [costs.draft(of.depths()) for of in self._in_play]
         self._times = np.stack(
             [
                 _times(self._verify, drafting, of.kept())
-                for of, drafting in zip(self._looked_at, self._drafting, strict=True)
+                for of, drafting in zip(self._in_play, self._drafting, strict=True)
             ]
         )
-        self._rates = _speeds([of.chances() for of in self._looked_at], self._times)
+        self._rates = _speeds([of.chances() for of in self._in_play], self._times)
 
     def _worth(self, n: int, needed: int, best: float) -> tuple[float, ...]:
         """For each of `n` draft tokens, the lowest chance of acceptance that pays for verifying it,

@@ -1,7 +1,8 @@
-"""Which part of a conversation is in the context: when it is full, its oldest turns leave whole.
+"""Which part of a conversation is in the context. When the context is full, the oldest turns leave
+it.
 
-What a turn is and what the prompt looks like without it, the chat template says; here it is
-only counted and compared. The last turn, the one being answered, never leaves.
+Turns leave whole. The chat template says what a turn is and how the prompt reads without it; this
+file only counts and compares tokens. The last turn, the one being answered, never leaves.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 _ROOM = 8
-"""A reply begins with one part in so many of the context free, or with all it may write."""
+"""A reply begins with at least 1/8 of the context free, or with room for all it may write."""
 _FREED, _FREED_TO_READ_AGAIN = 4, 2
-"""When turns leave, they leave until one part in so many is free: more, where all that remains
-has to be read again each time."""
+"""Turns leave until 1/4 of the context is free, or 1/2 if what remains has to be decoded again each
+time."""
 
 
 class Turns(Protocol):
@@ -23,7 +24,7 @@ class Turns(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are, with the one to be answered."""
+        """The number of turns, the one to be answered included."""
 
     def without(self, n: int) -> Sequence[int]:
         """The prompt's tokens without its first `n` turns."""
@@ -31,14 +32,15 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Cut:
-    """A stretch of positions to take out: from `start` up to `end`."""
+    """Positions `start` to `end` - 1, which are to be removed."""
 
     start: int
     end: int
 
 
 class ContextWindow:
-    """The part of one conversation that is in the context. It only ever moves on."""
+    """The part of one conversation that is in the context. Turns that have left do not come
+    back."""
 
     def __init__(
         self, prompt: Sequence[int], turns: Turns | None, n_ctx: int, *, can_shift: bool
@@ -49,33 +51,34 @@ class ContextWindow:
         self._freed = n_ctx // (_FREED if can_shift else _FREED_TO_READ_AGAIN)
         self.first_turn = 0
         self.tokens = prompt
-        """The prompt without the turns that have left."""
+        """The prompt's tokens without the turns that have left."""
 
     @property
     def tokens_left(self) -> int:
-        """Tokens of the turns that have left."""
+        """The number of tokens of the turns that have left."""
         return len(self._prompt) - len(self.tokens)
 
     def has_room(self, tokens: int) -> bool:
-        """Whether a reply of so many tokens can begin, or one of a fair length."""
+        """Whether there is room for a reply of this many tokens, or at least for 1/8 of the
+        context."""
         return len(self.tokens) + min(tokens, self._n_ctx // _ROOM) <= self._n_ctx
 
     def begin_where_held(self, first_turn: int, cached: Sequence[int]) -> None:
-        """Begin at `first_turn`, with which the KV cache was filled, if it was this conversation:
-        turns that have left do not come back."""
+        """Begin at `first_turn`, where the KV cache begins, if most of what it holds is this
+        conversation."""
         left = ContextWindow(self._prompt, self._turns, self._n_ctx, can_shift=False)
         left.begin_at(first_turn)
         if 2 * common_prefix(cached, left.tokens) > len(cached):
             self.first_turn, self.tokens = left.first_turn, left.tokens
 
     def begin_at(self, first_turn: int) -> None:
-        """Let the turns before this one leave, where there are as many."""
+        """Have the turns before this one leave, if there are as many."""
         if self._turns is not None and 0 < first_turn < self._turns.count:
             self.first_turn, self.tokens = first_turn, self._turns.without(first_turn)
 
     def move(self, n_written: int = 0) -> bool:
-        """Let the oldest turns leave until a good part of the context is free, with `n_written`
-        tokens of a reply behind the prompt. False where only the last turn is left."""
+        """Have the oldest turns leave until enough of the context is free behind the prompt and
+        `n_written` tokens of a reply. False if only the last turn is left."""
         turns = self._turns
         if turns is None or self.first_turn >= turns.count - 1:
             return False
@@ -87,10 +90,11 @@ class ContextWindow:
 
 
 def find_cut(before: Sequence[int], after: Sequence[int]) -> Cut | None:
-    """The stretch that `before` has and `after` lacks, if that is their only difference.
+    """The positions that `before` has and `after` lacks, if that is their only difference.
 
-    Turns begin alike, so there is a choice: the cut begins late, but where the token at its start
-    is also the one at its end, which keeps the draft's row before it paired with the right token.
+    Turns begin alike, so the cut may begin at several positions. A late one is taken, but one whose
+    first token is the same as the token behind the cut: the draft's row before the cut is paired
+    with that token.
     """
     starts = cut_starts(before, after)
     if not starts:
@@ -100,7 +104,7 @@ def find_cut(before: Sequence[int], after: Sequence[int]) -> Cut | None:
 
 
 def cut_starts(before: Sequence[int], after: Sequence[int]) -> range:
-    """Where a cut may begin that makes `after` of `before`, earliest first; empty if nowhere."""
+    """The positions, ascending, where a cut may begin that turns `before` into `after`."""
     if len(before) <= len(after):
         return range(0)
     alike_behind = common_prefix(before[::-1], after[::-1])
@@ -108,7 +112,7 @@ def cut_starts(before: Sequence[int], after: Sequence[int]) -> range:
 
 
 def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
-    """How many elements two sequences begin with in common."""
+    """The length of the longest common prefix of two sequences."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return index

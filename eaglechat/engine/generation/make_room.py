@@ -1,4 +1,4 @@
-"""Makes room in the context: the oldest turns leave the conversation, and both caches with it."""
+"""Makes room in the context: the oldest turns leave the conversation and both KV caches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Prefill, Window
 
 
 def open_window(window: ContextWindow, cache: CacheState, tokens_left: int) -> Iterator[Window]:
-    """Let turns leave until there is room behind the prompt for a reply of `tokens_left`."""
+    """Have turns leave until there is room for a reply of `tokens_left` tokens behind the
+    prompt."""
     before = fit(window, cache, tokens_left)
     kv_kept = before is window.tokens or cache.shift(before, window.tokens)
     cache.first_turn = window.first_turn
@@ -22,10 +23,10 @@ def open_window(window: ContextWindow, cache: CacheState, tokens_left: int) -> I
 
 
 def fit(window: ContextWindow, cache: CacheState, tokens_left: int) -> Sequence[int]:
-    """Bring a window to where such a reply begins. Returns its tokens before turns left that the
-    KV cache may hold; it is not touched."""
+    """Move a window until there is room for a reply of `tokens_left` tokens. Returns the tokens it
+    had before it moved, which the KV cache may hold. The KV cache is not touched."""
     if not window.has_room(tokens_left):
-        # The turns that have left this conversation before stay away.
+        # Turns that left before an earlier reply stay away.
         window.begin_where_held(cache.first_turn, cache.tokens)
     before = window.tokens
     if not window.has_room(tokens_left):
@@ -36,7 +37,7 @@ def fit(window: ContextWindow, cache: CacheState, tokens_left: int) -> Sequence[
 def make_room(
     window: ContextWindow, cache: CacheState, reader: Reader, speculation: Speculation
 ) -> Iterator[Window | Prefill]:
-    """Let turns leave when a reply has come to the end of the context."""
+    """Have turns leave when a reply has come to the end of the context."""
     if cache.room > N_DRAFT_MAX_LIMIT + 1:
         return
     # The prompt's last token is the first that a round decodes.

@@ -90,7 +90,7 @@ def test_a_question_that_does_not_fit_is_said_each_time() -> None:
 
 
 def test_without_models_there_is_no_context() -> None:
-    nothing = ContextUse(n_ctx=0, used=0, draft=9999, wanted=0, turns=())
+    nothing = ContextUse(n_ctx=0, used=0, unsent=9999, wanted=0, turns=())
     assert warning(nothing) == ""
     assert "No models" in in_words(nothing)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from tests.engine.rig import decode, open_contexts
 
@@ -44,15 +45,20 @@ class Driver:
         """The tokens drafted in a round, and how many of them the target accepted."""
         drafted = self.propose().ids
         decode(self.target, self.batch, [self.id_last, *drafted], self.n_past)
-        own = [int(self.target.logits(row).argmax()) for row in range(len(drafted) + 1)]
         self.drafter.see(self.batch)
-        pairs = list(zip(drafted, own, strict=False))
-        n_accepted = next((i for i, (d, o) in enumerate(pairs) if d != o), len(pairs))
+        n_accepted, self.id_last = verified(self.target, drafted)
         self.drafter.accept(range(n_accepted))
         self.n_past += 1 + n_accepted
-        self.id_last = own[n_accepted]
         self.target.forget(0, self.n_past)
         return drafted, n_accepted
+
+
+def verified(target: Context, drafted: Sequence[int]) -> tuple[int, int]:
+    """How many drafted tokens of the batch just decoded are the target's likeliest, and the token
+    that it puts behind them."""
+    own = [int(target.logits(row).argmax()) for row in range(len(drafted) + 1)]
+    n_accepted = common_prefix(drafted, own)
+    return n_accepted, own[n_accepted]
 
 
 @contextmanager

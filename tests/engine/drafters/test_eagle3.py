@@ -95,20 +95,22 @@ def test_closing_again_or_after_the_target_is_harmless_and_use_after_it_an_error
 # --- a prompt ---
 
 
-@pytest.mark.parametrize("take_in", [False, True])
-@pytest.mark.parametrize("chunk", [256, 40, 7, 1])
 def test_how_a_prompt_is_cut_and_when_it_is_taken_in_makes_no_difference(
-    tiny_models: Models, chunk: int, *, take_in: bool
+    tiny_models: Models,
 ) -> None:
     """Also if a chunk is larger than the draft's batch."""
-    drafts = []
-    for n_batch_draft, size, early in ((256, 13, False), (32, chunk, take_in)):
-        with by_hand(tiny_models, Limits(8), n_batch_draft=n_batch_draft) as driver:
-            driver.prefill(prompt_of(driver.target.model, LONG), chunk=size, take_in=early)
-            assert (driver.drafter.waiting == 1) is early
-            drafts.append([driver.round() for _ in range(10)])
 
-    assert drafts[0] == drafts[1]
+    def drafts(chunk: int, *, take_in: bool, n_batch_draft: int = 32) -> list[object]:
+        with by_hand(tiny_models, Limits(8), n_batch_draft=n_batch_draft) as driver:
+            driver.prefill(prompt_of(driver.target.model, LONG), chunk=chunk, take_in=take_in)
+            assert (driver.drafter.waiting == 1) is take_in
+            return [driver.round() for _ in range(10)]
+
+    at_once = drafts(13, take_in=False, n_batch_draft=256)
+    for chunk in (256, 40, 7):
+        assert drafts(chunk, take_in=False) == at_once
+    for chunk in (40, 7, 1):
+        assert drafts(chunk, take_in=True) == at_once
 
 
 def test_a_conversation_resumed_behind_the_draft_window_drafts_on(tiny_models: Models) -> None:

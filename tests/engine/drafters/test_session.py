@@ -16,7 +16,7 @@ from eaglechat.engine.drafters.eagle3.session import (
 )
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import Eagle3SessionError, InitError, ProcessError
-from tests.engine.drafters.by_hand import Models, prompt_of
+from tests.engine.drafters.by_hand import Models, prompt_of, verified
 from tests.engine.rig import decode, open_contexts
 
 PROMPTS = (
@@ -46,13 +46,10 @@ class Conversation:
         """The tokens drafted in a round, and how many of them the target accepted."""
         drafted = self.session.draft(self.seq_id, self.n_past, self.id_last)
         decode(self.target, self.batch, [self.id_last, *drafted], self.n_past, seq_id=self.seq_id)
-        own = [int(self.target.logits(row).argmax()) for row in range(len(drafted) + 1)]
         self.session.process(self.batch)
-        pairs = list(zip(drafted, own, strict=False))
-        n_accepted = next((i for i, (d, o) in enumerate(pairs) if d != o), len(pairs))
+        n_accepted, self.id_last = verified(self.target, drafted)
         self.session.accept(self.seq_id, n_accepted)
         self.n_past += 1 + n_accepted
-        self.id_last = own[n_accepted]
         self.target.forget(self.seq_id, self.n_past)
         return drafted, n_accepted
 

@@ -138,10 +138,10 @@ def check_cache(chat: LongChat) -> None:
     assert rig.draft.last_position(0) <= len(held)
 
 
-def test_twenty_turns_run_through_a_context_of_three(small: Rig) -> None:
+def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     chat = LongChat(small)
-    for index in range(20):
-        reply = chat.ask(f"question {'abcdefghij'[index % 10]}")
+    for letter in "abcdefghijkl":
+        reply = chat.ask(f"question {letter}")
         assert (reply.end.finish_reason, reply.offs) == (FinishReason.LENGTH, [])
         assert reply.end.tokens == 60
         check_cache(chat)
@@ -152,8 +152,8 @@ def test_twenty_turns_run_through_a_context_of_three(small: Rig) -> None:
 
     first_turns = [reply.windows[-1].first_turn for reply in chat.replies if reply.windows]
     assert first_turns == sorted(first_turns)
-    assert len(first_turns) >= 17
-    assert first_turns[-1] >= 16
+    assert len(first_turns) >= 9
+    assert first_turns[-1] >= 8
     system = small.prompter.prompt(conversation())
     assert list(small.generator.cached[: len(system) - 1]) == list(system[:-1])
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.wire.errors import ProcessError, PromptError
+from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Sampling, Set, Shape
 from eaglechat.wire.records import (
     FinishReason,
@@ -348,20 +347,3 @@ def test_the_prompt_waits_for_a_draft_that_is_not_asked_for(
     reply = rig.stream(prompt, n_draft_max=n_draft_max)
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
     assert rig.drafter.waiting == (len(prompt) - 1 if waits else 1)
-
-
-def test_a_draft_that_fails_at_the_prompt_is_left_out_and_the_reply_goes_on(
-    tiny_models: tuple[Model, Model],
-    rig: Rig,
-    prompt: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = rig.reply(prompt, live=plainly())
-
-    def fail(_drafter: Eagle3Drafter) -> None:
-        raise ProcessError("no memory")
-
-    monkeypatch.setattr(Eagle3Drafter, "take_in", fail)
-    reply = fresh_reply(tiny_models, prompt)
-    assert [off.reason for off in reply.offs] == ["the draft failed: no memory"]
-    assert reply.tokens == plain.tokens

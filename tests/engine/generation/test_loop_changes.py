@@ -253,21 +253,6 @@ def test_a_draft_that_fails_ends_speculation_with_a_reason_and_the_reply_goes_on
     assert drafts_of(again) == drafts_of(fresh_reply(tiny_models, prompt, max_tokens=60))
 
 
-def test_a_draft_without_output_ends_speculation_too(
-    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_output(_row: int) -> None:
-        raise DecodeError("llama.cpp returned no output")
-
-    plain = rig.reply(prompt, live=plainly())
-    monkeypatch.setattr(rig.draft, "state", no_output)
-
-    reply = rig.reply(prompt)
-
-    assert [off.reason for off in reply.offs] == ["the draft failed: llama.cpp returned no output"]
-    assert reply.tokens == plain.tokens
-
-
 @pytest.mark.parametrize("failure", [(1, "no room"), (-3, "status -3")])
 def test_a_target_that_fails_is_an_error_and_the_next_reply_works(
     rig: Rig,
