@@ -128,7 +128,6 @@ SHAPE = Choice(
     "speculation",
     "Shape",
     "Draft a chain or a tree of n_draft_max tokens; auto lets measurement choose.",
-    "{chat.next_shape} chooses the next.",
     words=("chain", "tree", AUTO),
 )
 TEMPERATURE = Range(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import re
@@ -104,9 +105,19 @@ def test_removing_a_pair_keeps_what_another_one_needs(commands: Commands) -> Non
     assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
 
 
-def test_the_end_of_input_is_no_agreement_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_input_is_no_agreement_to_delete(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    draft = tmp_path / "data" / "drafts" / "mine.gguf"
+    draft.parent.mkdir(parents=True)
+    draft.write_bytes(DRAFT)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert not remove._agreed("Delete?")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert remove.run(argparse.Namespace(name="mine", yes=False)) == 0
+    assert "Nothing was deleted." in capsys.readouterr().out
+    assert draft.exists()
 
 
 def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands) -> None:

@@ -109,7 +109,7 @@ def _model_fields(draft: Draft) -> Iterable[bytes]:
         yield pack(DRAFT_WINDOW, config.window, _T.UINT32)
 
 
-_CHUNK_VALUES = 1 << 21
+CHUNK_VALUES = 1 << 21
 """Values converted at a time: 8 MB of F32."""
 
 
@@ -169,7 +169,7 @@ def _from_disk(
 
 def _read_rows(stored: StoredTensor, multiple_of: int) -> Iterator[npt.NDArray[Any]]:
     n_rows = stored.shape[0]
-    step = max(_CHUNK_VALUES // prod(stored.shape[1:]) // multiple_of, 1) * multiple_of
+    step = max(CHUNK_VALUES // prod(stored.shape[1:]) // multiple_of, 1) * multiple_of
     for start in range(0, n_rows, step):
         yield stored.read(start, min(start + step, n_rows))
 

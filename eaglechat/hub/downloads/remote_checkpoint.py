@@ -17,7 +17,7 @@ from eaglechat.hub.convert.draft import check_config, check_target, examine, wit
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.errors import ConversionError, HubError
 
-_READ_AT_ONCE = 64 << 10
+READ_AT_ONCE = 64 << 10
 _MOST_BYTES = 128 << 20
 """The most bytes read of one file: twice the largest header, as no weights are read."""
 _MOST_INDEX_BYTES = 8 << 20
@@ -71,7 +71,7 @@ class _OnHub:
 
     def open(self, mode: Literal["rb"], /) -> BinaryIO:
         """The file, for reading; its reads raise HubError."""
-        return io.BufferedReader(_Ranges(self._hub, self._file), _READ_AT_ONCE)
+        return io.BufferedReader(_Ranges(self._hub, self._file), READ_AT_ONCE)
 
 
 class _Ranges(io.RawIOBase):

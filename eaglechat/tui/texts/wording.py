@@ -12,7 +12,6 @@ from eaglechat.chat.refusals import BUSY, ENGINE_GONE
 from eaglechat.links.base import Died
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.wire.protocol import (
-    AUTO,
     PairInfo,
     RecommendedSampling,
     Rendered,
@@ -140,13 +139,6 @@ def latest_draft(round_: Round | None) -> str:
 def drafter(name: str | None) -> str:
     """A drafter as people call it."""
     return {NGRAM: "n-grams", "eagle3": "draft", None: "draft"}.get(name) or str(name)
-
-
-DRAFT_SHAPES = {
-    "chain": "chains",
-    "tree": "trees",
-    AUTO: "chains or trees, whichever measures faster",
-}
 
 
 def auto_in_short(auto: AutoDraft) -> str:

@@ -17,7 +17,7 @@ from eaglechat.hub.errors import GatedError
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -180,8 +180,10 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
         desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
-        await user.sees("qwen3-4b is installed. Ctrl+G N")
-        await user.press("f10")
+        await user.sees("qwen3-4b is installed. Ctrl+G D loads it.")
+        await user.command("app.downloads")
+        await user.on(DownloadsScreen)
+        await user.press("enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
         load = user.engine.requests(protocol.Load)[-1]
         assert isinstance(load, protocol.Load)

@@ -137,7 +137,7 @@ async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:
         ("ctrl+g", "o"),
         ("ctrl+t",),
         ("f1",),
-        ("f9",),
+        ("ctrl+g", "comma"),
         ("enter",),
         ("ctrl+g", "f"),
         ("ctrl+g", "d"),

@@ -7,8 +7,7 @@ from textual.content import Content
 from eaglechat.hub.downloads.download import Phase
 from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.commands.registry import ENTER, key_of
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.widgets.readouts import MUTED, Part
 

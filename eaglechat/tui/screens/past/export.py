@@ -14,8 +14,7 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.history.reading import SavedChat
-from eaglechat.tui.commands.key_names import ENTER, TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall
@@ -56,7 +55,7 @@ class ExportScreen(EagleModal[None]):
             super().__init__()
             self.sentence, self.bad, self.copied = sentence, bad, copied
 
-    def __init__(self, read: Callable[[], SavedChat], format: Format | None) -> None:
+    def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
         """With a format it is written at once."""
         super().__init__()
         self._read, self._format = read, format

@@ -51,7 +51,7 @@ _parser.inline.ruler.at("newline", _newline)
 
 
 @dataclass(frozen=True)
-class ReadingLook:
+class MarkdownLook:
     """All that the rows depend on besides the text."""
 
     width: int
@@ -71,11 +71,11 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedMarkdown:
     """Rows of a rendered text. What they show is what they copy, but for the note below and what
     stands around code."""
 
-    look: ReadingLook
+    look: MarkdownLook
     rows: list[Row]
     text: str
     codes: list[Code]
@@ -117,13 +117,13 @@ def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int
     return min(there, key=lambda one: abs(one[0] - as_far), default=(as_far, as_far))
 
 
-class Reading:
+class MarkdownRenderer:
     """A Markdown text that grows: only its last block is rendered anew.
 
     What is not Markdown (HTML) stays as it is written.
     """
 
-    def __init__(self, look: ReadingLook) -> None:
+    def __init__(self, look: MarkdownLook) -> None:
         self.look = look
         self._console = Console(
             file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
@@ -132,7 +132,7 @@ class Reading:
         self._end = 0
         """Where in the text the blocks end that stay as they are."""
 
-    def render(self, text: str) -> Rendered:
+    def render(self, text: str) -> RenderedMarkdown:
         """The rows of neutralised text, which begins as it did in the call before."""
         rest = text[self._end :]
         lines = rest.split("\n")
@@ -145,9 +145,11 @@ class Reading:
         page = self._settled.copy()
         for block in blocks[-1:]:
             self._write(block, lines, page)
-        return Rendered(self.look, page.rows or [Row(0, 0)], "\n".join(page.lines), page.codes)
+        return RenderedMarkdown(
+            self.look, page.rows or [Row(0, 0)], "\n".join(page.lines), page.codes
+        )
 
-    def whole(self, text: str, note: str) -> Rendered:
+    def whole(self, text: str, note: str) -> RenderedMarkdown:
         """The rows of a text that grows no more, with a note below."""
         self._settled, self._end = _Page(), 0
         rendered = self.render(text)
@@ -225,7 +227,7 @@ def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
     return all(count <= 0 or character.isspace() for character, count in wanted.items())
 
 
-def _as_written(text: str, look: ReadingLook) -> tuple[list[Row], list[str]]:
+def _as_written(text: str, look: MarkdownLook) -> tuple[list[Row], list[str]]:
     """A block as it stands in the text."""
     wrapping = Wrapping(look.width)
     wrapping.append(neutralise(text), look.base)
@@ -241,7 +243,7 @@ def _language(token: Token) -> str:
 
 
 def _code(
-    token: Token, number: int, look: ReadingLook, console: Console
+    token: Token, number: int, look: MarkdownLook, console: Console
 ) -> tuple[list[Row], list[str]]:
     """A code block: a line that says what it is and copies it, and the code beside a rail."""
     language, code = _language(token), token.content.rstrip("\n")
@@ -342,7 +344,7 @@ def _seen(token: Token) -> Token:
     return Token(**{**token.as_dict(as_upstream=False), "children": children})
 
 
-def _rich_theme(look: ReadingLook) -> Theme:
+def _rich_theme(look: MarkdownLook) -> Theme:
     headings = {f"markdown.h{level}": look.heading for level in range(1, 7)}
     return Theme(
         {

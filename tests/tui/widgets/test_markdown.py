@@ -12,17 +12,17 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from eaglechat.tui.screens.chat.links import cannot_open, shown
-from eaglechat.tui.widgets.transcript.reading import (
+from eaglechat.tui.screens.chat.links import cannot_open, shown_address
+from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
-    Reading,
-    ReadingLook,
+    MarkdownLook,
+    MarkdownRenderer,
     code_blocks,
     links,
     same_passage,
 )
-from eaglechat.tui.widgets.transcript.reply import LinkChosen, Reply
+from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     drawn_rows,
@@ -48,18 +48,18 @@ PARTS = (
 )
 
 
-def look(width: int = 30) -> ReadingLook:
-    return ReadingLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
+def look(width: int = 30) -> MarkdownLook:
+    return MarkdownLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from(PARTS), max_size=5), st.integers(1, 40), st.integers(12, 50))
 def test_a_text_that_grows_ends_as_the_whole_text(parts: list[str], step: int, width: int) -> None:
     text = "".join(parts)
-    growing = Reading(look(width))
+    growing = MarkdownRenderer(look(width))
     for end in range(0, len(text) + 1, step):
         growing.render(text[:end])
-    grown, whole = growing.render(text), Reading(look(width)).whole(text, "")
+    grown, whole = growing.render(text), MarkdownRenderer(look(width)).whole(text, "")
     assert [row.text for row in grown.rows] == [row.text for row in whole.rows]
     assert grown.text == whole.text
     assert all(cell_len(row.text.rstrip()) <= width for row in whole.rows)
@@ -67,14 +67,14 @@ def test_a_text_that_grows_ends_as_the_whole_text(parts: list[str], step: int, w
 
 def test_only_the_last_block_is_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[str] = []
-    write = Reading._write
+    write = MarkdownRenderer._write
 
-    def counted(self: Reading, block: list, *rest: object) -> None:
+    def counted(self: MarkdownRenderer, block: list, *rest: object) -> None:
         rendered.append(block[1].content)
         write(self, block, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Reading, "_write", counted)
-    growing = Reading(look())
+    monkeypatch.setattr(MarkdownRenderer, "_write", counted)
+    growing = MarkdownRenderer(look())
     text = "".join(f"paragraph {n}\n\n" for n in range(50))
     growing.render(text)
     rendered.clear()
@@ -88,7 +88,7 @@ def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
         ("sh", "ls\n"),
         ("python", CODE_TEXT),
     ]
-    rendered = Reading(look()).whole(text, "")
+    rendered = MarkdownRenderer(look()).whole(text, "")
     assert CODE_TEXT.rstrip("\n").expandtabs(4) in rendered.text
     clicks = [p.style.meta.get(CODE) for row in rendered.rows for p in row.pieces]
     assert [number for number in clicks if number is not None] == [1]
@@ -96,15 +96,15 @@ def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
 
 def test_lines_stay_lines_and_a_long_cell_keeps_every_character() -> None:
     code = "def add(a, b):\n    return a + b"
-    assert Reading(look()).whole(code, "").text == "def add(a, b):\n    return a + b"
+    assert MarkdownRenderer(look()).whole(code, "").text == "def add(a, b):\n    return a + b"
     wide = "漢字" * 30
-    rendered = Reading(look()).whole(f"| a | b |\n| - | - |\n| {wide} | x |", "")
+    rendered = MarkdownRenderer(look()).whole(f"| a | b |\n| - | - |\n| {wide} | x |", "")
     assert "…" not in rendered.text
     assert sum(row.text.count("漢") for row in rendered.rows) == 30
 
 
 def test_a_link_says_where_it_leads_and_is_not_left_to_the_terminal() -> None:
-    rendered = Reading(look(60)).whole("See [the page](https://example.com/a).", "")
+    rendered = MarkdownRenderer(look(60)).whole("See [the page](https://example.com/a).", "")
     assert rendered.text == "See the page (https://example.com/a)."
     pieces = [piece for row in rendered.rows for piece in row.pieces]
     assert {p.style.meta[LINK] for p in pieces if LINK in p.style.meta} == {"https://example.com/a"}
@@ -117,7 +117,7 @@ def test_an_address_is_a_link_and_the_name_of_a_file_is_none() -> None:
         "See https://example.com/a_(b), main.py, //x.com, a@b.de and `https://no`.\n\n    http://x"
     )
     assert links(text) == ["https://example.com/a_(b)"]
-    rendered = Reading(look(60)).whole(text, "")
+    rendered = MarkdownRenderer(look(60)).whole(text, "")
     assert rendered.text.startswith("See https://example.com/a_(b), main.py")
     pieces = [piece for row in rendered.rows for piece in row.pieces]
     linked = [piece for piece in pieces if LINK in piece.style.meta]
@@ -131,9 +131,9 @@ def test_other_addresses_are_not_opened(address: str) -> None:
 
 def test_an_address_is_shown_with_its_host_in_plain_letters() -> None:
     assert cannot_open("https://example.com") is None
-    assert shown("https://example.com/ä") == "https://example.com/ä"
-    assert "xn--" in shown("https://ex\u0430mple.com/")
-    assert "\u202e" not in shown("https://example.com/\u202emoc")
+    assert shown_address("https://example.com/ä") == "https://example.com/ä"
+    assert "xn--" in shown_address("https://ex\u0430mple.com/")
+    assert "\u202e" not in shown_address("https://example.com/\u202emoc")
 
 
 async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:
@@ -145,7 +145,7 @@ async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:
 
 async def click_on_copy(app: TranscriptApp, pilot: Pilot[None]) -> None:
     """Click the note over a block once it is on the screen: a reply that grows moves it."""
-    reply = app.query(Reply).first()
+    reply = app.query(ReplyEntry).first()
     places: list[tuple[Region, list[int]]] = []
 
     def at_rest() -> bool:
@@ -170,22 +170,21 @@ async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
         assert app.clipboard == "plain\n"
 
 
-async def test_a_click_copies_a_code_block_and_y_the_reply() -> None:
+async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.reading = True
+        app.transcript.markdown = True
         await shown_code(app, pilot)
         await click_on_copy(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
-        app.transcript.focus()
-        await pilot.press("y")
+        app.transcript.copy_reply()
         assert app.clipboard == "last\n\n```\nplain\n```\n"
 
 
 async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.reading = True
+        app.transcript.markdown = True
         app.add_reply("odd:\u2028```python\nx = 1\n```")
         await click_on_copy(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
@@ -196,7 +195,7 @@ async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
 
 def test_a_passage_is_found_again_in_what_is_drawn() -> None:
     text = "**see** a\n\n```see\nx\n```\n\nand _see_\nb again"
-    drawn = Reading(look()).whole(text, "").text
+    drawn = MarkdownRenderer(look()).whole(text, "").text
     for words, place in (("a", 0), ("and", 0), ("b again", 0)):
         start = text.index(words, place)
         begin, end = same_passage(text, (start, start + len(words)), drawn)
@@ -214,9 +213,9 @@ async def test_what_is_found_is_marked_where_markdown_puts_it() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.add_reply("**bold** words and\n\n- `more` of it\n- the needle here")
-        reply = app.query(Reply).first()
-        app.transcript.reading = True
-        await until(pilot, lambda: reply.reading_shown)
+        reply = app.query(ReplyEntry).first()
+        app.transcript.markdown = True
+        await until(pilot, lambda: reply.markdown_shown)
         reply.mark((reply.text.index("needle"), reply.text.index("needle") + 6))
         drawn = [s for y in range(reply.size.height) for s in reply.render_line(y)]
         assert [s.text for s in drawn if s.style and s.style.reverse] == ["needle"]
@@ -241,14 +240,14 @@ async def test_links_are_opened_from_the_last_to_the_first() -> None:
 async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.reading = True
+        app.transcript.markdown = True
         reply = await shown_reply(app, pilot, [make_round([], "Some **bold")])
         app.write(reply, [make_round(["**"], " words\n\n", "wrong")])
         await until(pilot, lambda: "Some bold words" in drawn_rows(reply)[0])
         assert segment_of(reply, "bold").style.bold
-        app.transcript.reading = False
+        app.transcript.markdown = False
         assert "Some **bold**wrong words" in drawn_rows(reply)[0]
-        app.transcript.reading = True
+        app.transcript.markdown = True
         app.end(reply, make_end(" end"), "stopped")
         await until(pilot, lambda: drawn_rows(reply)[-1].endswith("stopped"))
         assert "Some bold words" in drawn_rows(reply)[0]
@@ -287,7 +286,7 @@ hostile = st.lists(
 def test_nothing_that_is_drawn_copied_or_opened_can_steer_the_terminal(
     text: str, width: int
 ) -> None:
-    page = Reading(look(width)).whole(text, "")
+    page = MarkdownRenderer(look(width)).whole(text, "")
     assert not any(UNSAFE.search(row.text) or "\n" in row.text for row in page.rows)
     assert not UNSAFE.search(page.text)
     assert not any(UNSAFE.search(address) for address in links(text))
@@ -307,7 +306,7 @@ def test_nothing_that_is_drawn_copied_or_opened_can_steer_the_terminal(
     ],
 )
 def test_what_has_no_room_is_drawn_as_it_is_written(text: str, width: int) -> None:
-    page = Reading(look(width)).whole(text, "")
+    page = MarkdownRenderer(look(width)).whole(text, "")
     drawn = "".join(row.text for row in page.rows)
     names = re.findall(r"c\d+|level\d+", text)
     assert names
@@ -316,5 +315,5 @@ def test_what_has_no_room_is_drawn_as_it_is_written(text: str, width: int) -> No
 
 
 def test_the_head_of_a_code_block_is_no_wider_than_the_page() -> None:
-    page = Reading(look(20)).whole("```" + "漢" * 15 + "\ncode\n```", "")
+    page = MarkdownRenderer(look(20)).whole("```" + "漢" * 15 + "\ncode\n```", "")
     assert all(cell_len(row.text) <= 20 for row in page.rows)
