@@ -71,7 +71,6 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
-        await self.until(lambda: not self.app.is_taking_keys, "all done for the keys")
 
     async def command(self, *ids: str) -> None:
         """Press the keys of commands."""
@@ -132,7 +131,7 @@ class Driver:
         await self.on(ChatScreen)
 
     async def open_settings(self) -> None:
-        await self.press("f9")
+        await self.command("app.settings")
         await self.on(SettingsScreen)
         whole = len([*describe()])
         await self.until(

@@ -1,4 +1,4 @@
-"""What the screens share."""
+"""The base classes of all screens, and the title bar."""
 
 from __future__ import annotations
 
@@ -6,37 +6,31 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.compositor import WholeCompositor
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.textual_fixes import WholeCompositor
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
-
-
-def is_again(shown: Screen[Any], screen: Screen[Any]) -> bool:
-    """Whether a screen is open already: of the same kind, and saying the same."""
-    says = [one.says if isinstance(one, EagleScreen) else None for one in (shown, screen)]
-    return type(shown) is type(screen) and says[0] == says[1]
+Chosen = TypeVar("Chosen")
 
 
 class TooSmall(Static):
-    """Covers a screen in a terminal it does not fit into; what lies beneath stays as it was."""
+    """Covers a screen in a terminal that is too small for it."""
 
     def __init__(self) -> None:
         super().__init__("Terminal\ntoo small\n\nneeds 44x12")
 
 
 class TitleBar(Widget):
-    """The top line: the program, what it is about, what it is doing."""
+    """The top line: the name of the program, its subject (such as a pair) and its state."""
 
     def __init__(self, subject: str, state: str = "") -> None:
         super().__init__()
@@ -67,7 +61,8 @@ class EagleScreen(Screen[Result]):
         self._compositor = WholeCompositor()
 
     async def on_event(self, event: events.Event) -> None:
-        # Closed while it is made, it has not all its widgets: nothing of it begins, or ends.
+        # A screen that is closed while it is composed lacks widgets: no handler of its mount or
+        # unmount runs.
         if isinstance(event, events.Mount):
             self._has_begun = self.app.is_running and not self._pruning
         if self._has_begun or not isinstance(event, events.Mount | events.Unmount):
@@ -75,26 +70,26 @@ class EagleScreen(Screen[Result]):
 
     @property
     def says(self) -> object:
-        """What tells it from others of its kind: two questions may be asked one after the other."""
+        """Tells it from another screen of its class: two questions may be open at once."""
         return None
 
     @property
     def is_open(self) -> bool:
-        """Whether it is shown or lies beneath what is; else its widgets may be gone."""
+        """Whether the screen is on the stack; if not, its widgets may be gone."""
         return self in self.app.screen_stack
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether leaving it loses what is its user's."""
+        """Whether closing the screen would lose something of the user's."""
         return False
 
     @property
     def is_on_top(self) -> bool:
-        """Whether no other screen lies above: `is_current` is also what shows around a dialog."""
+        """Whether no screen is above it. Textual's `is_current` is also true behind a dialog."""
         return self.app.screen is self
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Close this screen, once no other lies above it."""
+        """Close this screen, as soon as no other is above it."""
         if not self.is_on_top:
             self._closing_with = (result,)
             return AwaitComplete()
@@ -106,55 +101,55 @@ class EagleScreen(Screen[Result]):
             self.dismiss(*self._closing_with)
 
     def action_copy_text(self) -> None:
-        # Textual's own copies, and raises where nothing is selected.
+        # Textual's own copies, and raises if nothing is selected.
         super().action_copy_text()
         clipboard.copy(self.app, self.get_selected_text() or "", "the selection")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that come before the screen has its widgets do nothing to it."""
+        """Ignore keys that come before the screen has its widgets."""
         return self.is_mounted and super().check_action(action, parameters)
 
-    def go(self, message: Message) -> None:
-        """Ask the app to go somewhere, by a message of `tui.navigation`."""
-        self.app.post_message(message)
+    def open(
+        self, screen: EagleScreen[Chosen], then: Callable[[Chosen], object] | None = None
+    ) -> None:
+        """Open a screen above this one; `then` gets what is chosen there, if anything is."""
+        open_screen(self.app, screen, then)
 
     def leave(self) -> None:
-        """Stop what runs for this screen and keep what is its user's: it is about to go, and not
-        by its own doing."""
+        """Stop what runs for this screen and save the user's work: the app is about to close it."""
+
+
+def open_screen(
+    app: App[Any], screen: EagleScreen[Chosen], then: Callable[[Chosen], object] | None = None
+) -> None:
+    """Push a screen, unless the same one is open: its key may come twice before it is there.
+
+    `then` gets what the screen dismisses with, unless that is None.
+    """
+
+    def closed(chosen: Chosen | None) -> None:
+        if chosen is not None and then is not None:
+            then(chosen)
+
+    for shown in app.screen_stack:
+        if type(shown) is type(screen) and shown.says == screen.says:
+            return
+    app.push_screen(screen, closed)
 
 
 class PromptScreen(EagleScreen[Result]):
-    """A screen with a prompt, which gets what is typed whatever has the focus, and every key from
-    the first: those that come before it has the focus too, and in their order."""
+    """A screen with a prompt, which gets what is typed whatever has the focus, also before the
+    prompt has it."""
 
     AUTO_FOCUS = ""
-
-    def __init__(
-        self, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name, id, classes)
-        self._waiting: list[Callable[[], object]] = []
 
     @property
     def prompt(self) -> Prompt:
         return self.query_one(Prompt)
 
     def on_mount(self) -> None:
-        self.when_quiet(self.prompt.take_focus)
-
-    def when_quiet(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as no key is on its way to this screen or its prompt."""
-        self._waiting.append(then)
-        if len(self._waiting) == 1:
-            self._wait()
-
-    def _wait(self) -> None:
-        if self.message_queue_size or self.prompt.message_queue_size:
-            self.call_later(self.prompt.call_later, self._wait)
-            return
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        # Behind the keys that came before the screen was made: they are typed first.
+        self.call_later(self.prompt.take_focus)
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:

@@ -12,15 +12,15 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
-from eaglechat.chat import wording
 from eaglechat.chat.controls import first_speculation
-from eaglechat.chat.greeting import to_be_loaded
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.greeting import to_be_loaded
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import left_out, protocol
 
@@ -133,7 +133,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     @on(Prompt.Sent)
     def _sent(self, event: Prompt.Sent) -> None:
         if not event.text.strip():
-            self.notify(wording.write_first(key_of))
+            self.notify(wording.write_first())
         self._send_later(bool(event.text.strip()))
 
     @on(TextArea.Changed)
@@ -149,7 +149,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(events.ScreenResume)
     def _hand_over_soon(self) -> None:
-        self.when_quiet(self._hand_over)
+        # Behind the keys that are on their way to this screen and its prompt.
+        self.call_later(self.prompt.call_later, self._hand_over)
 
     def _hand_over(self) -> None:
         """Let `then` go on, unless a screen lies above."""
@@ -215,7 +216,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _copy(self, load: int) -> None:
         # Only this pair's first load needs what reads and writes files of models.
-        from eaglechat.hub.local.reencoded import target_to_load  # noqa: PLC0415
+        from eaglechat.hub.local.reencoded import target_to_load
 
         def follow(fraction: float) -> None:
             if load != self._copying or not self.is_running:
@@ -263,5 +264,5 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
         self.query_one("#cancel", Button).label = "Back"
-        # Behind the prompt, which takes the focus too once it is quiet.
-        self.when_quiet(self.query_one("#again", Button).focus)
+        # Behind the prompt, which takes the focus later too.
+        self.call_later(self.query_one("#again", Button).focus)

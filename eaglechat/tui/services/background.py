@@ -1,4 +1,4 @@
-"""Work that waits for the network or the disk, away from the screen."""
+"""Work in threads that waits for the network or the disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from textual.screen import Screen
 
 
 def in_background(screen: Screen[Any], messages: Callable[[], Iterable[Message]]) -> None:
-    """Run `messages` in a thread and post what it yields to the screen, as long as that is there.
+    """Run `messages` in a thread and post what it yields to the screen while that is open.
 
-    A daemon, unlike Textual's workers: quitting does not wait for a network that does not answer.
+    The thread is a daemon, unlike Textual's workers: quitting does not wait for the network.
     """
 
     def run() -> None:
@@ -24,7 +24,7 @@ def in_background(screen: Screen[Any], messages: Callable[[], Iterable[Message]]
                     return
                 post(screen.post_message, message)
         except Exception as bug:
-            # It ends the app, as in Textual's workers.
+            # An exception ends the app, as in Textual's workers.
             post(screen.app.call_later, _raise, bug)
 
     def post(call: Callable[..., object], *values: object) -> None:

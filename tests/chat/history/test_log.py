@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -15,8 +16,8 @@ from eaglechat.chat.history import log as log_module
 from eaglechat.chat.history.lines import QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.history.saved_chat import read_chat, saved_chats
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from tests.chat.headless import Headless
 from tests.chat.history.files import Complaints, fresh, resumed
@@ -54,39 +55,38 @@ def test_a_full_disk_is_said_once_and_the_chat_can_be_left() -> None:
     assert "No space left" in complaints[0]
 
 
-class SmallDisk:
-    """A stream that takes so many bytes, then none, until there is room again."""
+class SmallDisk(io.FileIO):
+    """A file on a disk that takes `room` more bytes, then none until there is room again."""
 
-    def __init__(self, path: Path, room: int) -> None:
-        self._stream = path.open("ab", buffering=0)
-        self.room = room
+    room = 10_000
 
     def write(self, data: bytearray) -> int:
-        taken = bytes(data[: self.room])
+        taken = bytes(data[: SmallDisk.room])
         if data and not taken:
             raise OSError(28, "No space left on device")
-        self.room -= len(taken)
-        return self._stream.write(taken)
+        SmallDisk.room -= len(taken)
+        return super().write(taken)
 
     def close(self) -> None:
-        self._stream.close()
+        super().close()
         raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize("room", [0, 1, 30, 77])
-def test_what_a_full_disk_did_not_take_goes_on_at_the_very_byte(tmp_path: Path, room: int) -> None:
+def test_what_a_full_disk_did_not_take_goes_on_at_the_very_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr("io.FileIO", SmallDisk)
+    monkeypatch.setattr(SmallDisk, "room", 10_000)
     complaints = Complaints()
     log = fresh(tmp_path, complaints)
     log.add(question(1, "first"), *reply_to(1))
-    assert log._stream is not None
-    disk = SmallDisk(log.file, room)
-    log._stream.close()
-    log._stream = disk  # type: ignore[assignment]
+    SmallDisk.room = room
     log.add(QuestionLine(id=3, parent=2, parts=(TurnPart("second"),)), *reply_to(3))
     log.try_again()
     assert len(complaints) == 1
     assert [t.text for t in read_chat(log.file).turns.path][:2] == ["first", " t1"]
-    disk.room = 10_000
+    SmallDisk.room = 10_000
     log.try_again()
     log.close()
     assert [t.text for t in read_chat(log.file).turns.path] == ["first", " t1", "second", " t1"]
@@ -155,7 +155,7 @@ def test_what_was_typed_and_deleted_again_leaves_no_file(tmp_path: Path) -> None
     chat = Headless(tmp_path)
     chat.session.save("a thought")
     (file,) = (tmp_path / "chats").iterdir()
-    assert read_chat(file).unsent == "a thought"
+    assert read_chat(file).unsent_text == "a thought"
     chat.session.save("")
     chat.session.leave("")
     assert not file.exists()
@@ -178,7 +178,7 @@ def test_a_long_prompt_is_kept_once_it_was_left_alone(tmp_path: Path) -> None:
     chat.session.save("x" * 5000)
     chat.session.save("x" * 5000)
     (file,) = (tmp_path / "chats").iterdir()
-    assert read_chat(file).unsent == "x" * 5000
+    assert read_chat(file).unsent_text == "x" * 5000
     assert file.stat().st_size < 6000
 
 
@@ -220,7 +220,7 @@ def test_a_kill_loses_nothing_that_was_saved(tmp_path: Path, lines_before: int) 
     assert len(rounds) >= saved_rounds
     assert reply.text == "".join(r.text for r in rounds)
     assert reply.text.startswith("0 1 2")
-    assert saved.unsent == "typed"
+    assert saved.unsent_text == "typed"
     chat = Headless(tmp_path, saved)
     assert not any("another eaglechat" in text for text in chat.shown)
     chat.ask("go on")

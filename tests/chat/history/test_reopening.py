@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.history.listing import summarise
-from eaglechat.chat.history.reading import SavedChat, read_chat
+from eaglechat.chat.history.saved_chat import SavedChat, read_chat
 from tests.chat.headless import Headless
 
 
@@ -53,7 +53,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @property
     def file(self) -> Path:
-        return self.chat.session._recorder._log.file
+        return self.chat.session.record.file
 
     def pick(self, data: st.DataObject, *kinds: type[Question | Reply]) -> int:
         return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kinds)]))
@@ -81,7 +81,7 @@ class ChatMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data())
     def go_on(self, data: st.DataObject) -> None:
-        if self.chat.session.go_on(self.turns.path[-1].id):
+        if self.chat.session.continue_reply(self.turns.path[-1].id):
             self.end(data)
 
     @precondition(lambda self: len(self.turns))

@@ -13,27 +13,26 @@ from textual.message import Message
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
-    from eaglechat.hub.local.library import Model
-    from eaglechat.hub.local.removal import Removal
+    from eaglechat.hub.local.library import Model, Removal
 
 TARGETS = ("target", "target without drafts")
 
 
-class LibraryScreen(EagleModal[Pair | None]):
+class LibraryScreen(EagleModal[Pair]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
     CSS_PATH = "library.tcss"
@@ -150,10 +149,10 @@ class LibraryScreen(EagleModal[Pair | None]):
             f"{model.name}\n{model.path}\n\nThis frees {format_bytes(planned.freed_bytes)}.{used}"
         )
 
-        def delete() -> None:
+        def delete(_agreed: bool) -> None:
             in_background(self, lambda: self._delete(model, planned))
 
-        self.go(Confirm("Delete this model?", text, "Delete", delete))
+        self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
 
     def on_library_screen_deleted(self, message: Deleted) -> None:
         self.notify(

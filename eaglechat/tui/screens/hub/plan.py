@@ -19,8 +19,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class PlanScreen(EagleModal[bool]):
-    """Dismisses with whether the installation was started."""
+    """Dismisses with True if the installation was started."""
 
     CSS_PATH = "plan.tcss"
 
@@ -100,7 +99,7 @@ class PlanScreen(EagleModal[bool]):
 
     @on(Button.Pressed, "#back")
     def _back(self) -> None:
-        self.dismiss(False)
+        self.dismiss()
 
     @on(Button.Pressed, "#go")
     def _go(self) -> None:

@@ -1,0 +1,143 @@
+"""The parts of a question: typed text, long pastes and files.
+
+In the prompt and in the transcript a mark such as `[pasted: 40 lines]` stands for a paste or a
+file. What is sent is the text of all parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from eaglechat.chat.recording import TurnPart
+from eaglechat.hub.units import format_bytes
+
+LONGEST_PASTE = 20
+"""Lines up to which a paste is treated as typed text."""
+_BYTES_PER_TOKEN = 4
+
+QuestionParts = tuple[TurnPart, ...]
+
+
+def typed(text: str) -> QuestionParts:
+    """Typed text as parts."""
+    return (TurnPart(text),) if text else ()
+
+
+def parts_of(written: str | Sequence[TurnPart]) -> QuestionParts:
+    """Parts, from parts or from typed text."""
+    return typed(written) if isinstance(written, str) else tuple(written)
+
+
+def text_of(parts: Sequence[TurnPart]) -> str:
+    """The text of all parts, as it is sent."""
+    return "".join(part.text for part in parts)
+
+
+def pasted(text: str) -> TurnPart | None:
+    """A long paste as a part; None for a short one."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    is_long = len(text.splitlines()) > LONGEST_PASTE
+    return TurnPart(text, source="paste") if is_long else None
+
+
+def of_file(name: str, content: str) -> TurnPart:
+    """A file as a part: its name, and its content in a fence that the content does not close."""
+    ticks = max(map(len, re.findall(r"`{3,}", content)), default=2) + 1
+    fence, kind = "`" * max(3, ticks), name.rpartition(".")[2]
+    language = kind if "." in name and kind.isalnum() else ""
+    end = "" if content.endswith("\n") or not content else "\n"
+    text = f"{name}:\n{fence}{language}\n{content}{end}{fence}"
+    return TurnPart(text, source="file", name=name)
+
+
+def tokens_about(text: str) -> int:
+    """An estimate of the tokens in a text: a quarter of its bytes in UTF-8."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
+
+def mark(part: TurnPart) -> str:
+    """The mark that stands for a part."""
+    if part.source == "file":
+        size = format_bytes(len(part.text.encode("utf-8", "replace")))
+        name = "".join(c if c.isprintable() else "?" for c in part.name)
+        return f"[{name}: {size}, ~{tokens_about(part.text):,} tokens]"
+    return f"[pasted: {len(part.text.splitlines())} lines]"
+
+
+def shown(parts: Sequence[TurnPart]) -> str:
+    """A question as it is shown, with marks."""
+    return "".join(part.text if part.source == "typed" else mark(part) for part in parts)
+
+
+def composed(written: Sequence[TurnPart]) -> QuestionParts:
+    """The parts as they are asked: without space around them, and with empty lines around files."""
+    parts: list[TurnPart] = []
+    for part in written:
+        if part.source == "typed" and parts and parts[-1].source == "typed":
+            parts[-1] = TurnPart(parts[-1].text + part.text)
+        elif part.text:
+            parts.append(part)
+    for place, part in enumerate(parts):
+        if part.source != "typed":
+            continue
+        text = part.text
+        if place == 0:
+            text = text.lstrip()
+        elif parts[place - 1].source == "file" and not text.startswith("\n"):
+            text = f"\n\n{text.lstrip()}"
+        if place == len(parts) - 1:
+            text = text.rstrip()
+        elif parts[place + 1].source == "file" and text and not text.endswith("\n"):
+            text = f"{text.rstrip(' ')}\n\n"
+        parts[place] = TurnPart(text)
+    return tuple(_apart([part for part in parts if part.text]))
+
+
+def _apart(parts: Sequence[TurnPart]) -> Iterator[TurnPart]:
+    """The parts, with an empty line between a file and another part that was not typed."""
+    before: TurnPart | None = None
+    for part in parts:
+        kinds: set[Literal["typed", "paste", "file"]] = {part.source}
+        kinds |= {before.source} if before is not None else set()
+        if before is not None and "file" in kinds and "typed" not in kinds:
+            yield TurnPart("\n\n")
+        yield part
+        before = part
+
+
+class Marks:
+    """Which mark in the prompt stands for which part."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, TurnPart] = {}
+
+    def hold(self, part: TurnPart) -> str:
+        """The mark of a part; numbered if another part has the same."""
+        wanted, number = mark(part), 1
+        found = wanted
+        while self._parts.get(found, part) != part:
+            number += 1
+            found = f"{wanted[:-1]}, no. {number}]"
+        self._parts[found] = part
+        return found
+
+    def text(self, parts: Sequence[TurnPart]) -> str:
+        """Parts as text with marks."""
+        return "".join(p.text if p.source == "typed" else self.hold(p) for p in parts)
+
+    def parts(self, text: str) -> QuestionParts:
+        """The parts of a text with marks."""
+        parts, end = [], 0
+        for start, stop in self.spans(text):
+            parts += [*typed(text[end:start]), self._parts[text[start:stop]]]
+            end = stop
+        return (*parts, *typed(text[end:]))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each mark in a text, from left to right."""
+        if not self._parts:
+            return []
+        marks = sorted(self._parts, key=len, reverse=True)
+        return [found.span() for found in re.finditer("|".join(map(re.escape, marks)), text)]
