@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from eaglechat.engine.llama.bindings import WRAPPER_VERSION, api, device_properties, libggml
+from eaglechat.engine.llama.placement import Device
 
 LOG_INFO, LOG_ERRORS = 2, 4
 _log_callback: Any = None
@@ -69,25 +69,6 @@ def backends() -> tuple[str, ...]:
     return tuple(
         libggml.backend_name(libggml.backend(index)).decode() for index in range(libggml.backends())
     )
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device that computes. Memory is in bytes, 0 if the backend does not say."""
-
-    name: str
-    description: str
-    memory_free: int
-    memory_total: int
-    is_gpu: bool
-    shares_ram: bool
-    backend: str = ""
-    """Its driver, such as CUDA."""
-    hardware_id: str = ""
-    """The same for one card that two backends drive."""
-    splits_rows: bool = False
-    handle: int = 0
-    """llama.cpp's pointer to it."""
 
 
 def devices() -> tuple[Device, ...]:

@@ -1,16 +1,31 @@
-"""On which devices the models are placed."""
+"""The devices of a machine, and which of them a model is placed on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LeaveOut, LoadOptions, SplitMode
 
-if TYPE_CHECKING:
-    from eaglechat.engine.llama.backend import Device
+
+@dataclass(frozen=True)
+class Device:
+    """A device that computes. Memory is in bytes, 0 if the backend does not say."""
+
+    name: str
+    description: str
+    memory_free: int
+    memory_total: int
+    is_gpu: bool
+    shares_ram: bool
+    backend: str = ""
+    """Its driver, such as CUDA."""
+    hardware_id: str = ""
+    """The same for one card that two backends drive."""
+    splits_rows: bool = False
+    handle: int = 0
+    """llama.cpp's pointer to it."""
 
 
 @dataclass(frozen=True)

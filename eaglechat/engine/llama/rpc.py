@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eaglechat.engine.llama import bindings
-from eaglechat.engine.llama.backend import Device, backends, device_of
+from eaglechat.engine.llama.backend import backends, device_of
+from eaglechat.engine.llama.placement import Device
 from eaglechat.links.rpc import RpcServer, ask_all
 from eaglechat.wire.errors import RpcError
 
