@@ -1,4 +1,4 @@
-"""The app: what it is made of, its theme and keys, the ticks of its services."""
+"""The app: its services, theme and keys, and what loads a pair or leaves the open chat."""
 
 from __future__ import annotations
 
@@ -7,24 +7,35 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from textual.app import App
 from textual.binding import Binding
+from textual.screen import Screen
 from textual.theme import Theme
 
+from eaglechat.chat import wording
+from eaglechat.chat.history.lines import ChatHeader
+from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.base import Link
+from eaglechat.links.http.address import same_server
 from eaglechat.settings import Problem, Settings
+from eaglechat.settings.servers import ServerSettings, key_variable
+from eaglechat.tui.commands.active import Active
 from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
-from eaglechat.tui.commands.registry import key_of, keys_of, use
-from eaglechat.tui.router import Router
+from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
+from eaglechat.tui.navigation import Leave, LoadAgain, LoadInstead, Resume
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
@@ -35,7 +46,7 @@ from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.services.typeahead import Typeahead
 from eaglechat.tui.stylesheet import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
-from eaglechat.wire.protocol import Auto
+from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.installs import InstallSnapshot
@@ -43,7 +54,7 @@ if TYPE_CHECKING:
 INSTALL_LOOKS_PER_SECOND = 3
 
 
-class EagleApp(Router):
+class EagleApp(App[None]):
     """Chats with a pair of models behind a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
@@ -114,6 +125,11 @@ class EagleApp(Router):
         self._start = start
         self.n_draft_max = n_draft_max
 
+    def get_default_screen(self) -> Screen[Any]:
+        from eaglechat.tui.screens.menu.screen import MenuScreen
+
+        return MenuScreen(self.services)
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
 
@@ -165,7 +181,7 @@ class EagleApp(Router):
             self.action_suspend_process()
 
     async def action_quit(self) -> None:
-        self.unless_lost(self._quit)
+        self._unless_lost(self._quit, "Quit")
 
     def _quit(self) -> None:
         self.leave_all()
@@ -181,6 +197,146 @@ class EagleApp(Router):
     def _terminate(self, number: int) -> None:
         self.leave_all()
         self.exit(return_code=128 + number)
+
+    # Loading a pair, and leaving the chat
+
+    def leave_all(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, EagleScreen):
+                screen.leave()
+
+    def _back_to_menu(self) -> None:
+        """Leave and close every screen above the menu, and free the models' memory."""
+        if len(self.screen_stack) > 1:
+            self.leave_all()
+            self.services.engine.unload()
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def load_and_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
+        """Load a pair, then open a chat with it: a saved one or a new one."""
+        from eaglechat.tui.screens.loading import LoadingScreen
+
+        def loaded(info: PairInfo) -> None:
+            from eaglechat.tui.screens.chat.screen import ChatScreen
+
+            self._remember(pair)
+            chosen = self.services.pairs.as_kept(pair)
+            if pair.server is not None:
+                chosen = pair_of_server(pair.server, info.target.path)
+            if self.n_draft_max is not None:
+                chosen = replace(chosen, n_draft_max=self.n_draft_max)
+            self.switch_screen(ChatScreen(self.services, chosen, info, saved))
+
+        open_screen(self, LoadingScreen(self.services, pair, loaded))
+
+    def _remember(self, pair: Pair) -> None:
+        self.services.pairs.remember(pair)
+        if self.services.pairs.problem:
+            self.notify(self.services.pairs.problem, severity="warning", markup=False)
+
+    def _unless_lost(self, then: Callable[[], None], agree: str = "Leave") -> None:
+        """Call `then`, which leaves the open chat; if the chat is not saved, ask the user first."""
+        if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
+            dialog = ConfirmDialog("Unsaved chat", with_keys(wording.UNSAVED), agree)
+            open_screen(self, dialog, lambda _agreed: then())
+        else:
+            then()
+
+    def on_leave(self, message: Leave) -> None:
+        self._unless_lost(message.then)
+
+    def on_open_menu(self) -> None:
+        self._unless_lost(self._back_to_menu)
+
+    def on_load_instead(self, message: LoadInstead) -> None:
+        self._load_instead(message.pair)
+
+    def _load_instead(self, pair: Pair) -> None:
+        def load() -> None:
+            self._back_to_menu()
+            self.load_and_chat(pair)
+
+        self._unless_lost(load)
+
+    def on_load_again(self, message: LoadAgain) -> None:
+        from eaglechat.tui.screens.loading import LoadingScreen
+
+        def loaded(info: PairInfo) -> None:
+            self.pop_screen()
+            message.then(info)
+
+        open_screen(self, LoadingScreen(self.services, message.pair, loaded))
+
+    def on_resume(self, message: Resume) -> None:
+        self._unless_lost(lambda: self._resume(message.chat))
+
+    def _resume(self, chat: SavedChat) -> None:
+        header = chat.header
+        if header.server:
+            self._back_to_menu()
+            self.load_and_chat(self._served_again(header), chat)
+            return
+        draft = Path(header.draft) if header.draft else None
+        pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
+        self._back_to_menu()
+        is_here = not self.services.settings.current.engine.command
+        if is_here and not pair.target.is_file():
+            from eaglechat.tui.screens.chat.screen import ChatScreen
+
+            # Its models are not on this machine any more: it can only be read.
+            open_screen(self, ChatScreen(self.services, pair, None, chat))
+        else:
+            self.load_and_chat(pair, chat)
+
+    def _served_again(self, header: ChatHeader) -> Pair:
+        """The served model of a saved chat, by the settings' entry that has its address now."""
+        servers = self.services.settings.current.server
+        known = (server for server in servers if same_server(server.url, header.server))
+        adhoc = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
+        return pair_of_server(next(known, adhoc), header.target)
+
+    # What the keys do
+
+    def _toggle(self, screen: EagleModal[Any], then: Callable[[Any], None] | None = None) -> None:
+        """Open a dialog, or close it."""
+        if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
+            self.screen.action_back()
+        elif any(type(shown) is type(screen) for shown in self.screen_stack):
+            self.notify(
+                with_keys("That screen is already open behind this one; {dialog.back} goes back.")
+            )
+        else:
+            open_screen(self, screen, then)
+
+    def action_downloads(self) -> None:
+        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+
+        self._toggle(DownloadsScreen(self.services), self._load_instead)
+
+    def action_load_newest(self) -> None:
+        if self.services.installs.newest is None:
+            self.notify("Nothing has been installed since you started eaglechat.")
+        else:
+            self._load_instead(self.services.installs.newest)
+
+    def action_settings(self) -> None:
+        from eaglechat.tui.screens.settings import SettingsScreen
+
+        self._toggle(SettingsScreen(self.services))
+
+    def action_leader(self) -> None:
+        from eaglechat.tui.screens.more import MoreScreen
+
+        self._toggle(MoreScreen(self.screen), self._run)
+
+    def _run(self, chosen: Active) -> None:
+        self.call_next(self.run_action, chosen.command.call(), chosen.node)
+
+    def action_help(self) -> None:
+        from eaglechat.tui.screens.help import HelpScreen
+
+        self._toggle(HelpScreen(self.screen))
 
     # What the services say
 

@@ -9,8 +9,8 @@ from eaglechat.chat.history.reading import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.transcript.entry import Entry
 from eaglechat.tui.widgets.transcript.said import UserEntry, WindowMark

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -20,12 +19,7 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
-
-
-def is_again(shown: Screen[Any], screen: Screen[Any]) -> bool:
-    """Whether a screen is open already: of the same kind, and saying the same."""
-    says = [one.says if isinstance(one, EagleScreen) else None for one in (shown, screen)]
-    return type(shown) is type(screen) and says[0] == says[1]
+Chosen = TypeVar("Chosen")
 
 
 class TooSmall(Static):
@@ -75,7 +69,7 @@ class EagleScreen(Screen[Result]):
 
     @property
     def says(self) -> object:
-        """What tells it from others of its kind: two questions may be asked one after the other."""
+        """Tells it from another screen of its class: two questions may be open at once."""
         return None
 
     @property
@@ -114,47 +108,48 @@ class EagleScreen(Screen[Result]):
         """Keys that come before the screen has its widgets do nothing to it."""
         return self.is_mounted and super().check_action(action, parameters)
 
-    def go(self, message: Message) -> None:
-        """Ask the app to go somewhere, by a message of `tui.navigation`."""
-        self.app.post_message(message)
+    def open(
+        self, screen: EagleScreen[Chosen], then: Callable[[Chosen], object] | None = None
+    ) -> None:
+        """Open a screen above this one; `then` gets what is chosen there, if anything is."""
+        open_screen(self.app, screen, then)
 
     def leave(self) -> None:
         """Stop what runs for this screen and keep what is its user's: it is about to go, and not
         by its own doing."""
 
 
+def open_screen(
+    app: App[Any], screen: EagleScreen[Chosen], then: Callable[[Chosen], object] | None = None
+) -> None:
+    """Push a screen, unless the same one is open: its key may come twice before it is there.
+
+    `then` gets what the screen dismisses with, unless that is None.
+    """
+
+    def closed(chosen: Chosen | None) -> None:
+        if chosen is not None and then is not None:
+            then(chosen)
+
+    for shown in app.screen_stack:
+        if type(shown) is type(screen) and shown.says == screen.says:
+            return
+    app.push_screen(screen, closed)
+
+
 class PromptScreen(EagleScreen[Result]):
-    """A screen with a prompt, which gets what is typed whatever has the focus, and every key from
-    the first: those that come before it has the focus too, and in their order."""
+    """A screen with a prompt, which gets what is typed whatever has the focus, also before the
+    prompt has it."""
 
     AUTO_FOCUS = ""
-
-    def __init__(
-        self, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name, id, classes)
-        self._waiting: list[Callable[[], object]] = []
 
     @property
     def prompt(self) -> Prompt:
         return self.query_one(Prompt)
 
     def on_mount(self) -> None:
-        self.when_quiet(self.prompt.take_focus)
-
-    def when_quiet(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as no key is on its way to this screen or its prompt."""
-        self._waiting.append(then)
-        if len(self._waiting) == 1:
-            self._wait()
-
-    def _wait(self) -> None:
-        if self.message_queue_size or self.prompt.message_queue_size:
-            self.call_later(self.prompt.call_later, self._wait)
-            return
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        # Behind the keys that came before the screen was made: they are typed first.
+        self.call_later(self.prompt.take_focus)
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:

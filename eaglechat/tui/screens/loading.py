@@ -149,7 +149,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(events.ScreenResume)
     def _hand_over_soon(self) -> None:
-        self.when_quiet(self._hand_over)
+        # Behind the keys that are on their way to this screen and its prompt.
+        self.call_later(self.prompt.call_later, self._hand_over)
 
     def _hand_over(self) -> None:
         """Let `then` go on, unless a screen lies above."""
@@ -215,7 +216,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _copy(self, load: int) -> None:
         # Only this pair's first load needs what reads and writes files of models.
-        from eaglechat.hub.local.reencoded import target_to_load  # noqa: PLC0415
+        from eaglechat.hub.local.reencoded import target_to_load
 
         def follow(fraction: float) -> None:
             if load != self._copying or not self.is_running:
@@ -263,5 +264,5 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
         self.query_one("#cancel", Button).label = "Back"
-        # Behind the prompt, which takes the focus too once it is quiet.
-        self.when_quiet(self.query_one("#again", Button).focus)
+        # Behind the prompt, which takes the focus later too.
+        self.call_later(self.query_one("#again", Button).focus)

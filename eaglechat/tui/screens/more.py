@@ -17,7 +17,7 @@ from eaglechat.tui.commands.registry import key_of, name_of
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 
-class MoreScreen(EagleModal[Active | None]):
+class MoreScreen(EagleModal[Active]):
     """Dismisses with the command that was chosen on the screen below, or None."""
 
     CSS_PATH = "more.tcss"

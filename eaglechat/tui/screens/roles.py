@@ -18,7 +18,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.widgets.filter import Filter
 
 
-class RolesScreen(EagleModal[str | None]):
+class RolesScreen(EagleModal[str]):
     """Dismisses with the name of a role, or None. Typing filters."""
 
     DEFAULT_CSS = """

@@ -15,13 +15,12 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import Kind, Model, Source
 from eaglechat.tui.commands.active import active_commands
 from eaglechat.tui.commands.registry import name_of
-from eaglechat.tui.navigation import Ask, Confirm, OpenExport, OpenMenu, OpenPlan, Say
-from eaglechat.tui.screens.ask import AskDialog
+from eaglechat.tui.navigation import OpenMenu
 from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
-from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.dialogs import AskDialog, ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.help import HelpScreen, Terms
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
@@ -30,7 +29,6 @@ from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.message import MessageDialog
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -144,19 +142,19 @@ async def to_loading(user: Driver) -> None:
 
 async def to_plan(user: Driver) -> None:
     await to_menu(user)
-    user.app.post_message(OpenPlan(entry("qwen3-4b")))
+    user.app.push_screen(PlanScreen(user.app.services, entry("qwen3-4b")))
     await user.on(PlanScreen)
 
 
 async def to_confirm(user: Driver) -> None:
     await to_menu(user)
-    user.app.post_message(Confirm("Sure?", "It may not work.", "Do it", lambda: None))
+    user.app.push_screen(ConfirmDialog("Sure?", "It may not work.", "Do it"))
     await user.on(ConfirmDialog)
 
 
 async def to_message(user: Driver) -> None:
     await to_menu(user)
-    user.app.post_message(Say("So it is", "Nothing to be done."))
+    user.app.push_screen(MessageDialog("So it is", "Nothing to be done."))
     await user.on(MessageDialog)
 
 
@@ -181,13 +179,13 @@ async def to_find(user: Driver) -> None:
 
 async def to_ask(user: Driver) -> None:
     await to_menu(user)
-    user.app.post_message(Ask("Rename", "Its title.", "old", lambda _text: None))
+    user.app.push_screen(AskDialog("Rename", "Its title.", "old"))
     await user.on(AskDialog)
 
 
 async def to_export(user: Driver) -> None:
     await to_chat(user)
-    user.app.post_message(OpenExport(user.chat.session.record.reader()))
+    user.app.push_screen(ExportScreen(user.chat.session.record.reader()))
     await user.on(ExportScreen)
 
 

@@ -16,7 +16,7 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen

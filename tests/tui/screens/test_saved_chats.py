@@ -11,7 +11,7 @@ from eaglechat.chat.history.log import resumed_log
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.confirm import ConfirmDialog
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests.tiny_gguf import write_target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from textual.widgets import Input, Select, Static
 from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.help import Terms
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import Choice, SettingField
@@ -230,8 +229,8 @@ async def test_a_second_question_is_asked_and_the_same_one_is_not_asked_twice(
     async with drive() as user:
         await user.open_chat()
         for title in ("Delete a?", "Delete b?", "Delete b?"):
-            agree = partial(agreed.append, title)
-            user.app.post_message(Confirm(title, f"{title} It is gone then.", "Delete", agree))
+            dialog = ConfirmDialog(title, f"{title} It is gone then.", "Delete")
+            user.chat.open(dialog, lambda _agreed, title=title: agreed.append(title))
         await user.sees("Delete b? It is gone")
         await user.press("tab", "enter")
         await user.until(lambda: agreed == ["Delete b?"], "the second")

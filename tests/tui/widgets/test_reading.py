@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from eaglechat.tui.screens.chat.links import cannot_open, shown
+from eaglechat.tui.screens.chat.links import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.reading import (
     CODE,
     LINK,
@@ -131,9 +131,9 @@ def test_other_addresses_are_not_opened(address: str) -> None:
 
 def test_an_address_is_shown_with_its_host_in_plain_letters() -> None:
     assert cannot_open("https://example.com") is None
-    assert shown("https://example.com/ä") == "https://example.com/ä"
-    assert "xn--" in shown("https://ex\u0430mple.com/")
-    assert "\u202e" not in shown("https://example.com/\u202emoc")
+    assert shown_address("https://example.com/ä") == "https://example.com/ä"
+    assert "xn--" in shown_address("https://ex\u0430mple.com/")
+    assert "\u202e" not in shown_address("https://example.com/\u202emoc")
 
 
 async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:

@@ -20,7 +20,7 @@ def cannot_open(address: str) -> str | None:
     return f"Only web and mail addresses are opened, not {neutralise(address)}"
 
 
-def shown(address: str) -> str:
+def shown_address(address: str) -> str:
     """An address in full, and its host in the letters that host names are made of where it looks
     like another."""
     host = urlsplit(address).hostname or ""

@@ -1,34 +1,61 @@
-"""The chat: transcript, prompt, speculation panel. It draws a ChatSession."""
+"""The chat: transcript, prompt, speculation panel. It draws a ChatSession and is its view."""
 
 from __future__ import annotations
 
-from textual import events
-from textual.app import ComposeResult
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textual import events, on, work
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
 from eaglechat.chat import wording
+from eaglechat.chat.controls import (
+    ENABLED,
+    N_DRAFT_MAX,
+    NGRAM,
+    SHAPE,
+    Control,
+    Controls,
+    control_named,
+    turned,
+)
 from eaglechat.chat.conversation.entries import entries, entries_of
 from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.conversation.turns import Question, TurnId
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.conversation.turns import Question, Reply, TurnId
+from eaglechat.chat.export.formats import Format
+from eaglechat.chat.history.reading import Passage, SavedChat
 from eaglechat.chat.numbers import numbers_of
-from eaglechat.chat.unreported import not_reported
-from eaglechat.chat.writing.parts import Draft
-from eaglechat.hub.local.pair import Pair
+from eaglechat.chat.recording import Recording, TurnPart
+from eaglechat.chat.search import parse
+from eaglechat.chat.unreported import no_bench, not_reported
+from eaglechat.chat.writing.context import ContextUse, context_use, in_words
+from eaglechat.chat.writing.editor import EditorError, edited, editor_command
+from eaglechat.chat.writing.files import AttachError, Listed, list_directory, read_part
+from eaglechat.chat.writing.parts import Draft, text_of
+from eaglechat.chat.writing.parts import shown as shown_parts
+from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
+from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
+from eaglechat.paths import write_atomically
+from eaglechat.settings import Problem
+from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.commands.slash import escaped
-from eaglechat.tui.navigation import Leave, LoadAgain, OpenMenu, OpenPastChats, Resume
-from eaglechat.tui.screens.base import TitleBar, TooSmall
-from eaglechat.tui.screens.chat.asking import Asking
-from eaglechat.tui.screens.chat.controlling import Controlling
-from eaglechat.tui.screens.chat.keeping import Keeping
-from eaglechat.tui.screens.chat.viewing import Viewing
-from eaglechat.tui.screens.chat.writing import Writing
+from eaglechat.tui.navigation import Leave, LoadAgain, LoadInstead, OpenMenu, Resume
+from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.chat.completing import PromptCompleter
+from eaglechat.tui.screens.chat.finding import ChatFinder
+from eaglechat.tui.screens.chat.inside import InsideScreen
+from eaglechat.tui.screens.chat.links import cannot_open, shown_address
+from eaglechat.tui.screens.chat.seen import SeenScreen
+from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
@@ -38,6 +65,9 @@ from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
+from eaglechat.tui.widgets.transcript.entry import Entry
+from eaglechat.tui.widgets.transcript.reply import LinkChosen
+from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -50,9 +80,19 @@ TABLE_FROM = 48
 """Height from which the panel has room for the table of the automatic draft length."""
 
 
-class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
-    """A chat with a loaded pair, new or resumed; without `info` nothing is loaded, and a chat can
-    be read only."""
+@dataclass(frozen=True)
+class Editing:
+    """An earlier question that is in the prompt, to be asked in other words."""
+
+    question: TurnId
+    original: str
+    before: str
+    """What was in the prompt before."""
+
+
+class ChatScreen(PromptScreen[None]):
+    """A chat with a loaded pair, new or resumed; without `info` nothing is loaded, and the chat
+    can only be read."""
 
     CSS_PATH = "chat.tcss"
     BINDINGS = bindings_of("chat")
@@ -69,9 +109,17 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
     ) -> None:
         super().__init__()
         self.services = services
+        self.session: ChatSession
+        """From the moment the screen is mounted."""
+        self.editing: Editing | None = None
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
+        self._completer = PromptCompleter(self._choices, self._list)
+        self._warned_about = ""
+        """The question that was last said to fill the context."""
+        self._being_read: set[str] = set()
+        """Paths of files that were attached and are still being read."""
 
     def compose(self) -> ComposeResult:
         # Before the first resize tells: all would be wrapped and drawn twice.
@@ -92,7 +140,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
                 yield Prompt(
                     id="prompt",
                     completions=completions,
-                    completer=self.completed,
+                    completer=self._completed,
                     placeholder=with_keys(
                         "Ask something. {prompt.send} sends, {prompt.newline}: new line"
                     ),
@@ -113,15 +161,18 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
             info=self._info,
             settings=lambda: services.settings.current,
             chats_dir=services.chats_dir,
-            roles_dir=self.roles_dir,
+            roles_dir=self._roles_dir,
             saved=self._saved,
         )
         self._has_session = True
+        self._finder = ChatFinder(
+            self.query_one(FindBar), self.transcript, lambda: self.session.turns.path
+        )
         self._show_opened()
-        self.show_passage(self._saved.opened_at if self._saved else None)
+        self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self.save)
-        self._take_typed()
+        self._take_typed_ahead()
 
     def on_unmount(self) -> None:
         if self._has_session:
@@ -137,17 +188,21 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         self.set_class(folded, "-folded")
         self.set_class(not folded and height >= TABLE_FROM, "-tall")
 
-    # What the session says
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one("#transcript", Transcript)
+
+    # What the session tells its view
 
     def changed(self) -> None:
-        self.call_later(self.draw)
+        self.call_later(self._draw)
 
     def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
-        text = escaped(self.prompt.marks.text(question))
+        text = slash.escaped(self.prompt.marks.text(question))
         if self.prompt.text and wording_of is None:
             self.prompt.remember(text)
         elif wording_of is not None and self.editing is None:
-            self.edit(self.session.turns.question(wording_of), text, self.prompt.text)
+            self._edit(self.session.turns.question(wording_of), text, self.prompt.text)
         else:
             self.prompt.replace_all(text)
 
@@ -156,7 +211,7 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
 
     # Drawing
 
-    def draw(self) -> None:
+    def _draw(self) -> None:
         """Draw what changed since the last frame."""
         if not self.is_open:
             return
@@ -200,85 +255,6 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
         self._show_numbers()
 
-    # Opening and leaving
-
-    def _show_opened(self) -> None:
-        self.end_edit()
-        if self.query_one(FindBar).is_open:
-            # Its places are those of the chat before.
-            self.end_finding()
-        self.transcript.clear()
-        for turn in self.session.turns.path:
-            if isinstance(turn, Question):
-                self.prompt.remember(escaped(self.prompt.marks.text(turn.parts)))
-        if self.session.unsent:
-            self.prompt.replace_all(self.prompt.marks.text(self.session.unsent))
-        self.draw()
-
-    def leave(self, *, keep_prompt: bool = False) -> None:
-        if self._has_session:
-            self.session.leave("" if keep_prompt else self.draft)
-
-    def save(self) -> None:
-        self.session.save(self.draft)
-
-    @property
-    def is_unsaved(self) -> bool:
-        if self._has_session:
-            self.save()
-        return self._has_session and self.session.record.is_behind
-
-    def action_new_chat(self) -> None:
-        self.go(Leave(self._new_chat))
-
-    def _new_chat(self) -> None:
-        self.leave(keep_prompt=True)
-        self.session.open()
-        self._show_opened()
-
-    def action_menu(self) -> None:
-        self.go(OpenMenu())
-
-    def action_past_chats(self) -> None:
-        self.go(OpenPastChats(self._resume, self.session.record))
-
-    def action_find_all(self, words: str | None) -> None:
-        self.go(OpenPastChats(self._resume, self.session.record, words or ""))
-
-    def _resume(self, chat: SavedChat) -> None:
-        if chat.file == self.session.record.file:
-            self.show_passage(chat.opened_at)
-        elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
-            self.go(Leave(lambda: self._open_instead(chat)))
-        else:
-            self.go(Resume(chat))
-
-    def _open_instead(self, chat: SavedChat) -> None:
-        self.leave()
-        self.prompt.clear()
-        self.session.open(chat)
-        self._show_opened()
-        self.show_passage(chat.opened_at)
-
-    def action_load_again(self) -> None:
-        """After the engine died: load the pair again and go on."""
-        if self.session.is_engine_gone:
-            self.go(LoadAgain(self._pair, self._loaded_again))
-        else:
-            self.notify("The models are loaded.")
-
-    def _loaded_again(self, info: protocol.PairInfo) -> None:
-        self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self._pair.name))
-        self.session.loaded(info)
-        self._take_typed()
-
-    def _take_typed(self) -> None:
-        """What was typed while the models were loading."""
-        typed = self.services.typeahead.take()
-        self.prompt.type_in(typed.text)
-        if typed.is_sent and self.prompt.text == typed.text:
-            self.prompt.action_send()
-
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
         interface = change.after.interface
@@ -287,8 +263,599 @@ class ChatScreen(Asking, Controlling, Keeping, Viewing, Writing):
             self.transcript.token_colours = interface.token_colours
             self.set_class(not interface.show_panel, "-panel-hidden")
 
+    # Opening, leaving and saving chats
+
+    def _show_opened(self) -> None:
+        self._end_edit()
+        if self._finder.is_open:
+            # Its passages are those of the chat before.
+            self._end_finding()
+        self.transcript.clear()
+        for turn in self.session.turns.path:
+            if isinstance(turn, Question):
+                self.prompt.remember(slash.escaped(self.prompt.marks.text(turn.parts)))
+        if self.session.unsent:
+            self.prompt.replace_all(self.prompt.marks.text(self.session.unsent))
+        self._draw()
+
+    def leave(self, *, keep_prompt: bool = False) -> None:
+        if self._has_session:
+            self.session.leave("" if keep_prompt else self._draft)
+
+    def save(self) -> None:
+        self.session.save(self._draft)
+
+    @property
+    def is_unsaved(self) -> bool:
+        if self._has_session:
+            self.save()
+        return self._has_session and self.session.record.is_behind
+
+    def action_new_chat(self) -> None:
+        self.post_message(Leave(self._new_chat))
+
+    def _new_chat(self) -> None:
+        self.leave(keep_prompt=True)
+        self.session.open()
+        self._show_opened()
+
+    def action_menu(self) -> None:
+        self.post_message(OpenMenu())
+
+    def action_past_chats(self) -> None:
+        self.action_find_all(None)
+
+    def action_find_all(self, words: str | None) -> None:
+        from eaglechat.tui.screens.past.chats import ChatsScreen
+
+        self.open(ChatsScreen(self.services, self.session.record, words or ""), self._resume)
+
+    def _resume(self, chat: SavedChat) -> None:
+        if chat.file == self.session.record.file:
+            self._show_passage(chat.opened_at)
+        elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
+            self.post_message(Leave(lambda: self._open_instead(chat)))
+        else:
+            self.post_message(Resume(chat))
+
+    def _open_instead(self, chat: SavedChat) -> None:
+        self.leave()
+        self.prompt.clear()
+        self.session.open(chat)
+        self._show_opened()
+        self._show_passage(chat.opened_at)
+
+    def action_load_again(self) -> None:
+        """After the engine died: load the pair again and go on."""
+        if self.session.is_engine_gone:
+            self.post_message(LoadAgain(self._pair, self._loaded_again))
+        else:
+            self.notify("The models are loaded.")
+
+    def _loaded_again(self, info: protocol.PairInfo) -> None:
+        self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self._pair.name))
+        self.session.loaded(info)
+        self._take_typed_ahead()
+
+    def _take_typed_ahead(self) -> None:
+        """Put what was typed while the models were loading in the prompt, and send it if asked."""
+        typed = self.services.typeahead.take()
+        self.prompt.type_in(typed.text)
+        if typed.is_sent and self.prompt.text == typed.text:
+            self.prompt.action_send()
+
+    def action_export(self, format: Format | None) -> None:
+        if not self.session.turns:
+            self.notify("There is nothing to export yet.")
+        else:
+            from eaglechat.tui.screens.past.export import ExportScreen
+
+            self.save()
+            self.open(ExportScreen(self.session.record.reader(), format))
+
+    def action_model(self, name: str | None) -> None:
+        """Chat with other models; without a name they are chosen from the library."""
+        if name is None:
+            from eaglechat.tui.screens.hub.library import LibraryScreen
+
+            self.open(
+                LibraryScreen(self.services), lambda pair: self.post_message(LoadInstead(pair))
+            )
+            return
+        pairs = self._named_pairs()
+        if chosen := next((pair for pair in pairs if pair.name == name), None):
+            self.post_message(LoadInstead(chosen))
+        else:
+            known = ", ".join(pair.name for pair in pairs)
+            self.notify(f"There is no pair “{name}”. There are: {known}.", markup=False)
+
+    def _named_pairs(self) -> list[Pair]:
+        servers = self.services.settings.current.server
+        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
+
+    # Asking, and stopping
+
+    @on(Prompt.Sent)
+    def _prompt_sent(self, event: Prompt.Sent) -> None:
+        text = slash.literal(event.text) if self.editing is None else event.text
+        if text is None:
+            self._run_typed(event.text)
+        elif self._being_read:
+            self.notify(f"{', '.join(self._being_read)}: still being read.", markup=False)
+        elif not text.strip():
+            self.notify(wording.write_first(key_of))
+        elif self._is_too_much(text):
+            return
+        elif self.editing is not None:
+            if self.session.edit(self.editing.question, self.prompt.marks.draft(text)):
+                self.prompt.take()
+                self._end_edit()
+        elif self.session.ask(self.prompt.marks.draft(text)):
+            self.prompt.take()
+            self.transcript.selected = None
+
+    def _is_too_much(self, text: str) -> bool:
+        """Whether the question would fill the context, which is said; sent again, it is asked."""
+        warning = self._context_use(text).warning
+        if not warning or self._warned_about == text or self.session.running is not None:
+            return False
+        self._warned_about = text
+        send = key_of("prompt.send")
+        self.notify(f"{warning} {send} again sends it.", severity="warning", markup=False)
+        return True
+
+    def action_context(self) -> None:
+        """Show what the context holds, and what leaves it next."""
+        self.open(MessageDialog("Context", in_words(self._context_use(self.prompt.text))))
+
+    def _context_use(self, text: str) -> ContextUse:
+        edited = self.editing.question if self.editing is not None else None
+        return context_use(self.session, self.prompt.marks.draft(text), edited)
+
+    def _run_typed(self, text: str) -> None:
+        """Run a command that was typed with a slash."""
+        try:
+            call = slash.parse(text)
+        except slash.SlashError as error:
+            self.notify(str(error), severity="warning", markup=False)
+            return
+        self.prompt.take()
+        namespace = self.app if "app" in call.command.scopes else self
+        self.app.call_next(self.app.run_action, call.command.call(call.value), namespace)
+
+    def action_stop(self) -> None:
+        if self.editing is not None:
+            self._end_edit()
+        elif self.session.running is not None:
+            self.session.stop()
+        else:
+            self.transcript.selected = None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        allowed = super().check_action(action, parameters)
+        # Dim where there is nothing to stop.
+        if allowed and action == "stop":
+            is_idle = self.session.running is None and self.editing is None
+            return None if is_idle and self.transcript.selected is None else True
+        return allowed
+
+    def action_answer_now(self) -> None:
+        self.session.answer_now()
+
+    def action_compare(self) -> None:
+        self.session.compare()
+
+    def action_prompt(self) -> None:
+        """Show what the model would read if the prompt were sent."""
+        typed = text_of(self.prompt.marks.draft(self.prompt.text)).strip()
+
+        def show(prompt: protocol.Rendered) -> None:
+            if self.is_on_top:
+                summary = wording.prompt_seen(prompt, self.session.n_ctx, typed)
+                self.open(SeenScreen(prompt, summary))
+
+        self.session.show_prompt(typed, show)
+
+    # Turns: commands work on the selected one, or on the last
+
+    def action_select_turn(self, by: int) -> None:
+        ids = [turn.id for turn in self.session.turns.path]
+        if not ids:
+            self.notify(wording.NO_TURNS)
+            return
+        selected = self.transcript.selected
+        place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
+        if place < len(ids):
+            self.transcript.selected = ids[max(place, 0)]
+        else:
+            self.transcript.selected = None
+            self.transcript.action_scroll_end()
+
+    @on(Entry.Chosen)
+    def _turn_chosen(self, event: Entry.Chosen) -> None:
+        is_selected = event.turn == self.transcript.selected
+        self.transcript.selected = None if is_selected else event.turn
+
+    def _target(self) -> TurnId | None:
+        """The turn a command works on; None in an empty chat, which is said."""
+        last = self.session.turns.last
+        if last is None:
+            self.notify(wording.NO_TURNS)
+        return self.transcript.selected or (last.id if last else None)
+
+    def action_answer_again(self) -> None:
+        if (id := self._target()) is not None and self.session.answer_again(id):
+            self.transcript.selected = None
+
+    def action_go_on(self) -> None:
+        if (id := self._target()) is not None and self.session.go_on(id):
+            self.transcript.selected = None
+
+    def action_step(self, by: int) -> None:
+        id = self.transcript.selected or self._last_with_siblings()
+        if id is not None:
+            self._step(id, by)
+
+    @on(Entry.Stepped)
+    def _stepped(self, event: Entry.Stepped) -> None:
+        self._step(event.turn, event.by)
+
+    def _last_with_siblings(self) -> TurnId | None:
+        turns = self.session.turns
+        for turn in reversed(turns.path):
+            if len(turns.siblings(turn.id)) > 1:
+                return turn.id
+        return self._target()
+
+    def _step(self, id: TurnId, by: int) -> None:
+        sibling = self.session.step(id, by)
+        if sibling is None:
+            return
+        self._draw()
+        if self.transcript.selected is not None:
+            self.transcript.selected = sibling
+        else:
+            self.transcript.reveal(sibling)
+
+    def action_delete_turn(self) -> None:
+        if (id := self._target()) is not None:
+            self.session.delete(id)
+
+    def action_undo_delete(self) -> None:
+        id = self.session.undo_delete()
+        if id is not None:
+            self._draw()
+            self.transcript.reveal(id)
+
+    # Editing an earlier question in the prompt
+
+    def action_edit(self) -> None:
+        editing = self.editing
+        if editing is not None and self.prompt.text != editing.original:
+            self.notify(with_keys(wording.EDITING))
+        elif (question := self._question_to_edit()) is not None:
+            before = editing.before if editing else self.prompt.text
+            self._edit(question, self.prompt.marks.text(question.parts), before)
+
+    def _question_to_edit(self) -> Question | None:
+        """The question before the one that is edited now; else that of the target turn."""
+        id = self.editing.question if self.editing else self._target()
+        if id is None:
+            return None
+        path = self.session.turns.path_to(id)
+        questions = [turn for turn in path if isinstance(turn, Question)]
+        if self.editing is not None:
+            questions.pop()
+        if not questions:
+            self.notify(wording.NO_EARLIER)
+        return questions[-1] if questions else None
+
+    def _edit(self, question: Question, text: str, before: str) -> None:
+        """Put a text in the prompt that will be asked in place of the question; `before` is
+        what the prompt gets back afterwards."""
+        self.editing = Editing(question.id, self.prompt.marks.text(question.parts), before)
+        self.transcript.selected = question.id
+        self.prompt.replace_all(text)
+        self.prompt.take_focus()
+        self.prompt.border_title = with_keys(wording.EDITING)
+        self.refresh_bindings()
+
+    def _end_edit(self) -> None:
+        """Put back what was in the prompt before; what was written instead is in its history."""
+        if self.editing is not None:
+            if self.prompt.text != self.editing.original:
+                self.prompt.remember(slash.escaped(self.prompt.text))
+            self.prompt.replace_all(self.editing.before)
+            self.editing = None
+            self.prompt.border_title = None
+            self.transcript.selected = None
+            self.refresh_bindings()
+
+    @property
+    def _draft(self) -> Draft:
+        """What is saved of the prompt: not a question that was not changed, nor a command."""
+        text = self.prompt.text
+        if self.editing is not None and text == self.editing.original:
+            text = self.editing.before
+        elif self.editing is None and slash.begins_command(text):
+            # The time it takes to type a command would leave a chat named after it.
+            text = ""
+        return self.prompt.marks.draft(text)
+
+    # Controls
+
+    @property
+    def controls(self) -> Controls:
+        return self.session.controls
+
+    @on(SpeculationPanel.Turned)
+    def _turned(self, event: SpeculationPanel.Turned) -> None:
+        self._turn(event.turned, event.value)
+
+    def action_control(self, name: str, value: Any) -> None:
+        self._turn(control_named(name), value)
+
+    def _turn(self, control: Control, value: Any) -> None:
+        self.session.turn(turned(self.controls, control, value))
+        info = self.session.info
+        if control is SHAPE and value != "chain" and info and info.chains_only:
+            self.notify(wording.stays_with_chains(info.chains_only), markup=False)
+
+    def action_draft_length(self, step: int) -> None:
+        self.session.draft(step)
+
+    def action_auto_length(self) -> None:
+        self.session.switch_auto()
+
+    def action_own_sampling(self) -> None:
+        self.session.take_own_sampling()
+
+    def action_toggle_ngram(self) -> None:
+        self._turn(NGRAM, not self.controls.ngram)
+        # A terminal that is too small for the panel has no other place that says so.
+        self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
+
+    def action_next_shape(self) -> None:
+        words = SHAPE.words
+        shape = words[(words.index(self.controls.shape) + 1) % len(words)]
+        self._turn(SHAPE, shape)
+        self.notify(f"Drafts are {wording.DRAFT_SHAPES[shape]}.")
+
+    def action_toggle_speculation(self) -> None:
+        self._turn(ENABLED, not self.controls.enabled)
+
+    def action_bench(self) -> None:
+        session = self.session
+        reason = wording.cannot_bench(
+            session.info,
+            key_of,
+            ngram=self.controls.ngram,
+            is_writing=session.running is not None,
+            is_engine_gone=session.is_engine_gone,
+        )
+        reason = reason or no_bench(session.hello)
+        if reason is not None or session.info is None:
+            self.notify(reason or "", markup=False)
+            return
+        from eaglechat.tui.screens.bench import BenchScreen
+
+        def keep(n_draft_max: int | protocol.Auto) -> None:
+            self._turn(N_DRAFT_MAX, n_draft_max)
+
+        self.open(BenchScreen(self.services, session.pair, session.info, self.controls, keep))
+
+    # Reading what was said
+
+    def action_page(self, direction: int) -> None:
+        if direction < 0:
+            self.transcript.scroll_page_up()
+        else:
+            self.transcript.scroll_page_down()
+
+    def action_beginning(self) -> None:
+        self.transcript.action_scroll_home()
+
+    def action_latest(self) -> None:
+        self.transcript.action_scroll_end()
+
+    def action_copy(self) -> None:
+        self.transcript.copy_reply()
+
+    def action_copy_code(self) -> None:
+        self.transcript.copy_code()
+
+    def action_fold_thought(self) -> None:
+        self.transcript.fold_thought()
+
+    def action_toggle_view(self, name: str) -> None:
+        setattr(self.transcript, name, not getattr(self.transcript, name))
+
+    def action_open_link(self) -> None:
+        self.transcript.open_link()
+
+    @on(LinkChosen)
+    def _link_chosen(self, event: LinkChosen) -> None:
+        reason = cannot_open(event.address)
+        if reason is not None:
+            self.notify(reason, severity="warning", markup=False)
+        else:
+            dialog = ConfirmDialog("Open this address?", shown_address(event.address), "Open")
+            self.open(dialog, lambda _agreed: self.app.open_url(event.address))
+
+    def action_inspect(self) -> None:
+        turns, selected = self.session.turns, self.transcript.selected
+        turn = turns.find(selected) if selected is not None else turns.last_reply
+        reply = turn if isinstance(turn, Reply) else turns.last_reply
+        if reply is None or not reply.recording.rounds:
+            self.notify(wording.NO_ROUNDS)
+        else:
+            self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
+
+    @on(ReplyEntry.RoundChosen)
+    def _round_chosen(self, event: ReplyEntry.RoundChosen) -> None:
+        self._look_inside(event.recording, event.index)
+
+    def _look_inside(self, recording: Recording, index: int) -> None:
+        unreported = not_reported(self.session.hello, "likely")
+        self.open(InsideScreen(recording, index, unreported))
+
+    # Finding in this chat
+
+    def _show_passage(self, passage: Passage | None) -> None:
+        """Show a passage that was found in the saved chat, on whichever branch it is."""
+        if passage is None or not self.session.choose(passage.turn):
+            return
+        self._draw()
+        turn = self.session.turns.find(passage.turn)
+        if not isinstance(turn, Question | Reply):
+            return
+        query = parse(passage.words)
+        in_reasoning = not query.is_in(turn.text) and query.is_in(turn.reasoning)
+        said = shown_parts(turn.parts) if isinstance(turn, Question) else turn.text
+        marks = query.marks(turn.reasoning if in_reasoning else said)
+        self.transcript.reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
+
+    def action_find(self) -> None:
+        if self._finder.is_open:
+            self._end_finding()
+        else:
+            self._finder.open()
+
+    @on(FindBar.Typed)
+    def _find_typed(self, event: FindBar.Typed) -> None:
+        self._finder.find(event.text)
+
+    @on(FindBar.Stepped)
+    def _find_stepped(self, event: FindBar.Stepped) -> None:
+        self._finder.step(event.by)
+
+    @on(FindBar.Closed)
+    def _find_closed(self) -> None:
+        self._finder.go_back()
+        self._end_finding()
+
+    def _end_finding(self) -> None:
+        self._finder.close()
+        self.prompt.take_focus()
+
+    # Completing what is typed, and attaching files
+
+    def _completed(self, before: str, is_first: bool) -> slash.Offer | None:
+        return self._completer.offer(before, is_first and self.editing is None)
+
+    def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
+        """The names that the value of a command can be, each with a few words about it."""
+        if command.id in {"chat.role", "chat.write_role"}:
+            return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
+        if command.id == "chat.model":
+            return [(pair.name, pair.source) for pair in self._named_pairs()]
+        return ()
+
+    @work(thread=True)
+    def _list(self, directory: str) -> None:
+        self.call_later(self._show_listed, directory, list_directory(directory, Path()))
+
+    def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
+        if self._completer.take_listed(directory, listed):
+            self.prompt.complete()
+
+    @on(Prompt.Attach)
+    def _file_chosen(self, event: Prompt.Attach) -> None:
+        self._being_read.add(event.path)
+        self._read(event.path, event.name, self.session.n_ctx)
+
+    @work(thread=True)
+    def _read(self, path: str, name: str, n_ctx: int) -> None:
+        part: TurnPart | None = None
+        problem = ""
+        try:
+            part = read_part(path, Path(), n_ctx)
+        except AttachError as error:
+            problem = str(error)
+        self.call_later(self._attached, path, name, part, problem)
+
+    def _attached(self, path: str, name: str, part: TurnPart | None, problem: str) -> None:
+        self._being_read.discard(path)
+        if part is None:
+            self.notify(problem, severity="warning", markup=False)
+        else:
+            self.prompt.put_in_place_of(name, part)
+
+    # Roles, and the user's editor
+
+    @property
+    def _roles_dir(self) -> Path:
+        return self.services.settings.file.parent / "roles"
+
+    def action_role(self, name: str | None) -> None:
+        """Ask in another role; without a name it is chosen from a list."""
+        if name is None:
+            from eaglechat.tui.screens.roles import RolesScreen
+
+            self.open(RolesScreen(self._roles_dir), self._take_role)
+        else:
+            self._take_role(name)
+
+    def _take_role(self, name: str) -> None:
+        role = None if name == NO_ROLE else find_role(self._roles_dir, name)
+        if isinstance(role, Problem):
+            self.notify(str(role), severity="warning", markup=False)
+        elif role is None and name != NO_ROLE:
+            self.notify(f"There is no role “{name}” in {self._roles_dir}.", markup=False)
+        else:
+            self.session.choose_role(role)
+
+    def action_write_role(self, name: str | None) -> None:
+        """Write a role in the user's editor, and take it."""
+        name = name or (self.session.role.name if self.session.role else "")
+        if not is_name(name):
+            self.notify(f"Type {slash.SLASH}write_role and a valid file name.", markup=False)
+            return
+        file = self._roles_dir / f"{name}.toml"
+        try:
+            before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
+            written = self._in_editor(before)
+            if written is None:
+                return
+            if written == before.rstrip("\n") and not file.is_file():
+                self.notify(f"Nothing was written, so there is no role {name}.", markup=False)
+                return
+            write_atomically(file, f"{written}\n".encode())
+        except OSError as error:
+            self.notify(f"{file} cannot be written: {error.strerror or error}.", markup=False)
+        else:
+            self._take_role(name)
+
+    def action_editor(self) -> None:
+        """Edit the prompt in the user's editor, which has the terminal until it ends."""
+        text = self._in_editor(self.prompt.text)
+        if text is not None:
+            self.prompt.replace_all(text)
+            self.prompt.take_focus()
+
+    def _in_editor(self, text: str) -> str | None:
+        """The text as the user's editor leaves it; None if there was no editor, which is said."""
+        self.save()
+        written, problem = None, ""
+        try:
+            command = editor_command()
+            with self.app.suspend():
+                # Textual takes the terminal back only where nothing is raised in here.
+                try:
+                    written = edited(command, text)
+                except EditorError as error:
+                    problem = str(error)
+        except EditorError as error:
+            problem = str(error)
+        except SuspendNotSupported:
+            problem = "There is no terminal here for an editor."
+        if problem:
+            self.notify(problem, severity="warning", markup=False)
+        return written
+
 
 def _is_of(chat: SavedChat, pair: Pair) -> bool:
+    """Whether a saved chat ran on this pair."""
     server = pair.server.url if pair.server else ""
     header = chat.header
     return (header.target, header.draft) == pair.to_load and same_server(header.server, server)

@@ -18,8 +18,8 @@ from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.key_names import ENTER
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.navigation import OpenPlan
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 
@@ -32,7 +32,7 @@ DRAWS_PER_SECOND = 8
 _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
-class DownloadsScreen(EagleModal[Pair | None]):
+class DownloadsScreen(EagleModal[Pair]):
     """Dismisses with a pair to load, or None. What is on its way goes on without this screen."""
 
     CSS_PATH = "downloads.tcss"
@@ -169,7 +169,7 @@ class DownloadsScreen(EagleModal[Pair | None]):
         install, left = self._chosen
         installs = self._services.desk.installs
         if left is not None:
-            self.go(OpenPlan(left))
+            self.open(PlanScreen(self._services, left))
         elif install is not None and install.pair is not None:
             self.dismiss(install.pair)
         elif install is not None and install.stage.value == "failed" and installs:
@@ -179,12 +179,12 @@ class DownloadsScreen(EagleModal[Pair | None]):
 
     @on(Button.Pressed, "#back")
     def _back(self) -> None:
-        self.dismiss(None)
+        self.dismiss()
 
 
 def _row(install: InstallSnapshot, width: int) -> Content:
     # Only where something is on its way is the module that brings it in memory already.
-    from eaglechat.tui.screens.hub.install_rows import install_row  # noqa: PLC0415
+    from eaglechat.tui.screens.hub.install_rows import install_row
 
     return install_row(install, width)
 

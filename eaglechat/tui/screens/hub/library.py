@@ -19,8 +19,8 @@ from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.navigation import Confirm
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TARGETS = ("target", "target without drafts")
 
 
-class LibraryScreen(EagleModal[Pair | None]):
+class LibraryScreen(EagleModal[Pair]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
     CSS_PATH = "library.tcss"
@@ -150,10 +150,10 @@ class LibraryScreen(EagleModal[Pair | None]):
             f"{model.name}\n{model.path}\n\nThis frees {format_bytes(planned.freed_bytes)}.{used}"
         )
 
-        def delete() -> None:
+        def delete(_agreed: bool) -> None:
             in_background(self, lambda: self._delete(model, planned))
 
-        self.go(Confirm("Delete this model?", text, "Delete", delete))
+        self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
 
     def on_library_screen_deleted(self, message: Deleted) -> None:
         self.notify(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PlanScreen(EagleModal[bool]):
-    """Dismisses with whether the installation was started."""
+    """Dismisses with True if the installation was started."""
 
     CSS_PATH = "plan.tcss"
 
@@ -100,7 +100,7 @@ class PlanScreen(EagleModal[bool]):
 
     @on(Button.Pressed, "#back")
     def _back(self) -> None:
-        self.dismiss(False)
+        self.dismiss()
 
     @on(Button.Pressed, "#go")
     def _go(self) -> None:

@@ -69,7 +69,7 @@ class Drafts:
 Step = Repos | Models | Drafts
 
 
-class SearchScreen(EagleModal[Entry | None]):
+class SearchScreen(EagleModal[Entry]):
     """Dismisses with a pair to install, or None."""
 
     CSS_PATH = "search.tcss"

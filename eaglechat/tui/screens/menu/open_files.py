@@ -41,7 +41,7 @@ class GGUFTree(DirectoryTree):
         ]
 
 
-class OpenFilesScreen(EagleModal[Pair | None]):
+class OpenFilesScreen(EagleModal[Pair]):
     """Dismisses with a pair that can run, or None."""
 
     CSS_PATH = "open_files.tcss"

@@ -22,19 +22,9 @@ from eaglechat.hub.local.pairs import PairStatus, inspect
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.navigation import (
-    Confirm,
-    OpenChat,
-    OpenDownloads,
-    OpenFiles,
-    OpenLibrary,
-    OpenPastChats,
-    OpenPlan,
-    OpenSearch,
-    Resume,
-    Say,
-)
+from eaglechat.tui.navigation import LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.menu import offer_rows
 from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
 from eaglechat.tui.services.background import in_background
@@ -341,44 +331,69 @@ class MenuScreen(EagleScreen[None]):
         offer = self._highlighted_offer()
         self._draw_moving()
         if offer is not None and offer.name in self._moving:
-            self.go(OpenDownloads())
+            self._show_downloads()
         elif offer is None:
             await self.run_action(self._looked_at or "")
         elif offer.pair is not None:
             if offer.pair.server is not None:
-                self._open(offer.pair)
+                self._load(offer.pair)
             else:
                 self._choose_pair(offer, offer.pair)
         elif offer.entry is not None:
-            self.go(OpenPlan(offer.entry))
+            self._show_plan(offer.entry)
 
     def _choose_pair(self, offer: Offer, pair: Pair) -> None:
         known = self._known(offer)
         problem = (known.status or inspect(pair)).problem
         title = f"{pair.name} cannot run here"
         if problem:
-            self.go(Say(title, wording.sentence(problem)))
+            self.open(MessageDialog(title, wording.sentence(problem)))
         elif known.problem:
             advice = with_keys("A smaller engine.n_ctx ({app.settings}) needs less.")
             text = f"{wording.sentence(known.problem)} {advice}"
-            self.go(Confirm(title, text, "Load anyway", lambda: self._open(pair)))
+            dialog = ConfirmDialog(title, text, "Load anyway")
+            self.open(dialog, lambda _agreed: self._load(pair))
         else:
-            self._open(pair)
+            self._load(pair)
 
-    def _open(self, pair: Pair) -> None:
-        self.go(OpenChat(pair))
+    def _load(self, pair: Pair) -> None:
+        # Its key may come twice before the loading screen is there.
+        if self.is_on_top:
+            self.post_message(LoadInstead(pair))
+
+    # Other screens are imported when they are opened: the menu is shown before that.
 
     def action_open_files(self) -> None:
-        self.go(OpenFiles())
+        from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+
+        self.open(OpenFilesScreen(), self._load)
 
     def action_past_chats(self) -> None:
-        self.go(OpenPastChats(lambda chat: self.go(Resume(chat))))
+        from eaglechat.tui.screens.past.chats import ChatsScreen
+
+        self.open(ChatsScreen(self._services), lambda chat: self.post_message(Resume(chat)))
 
     def action_search(self) -> None:
-        self.go(OpenSearch(self.query_one(Filter).value))
+        from eaglechat.tui.screens.hub.search import SearchScreen
+
+        search = SearchScreen(self._services, self.query_one(Filter).value)
+        self.open(search, self._show_plan)
+
+    def _show_plan(self, entry: Entry) -> None:
+        from eaglechat.tui.screens.hub.plan import PlanScreen
+
+        plan = PlanScreen(self._services, entry)
+        self.open(plan, lambda _started: self._show_downloads())
 
     def action_library(self) -> None:
-        self.go(OpenLibrary())
+        from eaglechat.tui.screens.hub.library import LibraryScreen
+
+        self.open(LibraryScreen(self._services), self._load)
+
+    def _show_downloads(self) -> None:
+        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+
+        self.open(DownloadsScreen(self._services), self._load)
 
     def action_details(self) -> None:
         """In a narrow terminal the pane takes the list's place; arrows still move."""

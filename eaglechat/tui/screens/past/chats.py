@@ -22,8 +22,9 @@ from eaglechat.chat.history.reading import Passage, SavedChat, read_chat
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.navigation import Ask, OpenExport
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.dialogs import AskDialog
+from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.background import in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter
@@ -37,7 +38,7 @@ _TITLE = 44
 Row = ChatSummary | Hit
 
 
-class ChatsScreen(EagleModal[SavedChat | None]):
+class ChatsScreen(EagleModal[SavedChat]):
     """Dismisses with the chat to go on with, or None. Typing finds titles, and passages in all
     chats."""
 
@@ -263,7 +264,7 @@ class ChatsScreen(EagleModal[SavedChat | None]):
         chat = self._chat
         if chat is not None:
             text = "Title; if empty, the first question."
-            self.go(Ask("Rename the chat", text, chat.title, partial(self._rename, chat)))
+            self.open(AskDialog("Rename the chat", text, chat.title), partial(self._rename, chat))
 
     def _rename(self, chat: ChatSummary, title: str) -> None:
         if (record := self._record_of(chat)) is not None:
@@ -286,7 +287,8 @@ class ChatsScreen(EagleModal[SavedChat | None]):
     def action_export(self) -> None:
         if (chat := self._chat) is not None:
             record = self._record_of(chat)
-            self.go(OpenExport(record.reader() if record else partial(read_chat, chat.file)))
+            read = record.reader() if record else partial(read_chat, chat.file)
+            self.open(ExportScreen(read))
 
     def action_remove(self) -> None:
         chat = self._chat

@@ -61,7 +61,7 @@ class ExportScreen(EagleModal[None]):
             super().__init__()
             self.sentence, self.bad, self.copied = sentence, bad, copied
 
-    def __init__(self, read: Callable[[], SavedChat], format: Format | None) -> None:
+    def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
         """With a format it is written at once."""
         super().__init__()
         self._read, self._format = read, format

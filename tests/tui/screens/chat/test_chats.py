@@ -13,8 +13,8 @@ from eaglechat.chat.history.lines import Line
 from eaglechat.chat.history.listing import summarise
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.reading import saved_chats
-from eaglechat.tui.screens.ask import AskDialog
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
 from tests.chat.headless import left_chat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eaglechat.tui.screens.message import MessageDialog
+from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
 
