@@ -1,8 +1,9 @@
-"""Where a chat is exported to, and as what."""
+"""Exporting a chat: the format and the folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ from textual.app import ComposeResult
 from textual.color import Color, ColorParseError
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.export.formats import Format, free_file, render, write
@@ -22,7 +22,7 @@ from eaglechat.tui.commands.key_names import ENTER, TAB
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
@@ -34,7 +34,7 @@ class _Choice(NamedTuple):
 
     format: Format
     name: str
-    about: str
+    explanation: str
     in_theme: bool = False
     is_copied: bool = False
 
@@ -49,20 +49,12 @@ _CHOICES = (
 
 
 class ExportScreen(EagleModal[None]):
-    """Writes a chat to a file beside others, never over one."""
+    """Exports a chat to a new file, or to the clipboard."""
 
     CSS_PATH = "export.tcss"
 
-    class Written(Message):
-        """The chat was written, which `sentence` says, or why it was not; `copied` is to go to the
-        clipboard, and `sentence` names it then."""
-
-        def __init__(self, sentence: str, *, bad: bool = False, copied: str = "") -> None:
-            super().__init__()
-            self.sentence, self.bad, self.copied = sentence, bad, copied
-
     def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
-        """With a format it is written at once."""
+        """With a `format` the chat is exported at once, into the current directory."""
         super().__init__()
         self._read, self._format = read, format
 
@@ -73,7 +65,7 @@ class ExportScreen(EagleModal[None]):
                 f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
             )
             rows = [
-                Content.assemble((f"{choice.name:<20}", "bold"), (choice.about, MUTED))
+                Content.assemble((f"{choice.name:<20}", "bold"), (choice.explanation, MUTED))
                 for choice in _CHOICES
             ]
             yield OptionList(*rows, id="formats", compact=True)
@@ -97,39 +89,40 @@ class ExportScreen(EagleModal[None]):
         with_reasoning = self.query_one(Tick).value
         folder = self.query_one(Input).value
         looks = [self._look()] if choice.in_theme else []
-        in_background(self, lambda: self._written(choice, looks, with_reasoning, folder))
+        in_background(self, lambda: self._export(choice, looks, with_reasoning, folder))
 
-    def _written(
+    def _export(
         self, choice: _Choice, looks: Sequence[Look], with_reasoning: bool, folder: str
-    ) -> Iterator[Message]:
+    ) -> Iterator[Update]:
         try:
             chat = exported(self._read(), with_reasoning=with_reasoning)
             if choice.is_copied:
                 text = render(chat, choice.format).decode()
-                yield self.Written("the chat as Markdown", copied=neutralise(text))
+                yield partial(self._copy, neutralise(text))
                 return
             file = free_file(Path(folder).expanduser(), chat.title, choice.format)
             write(file, chat, choice.format, looks)
         except (OSError, RuntimeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             said = f"The chat was not exported: {reason or error} ({folder})."
-            yield self.Written(f"{said} Try another folder, or the clipboard.", bad=True)
+            yield partial(self._fail, f"{said} Try another folder, or the clipboard.")
         else:
-            yield self.Written(f"Exported to {file}")
+            yield partial(self._say_written, file)
 
-    def on_export_screen_written(self, message: Written) -> None:
-        if message.bad:
-            self.notify(message.sentence, severity="error", markup=False)
-            self.query_one(Input).focus()
-            return
-        if message.copied:
-            clipboard.copy(self.app, message.copied, message.sentence)
-        else:
-            self.notify(message.sentence, markup=False)
+    def _copy(self, text: str) -> None:
+        clipboard.copy(self.app, text, "the chat as Markdown")
         self.dismiss()
 
+    def _say_written(self, file: Path) -> None:
+        self.notify(f"Exported to {file}", markup=False)
+        self.dismiss()
+
+    def _fail(self, sentence: str) -> None:
+        self.notify(sentence, severity="error", markup=False)
+        self.query_one(Input).focus()
+
     def _look(self) -> Look:
-        """The theme in use, as a page has it."""
+        """The colours of the theme in use, for a page."""
         variables = self.app.theme_variables
         return Look(
             background=_hex(variables, "background"),
@@ -144,7 +137,7 @@ class ExportScreen(EagleModal[None]):
 
 
 def _here() -> str:
-    """The folder that eaglechat was started in, or the user's where it is gone."""
+    """The folder that eaglechat was started in; the home folder if that is gone."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -152,7 +145,7 @@ def _here() -> str:
 
 
 def _hex(variables: dict[str, str], name: str) -> str:
-    """A colour as `#RRGGBB`; empty for one that only a terminal knows."""
+    """A colour as `#RRGGBB`; empty for a colour that only the terminal knows."""
     try:
         return Color.parse(variables[name]).hex6
     except ColorParseError:
