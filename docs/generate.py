@@ -34,7 +34,6 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Past chats": ("chats",),
     "Finding in a chat": ("find",),
     "Chat": ("chat",),
-    "The conversation, when it has the focus": ("transcript",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
     "Inside a round": ("inside",),

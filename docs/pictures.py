@@ -29,7 +29,7 @@ from tree import tree  # noqa: E402
 from eaglechat import paths  # noqa: E402
 from eaglechat.engine.templates.dialect import tagged  # noqa: E402
 from eaglechat.hub.local.pairs import PairLibrary, builtin_pair  # noqa: E402
-from eaglechat.links.process import EngineProcess  # noqa: E402
+from eaglechat.links.process import ProcessLink  # noqa: E402
 from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
 from eaglechat.tui.commands.command import LEADER  # noqa: E402
@@ -148,7 +148,7 @@ async def running(
     with tempfile.TemporaryDirectory() as home:
         app = EagleApp(
             settings=settings,
-            engine=engine or EngineProcess((sys.executable, "-m", "eaglechat", "engine"), None),
+            engine=engine or ProcessLink((sys.executable, "-m", "eaglechat", "engine"), None),
             pairs=PairLibrary(Path(home) / "state"),
             config_file=Path(home) / "config.toml",
             chats_dir=Path(home) / "chats",

@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Run a command and return its exit status.
 
-    Importing the program takes a third of a second, in which Ctrl+C must end it quietly too.
+    Importing the program takes a third of a second, in which SIGINT must end it quietly too.
     """
     try:
         from eaglechat.cli import main as run  # noqa: PLC0415 - Ctrl+C may come during this

@@ -19,7 +19,7 @@ def main() -> int:
     name, when, cure, *calls = sys.argv[1:]
 
     from eaglechat.engine.llama import bindings, left_out, objects
-    from eaglechat.engine.process import server
+    from eaglechat.engine.process import pair_worker
 
     left_out.possible = lambda: ("amx", "extra_buffers", "flash_attention", "gpu")
     load_model, decode = bindings.load_model, objects.Context.decode
@@ -49,7 +49,7 @@ def main() -> int:
 
     bindings.load_model = crashing_load
     objects.Context.decode = crashing_decode
-    return server.main()
+    return pair_worker.main()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from eaglechat.links.base import Died, Lifecycle
-from eaglechat.links.process import EngineProcess
+from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 
 _LAST = (p.Loaded, p.Done, p.Unloaded, p.Error)
@@ -18,7 +18,7 @@ class EngineClient:
     """Started at once, by this command line; close it. `patience_s` is the longest wait."""
 
     def __init__(self, command: Sequence[str], log: Path, patience_s: float = 120.0) -> None:
-        self.link = EngineProcess(command, log)
+        self.link = ProcessLink(command, log)
         self.log = log
         self._patience_s = patience_s
         self.news: list[Lifecycle] = []

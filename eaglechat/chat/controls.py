@@ -1,6 +1,6 @@
-"""What the user turns during a chat: one table of controls, which screen, panel and palette read.
+"""The controls of a chat: one table, which the panel, the palette and the commands read.
 
-Values flow down only: whoever turns a control asks for new Controls, and shows those in force.
+`Controls` are the values in force. A change makes new ones and gives them to the session.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from eaglechat.wire.protocol import (
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
 
 FIRST_BY_HAND = 3
-"""The draft length that takes over from auto before a round was written."""
+"""The draft length when auto is switched off before there was a round."""
 
 
 @dataclass(frozen=True)
 class Controls:
-    """The values in force; a change applies from the next round on."""
+    """The values in force. A change applies from the next round on."""
 
     enabled: bool
     n_draft_max: int | Auto
@@ -44,20 +44,21 @@ class Controls:
     shape: Shape = AUTO
     thinking: str = AUTO
     effort: str = AUTO
-    """These two hold from the next reply on; auto leaves them to the chat template."""
+    """`thinking` and `effort` apply from the next reply on; auto leaves them to the chat
+    template."""
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A control that is on or off. `name` is its field in Controls, in `table` of the settings,
-    and in the request that turns it."""
+    """A control that is on or off. `name` is its field in Controls, its key in `table` of the
+    settings, and its field in the `Set` request."""
 
     name: str
     table: Literal["speculation", "generation"]
     label: str
     explanation: str
     by_keys: str = ""
-    """How keys turn it; both may name keys, as `{chat.stop}`."""
+    """How keys change it. In `label` and here, `{chat.stop}` stands for the key of a command."""
 
     @property
     def in_full(self) -> str:
@@ -66,27 +67,27 @@ class Switch:
 
 @dataclass(frozen=True)
 class Range(Switch):
-    """A control with a number: between the ends, in steps, written with so many decimals."""
+    """A control with a number between `minimum` and `maximum`."""
 
     maximum: float = 1.0
     step: float = 0.05
     decimals: int = 2
     minimum: float = 0.0
     has_auto: bool = False
-    """It can be left to measurement."""
+    """It can be auto."""
 
     def show(self, value: float) -> str:
         return f"{value:.{self.decimals}f}"
 
     def fitting(self, value: float) -> float:
-        """The value in the range that is nearest; whole where decimals are not shown."""
+        """The nearest value in the range; a whole number if no decimals are shown."""
         value = min(max(value, self.minimum), self.maximum)
         return value if self.decimals else round(value)
 
 
 @dataclass(frozen=True)
 class Choice(Switch):
-    """A control that is one of some words."""
+    """A control with one of several words."""
 
     words: tuple[str, ...] = ()
 
@@ -127,7 +128,6 @@ SHAPE = Choice(
     "speculation",
     "Shape",
     "Draft a chain or a tree of n_draft_max tokens; auto lets measurement choose.",
-    "{chat.next_shape} chooses the next.",
     words=("chain", "tree", AUTO),
 )
 TEMPERATURE = Range(
@@ -138,7 +138,7 @@ TEMPERATURE = Range(
     maximum=2,
 )
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
-"""Those that a running reply follows."""
+"""The controls that also apply to a reply that is being written."""
 
 DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")
 
@@ -158,7 +158,7 @@ EFFORT = Choice(
     words=(AUTO, *EFFORTS),
 )
 THOUGHT_CONTROLS = (THINKING, EFFORT)
-"""Those that only models that think have."""
+"""Controls of models with reasoning only."""
 
 
 def control_named(name: str) -> Control:
@@ -169,8 +169,8 @@ def control_named(name: str) -> Control:
 def first_controls(
     settings: Settings, pair: Pair, recommended: RecommendedSampling | None = None
 ) -> Controls:
-    """What the controls of a new chat show; a pair may bring its own n_draft_max, and its target
-    be made for a temperature that nobody has set."""
+    """The controls of a new chat: the settings, and where nobody set one, the target's
+    recommendation. A pair may have its own n_draft_max."""
     controls = Controls(**_of_settings(settings, recommended))
     if pair.n_draft_max is None:
         return controls
@@ -178,37 +178,37 @@ def first_controls(
 
 
 def own_sampling(controls: Controls, recommended: RecommendedSampling | None) -> Controls | None:
-    """The controls as the model's file recommends; None where it recommends nothing of them."""
+    """The controls as the model's file recommends; None if it recommends none of them."""
     values = {c.name: recommended_for(c, recommended) for c in CONTROLS}
     own: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     return replace(controls, **own) if own else None
 
 
 def recommended_for(control: Control, recommended: RecommendedSampling | None) -> float | None:
-    """What the model's file recommends of a control, if anything."""
+    """The model file's recommendation for a control; None if it has none."""
     value: float | None = getattr(recommended, control.name, None)
     return value
 
 
 def turned(controls: Controls, control: Control, value: Any) -> Controls:
-    """The controls with one of them turned, as far as it goes."""
+    """The controls with one changed to a value, or to the nearest one in its range."""
     if isinstance(control, Range) and value != AUTO:
         value = control.fitting(value)
     return replace(controls, **{control.name: value})
 
 
 def without(names: Iterable[str], before: Controls, after: Controls) -> Controls:
-    """The controls after a change, less what was changed of these."""
+    """`after`, with these controls as they are in `before`."""
     return replace(after, **{name: getattr(before, name) for name in names})
 
 
 def drafting_as_started(controls: Controls) -> Controls:
-    """The controls for an engine that drafts as it was started to, whatever is set here."""
+    """The controls for an engine whose drafting cannot be changed from here."""
     return replace(controls, enabled=True, n_draft_max=AUTO)
 
 
 def length_in_force(controls: Controls, latest: Round | None) -> int:
-    """The draft length set, or the one auto chose in the latest round."""
+    """The draft length that is set, or the one auto chose in the latest round."""
     if controls.n_draft_max != AUTO:
         return controls.n_draft_max
     return latest.n_draft_max if latest else FIRST_BY_HAND
@@ -221,7 +221,7 @@ def terms_of(
     recommended: RecommendedSampling | None = None,
     reasoning: Reasoning = NO_REASONING,
 ) -> Terms:
-    """What the next reply is asked with: the settings, as the controls stand."""
+    """The terms of the next reply: the settings, overridden by the controls."""
     sampling, speculation = settings.to_sampling(recommended), settings.to_speculation()
     target, draft = pair.to_load
     return Terms(
@@ -238,19 +238,19 @@ def terms_of(
 
 
 def first_speculation(settings: Settings, pair: Pair) -> Speculation:
-    """What the first reply of a chat with this pair is asked to draft."""
+    """The speculation terms of the first reply with this pair."""
     return terms_of(settings, first_controls(settings, pair), pair).speculation
 
 
 def seeded_anew(terms: Terms) -> Terms:
-    """The same terms with a seed that is drawn."""
+    """The same terms without a seed, so that the engine draws one."""
     return msgspec.structs.replace(
         terms, sampling=msgspec.structs.replace(terms.sampling, seed=None)
     )
 
 
 def differences(before: Controls, after: Controls) -> dict[str, Any]:
-    """What was turned, by name: the fields of the request that turns it in a running reply."""
+    """The changed values by name: the fields of a `Set` request."""
     old, new = vars(before), vars(after)
     names = (control.name for control in CONTROLS)
     return {name: new[name] for name in names if new[name] != old[name]}
@@ -262,7 +262,7 @@ def follow_settings(
     after: Settings,
     recommended: RecommendedSampling | None = None,
 ) -> Controls:
-    """Controls that take over what changed in the settings, and nothing else."""
+    """The controls with those values that changed between these settings."""
     old, new = _of_settings(before, recommended), _of_settings(after, recommended)
     return replace(controls, **{name: new[name] for name in new if new[name] != old[name]})
 
@@ -281,7 +281,8 @@ def _of_settings(settings: Settings, recommended: RecommendedSampling | None) ->
 
 
 def _thinking(controls: Controls, reasoning: Reasoning) -> Thinking:
-    """What the template is asked for: of the words it knows, the first that is no less."""
+    """What the chat template is asked for: the least effort it knows that is no less than the one
+    chosen."""
     enabled = {AUTO: None, "on": True, "off": False}[controls.thinking]
     known = [word for word in EFFORTS if word in reasoning.efforts]
     if controls.effort == AUTO or not known:

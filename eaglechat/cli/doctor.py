@@ -132,7 +132,7 @@ def _left_out() -> Iterator[str]:
 
 def _llama_server(wrong: list[str]) -> Iterator[str]:
     """The llama-server that can run the pairs in place of eaglechat's own engine."""
-    from eaglechat.engine.llama_server.about import about, find
+    from eaglechat.engine.llama_server.probe_program import find, probe_program
 
     engine = settings.load(paths.config_file())[0].engine
     chosen = engine.llama_server
@@ -140,7 +140,7 @@ def _llama_server(wrong: list[str]) -> Iterator[str]:
         yield "none on the PATH: eaglechat's own engine runs the pairs"
         return
     try:
-        known = about(chosen or "llama-server")
+        known = probe_program(chosen or "llama-server")
     except ProgramError as error:
         yield "cannot be used" if chosen else f"on the PATH, but cannot be used: {error}"
         if chosen:

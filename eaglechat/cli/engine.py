@@ -19,15 +19,15 @@ def run(args: argparse.Namespace) -> int:
     if args.llama_server:
         return _with_llama_server(args.llama_server)
     try:
-        from eaglechat.engine.process import server  # loads llama.cpp
+        from eaglechat.engine.process import pair_worker  # loads llama.cpp
     except NativeLibraryError as error:
         complain(str(error))
         return FAILED
-    return server.main()
+    return pair_worker.main()
 
 
 def _with_llama_server(program: str) -> int:
-    from eaglechat.engine.llama_server.jobs import LlamaServerJobs  # reads the HTTP client
+    from eaglechat.engine.llama_server.program_worker import ProgramWorker  # reads the HTTP client
     from eaglechat.engine.process import pipes
 
-    return pipes.serve(partial(LlamaServerJobs, program))
+    return pipes.serve(partial(ProgramWorker, program))

@@ -25,7 +25,7 @@ from eaglechat.links.base import (
     Ready,
     wrong_version,
 )
-from eaglechat.links.process import EngineProcess
+from eaglechat.links.process import ProcessLink
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import left_out
@@ -83,9 +83,9 @@ def engine_command(settings: Settings) -> tuple[str, ...]:
 
 def connect(server: ServerSettings) -> Link:
     """The link to a server. Raises EngineError."""
-    from eaglechat.links.http.link import HttpLink  # reads the HTTP client
+    from eaglechat.links.http.server_worker import server_link  # reads the HTTP client
 
-    link = HttpLink(server)
+    link = server_link(server)
     link.start()
     return link
 
@@ -95,15 +95,15 @@ def start_engine(settings: Settings) -> Link:
 
     Raises EngineError.
     """
-    process = EngineProcess(engine_command(settings), log=None)
+    process = ProcessLink(engine_command(settings), log=None)
     try:
         process.start()
     except EngineStartError:
         if settings.engine.command or settings.engine.llama_server:
             raise
-        from eaglechat.engine.process.local import LocalEngine  # loads llama.cpp
+        from eaglechat.engine.process.pair_worker import local_link  # loads llama.cpp
 
-        local = LocalEngine()
+        local = local_link()
         local.start()
         return local
     return process

@@ -12,11 +12,12 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
-from eaglechat.chat.unreported import not_followed
+from eaglechat.chat.capability_text import not_followed
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
 from eaglechat.settings import Settings
+from eaglechat.tui.texts.replies import ENDINGS, summary
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
@@ -247,14 +248,6 @@ class _Written:
         self._is_empty = True
 
 
-_ENDINGS = {
-    FinishReason.STOP: "finished",
-    FinishReason.LENGTH: "token limit reached",
-    FinishReason.CONTEXT: "context full",
-    FinishReason.CANCELLED: "cancelled",
-}
-
-
 @dataclass(frozen=True)
 class _Outcome:
     """A reply that has ended, by itself or by an error."""
@@ -333,17 +326,10 @@ class _Outcome:
         """The reply in one line for people."""
         end, stats = self.end, self.stats
         assert end is not None
-        count = "1 token" if end.tokens == 1 else f"{end.tokens} tokens"
-        parts = [count]
-        if end.tokens_per_second:
-            parts.append(f"{end.tokens_per_second:.1f} tokens/s")
+        parts = summary(end.tokens, end, stats)
         if stats is None:
             parts.append(f"speculation not reported by {self.engine}")
-        elif stats.acceptance_rate is not None:
-            accepted = f"accepted {stats.accepted} of {stats.tested} tested draft tokens"
-            parts.append(f"{accepted} ({stats.acceptance_rate:.0%})")
-            parts.append(f"mean accepted length {stats.mean_accepted_length:.2f}")
-        parts.append(_ENDINGS[end.finish_reason])
+        parts.append(ENDINGS.get(end.finish_reason, "finished"))
         if end.finish_reason is FinishReason.CONTEXT:
             flag = "" if self.server else " (--ctx)"
             parts.append(f"it holds {self.context['size']:,} tokens{flag}")

@@ -45,7 +45,7 @@ def _no_terminal() -> str | None:
 
 def _start(args: argparse.Namespace) -> int:
     from eaglechat.hub.local.pairs import PairLibrary
-    from eaglechat.links.process import EngineProcess
+    from eaglechat.links.process import ProcessLink
     from eaglechat.tui.app import EagleApp
 
     settings, problems = options.load_settings(args)
@@ -54,7 +54,7 @@ def _start(args: argparse.Namespace) -> int:
     app = EagleApp(
         settings=settings,
         problems=problems,
-        engine=EngineProcess(engine_command(settings), paths.engine_log()),
+        engine=ProcessLink(engine_command(settings), paths.engine_log()),
         pairs=library,
         config_file=paths.config_file(),
         chats_dir=paths.chats_dir(),

@@ -1,6 +1,6 @@
-"""Where an interface asks everything of the Hub and of what is on the disk.
+"""The one object through which the app uses the Hub and the models on this machine.
 
-Nothing of huggingface_hub is imported before the first question: the menu is painted before that.
+huggingface_hub is imported with the first question, so that the menu is painted before that.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import CatalogueProblem, Entry
     from eaglechat.hub.catalogue.references import ModelFiles
     from eaglechat.hub.downloads.client import Hub, RemoteRepo
-    from eaglechat.hub.downloads.drafts import Candidate, Target
+    from eaglechat.hub.downloads.find_drafts import Candidate, Target
     from eaglechat.hub.downloads.install import Plan
-    from eaglechat.hub.downloads.installs import Installs, InstallSnapshot
+    from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.local.installed import Status
-    from eaglechat.hub.local.library import Model
-    from eaglechat.hub.local.removal import Removal
+    from eaglechat.hub.local.library import Model, Removal
 
 
 class HubDesk:
-    """The methods may wait for the disk or the network: call them from a worker.
+    """Methods may wait for the disk or the network: call them from a worker thread.
 
-    `known_facts` and `installs` answer at once.
+    Only `known_facts`, `downloads` and `snapshots` return at once.
     """
 
     def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
@@ -38,7 +37,8 @@ class HubDesk:
         self._lock = threading.RLock()
         self._facts = FactBook(paths.state_dir() / "hub-facts.json")
         self._hub: Hub | None = None
-        self._installs: Installs | None = None
+        self.downloads: Downloads | None = None
+        """None until the first download of this session."""
 
     @property
     def hub(self) -> Hub:
@@ -55,7 +55,7 @@ class HubDesk:
         return self.hub.endpoint
 
     def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
-        """The pairs of the catalogue with what is here of them, and what was left out of it."""
+        """The catalogue's pairs with what of each is on this machine, and its invalid entries."""
         from eaglechat.hub.catalogue import entries as catalogue
         from eaglechat.hub.local import installed
 
@@ -63,12 +63,10 @@ class HubDesk:
         return [(entry, installed.status(entry)) for entry in entries], problems
 
     def unfinished(self) -> list[tuple[Entry, Status]]:
-        """Pairs an earlier session left half-way; what is on its way now is not among them."""
-        from eaglechat.hub.local import journal
-        from eaglechat.hub.local.installed import State
+        """Pairs whose installation was begun in an earlier session and is not under way now."""
+        from eaglechat.hub.local.installed import State, begun_pairs
 
-        moving = {install.entry.name for install in self.snapshots()}
-        wanted = set(journal.begun()) - moving
+        wanted = set(begun_pairs()) - {install.name for install in self.snapshots()}
         return [
             (entry, status)
             for entry, status in self.catalogue()[0]
@@ -79,7 +77,7 @@ class HubDesk:
         return self._facts.find(entry, n_ctx, however_old=however_old)
 
     def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
-        """Ask the Hub about a pair. Raises HubError, InvalidReferenceError."""
+        """Ask the Hub about a pair, and save the answer. Raises HubError, InvalidReferenceError."""
         from eaglechat.gguf.header import GGUFError
         from eaglechat.hub.downloads import install
         from eaglechat.hub.errors import GatedError
@@ -88,7 +86,7 @@ class HubDesk:
         try:
             memory = install.memory_of(self.hub, plan, n_ctx)
         except (GGUFError, GatedError):
-            # The header of a gated file is behind the gate; sizes and licence are not.
+            # Of a gated repository, sizes and licence can be read, but no header.
             memory = None
         facts = Facts(
             bytes_total=plan.bytes_total,
@@ -101,7 +99,7 @@ class HubDesk:
         return facts
 
     def plan(self, entry: Entry) -> Plan:
-        """Exact files and sizes of a pair that can be had.
+        """The files and sizes of a pair that can be installed.
 
         Raises HubError, InvalidReferenceError, GGUFError.
         """
@@ -112,18 +110,18 @@ class HubDesk:
         return plan
 
     def find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> tuple[Target, list[Candidate]]:
-        """A target's header, and drafts for it. Raises HubError, GGUFError."""
-        from eaglechat.hub.downloads import drafts
+        """A target with its header, and drafts for it. Raises HubError, GGUFError."""
+        from eaglechat.hub.downloads import find_drafts
 
-        target = drafts.describe_target(self.hub, repo, model)
+        target = find_drafts.describe_target(self.hub, repo, model)
         entries = [entry for entry, _ in self.catalogue()[0]]
-        return target, drafts.find_drafts(self.hub, target, entries)
+        return target, find_drafts.find_drafts(self.hub, target, entries)
 
     def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
-        """A pair to install: the catalogue's if it is that one, else under a name not taken."""
-        from eaglechat.hub.downloads import drafts
+        """The pair to install: the catalogue's if it has these files, else one with a new name."""
+        from eaglechat.hub.downloads.find_drafts import as_entry
 
-        found = drafts.as_entry(target, model, candidate)
+        found = as_entry(target, model, candidate)
         taken = {entry.name: entry for entry, _ in self.catalogue()[0]}
         for entry in taken.values():
             if (entry.target, entry.draft) == (found.target, found.draft):
@@ -132,36 +130,30 @@ class HubDesk:
         return msgspec.structs.replace(found, name=next(n for n in names if n not in taken))
 
     def free_bytes(self) -> int:
-        """Free space where downloads go."""
+        """Free disk space for downloads."""
         from eaglechat.hub.local import cache, library
 
         return cache.free_bytes(library.cache_dir())
 
     def start(self, plan: Plan) -> None:
-        """Download and convert a pair in the background; a found one joins the user's catalogue.
+        """Install a pair in the background; a new pair is added to the user's catalogue.
 
         Raises HubError, OSError.
         """
         from eaglechat.hub.catalogue import entries as catalogue
         from eaglechat.hub.downloads import install
-        from eaglechat.hub.downloads.installs import Installs
-        from eaglechat.hub.downloads.queue import Queue
+        from eaglechat.hub.downloads.queue import Downloads
 
         install.check_access(self.hub, plan)
         with self._lock:
-            if self._installs is None:
-                self._installs = Installs(Queue(self.hub))
-        self._installs.start(plan)
+            if self.downloads is None:
+                self.downloads = Downloads(self.hub)
+        self.downloads.install(plan)
         if all(entry.name != plan.entry.name for entry, _ in self.catalogue()[0]):
             catalogue.remember(plan.entry)
 
-    @property
-    def installs(self) -> Installs | None:
-        """What is on its way, once something is."""
-        return self._installs
-
     def snapshots(self) -> list[InstallSnapshot]:
-        return self._installs.snapshots() if self._installs else []
+        return self.downloads.snapshots() if self.downloads else []
 
     def models(self, folders: Sequence[str | Path]) -> list[Model]:
         """Every model on this machine."""
@@ -170,17 +162,17 @@ class HubDesk:
         return library.scan(folders)
 
     def plan_removal(self, model: Model) -> Removal:
-        from eaglechat.hub.local import removal
+        from eaglechat.hub.local import library
 
-        return removal.plan([model])
+        return library.plan_removal([model])
 
     def remove(self, planned: Removal) -> None:
         """Raises OSError."""
-        from eaglechat.hub.local import removal
+        from eaglechat.hub.local import library
 
-        removal.execute(planned)
+        library.remove(planned)
 
     def close(self) -> None:
-        """Stop all downloads; what has arrived stays."""
-        if self._installs is not None:
-            self._installs.close()
+        """Stop all downloads; what was downloaded stays."""
+        if self.downloads is not None:
+            self.downloads.close()

@@ -1,4 +1,4 @@
-"""What can go wrong with the Hub; the text of each is one sentence."""
+"""What the hub package raises; the text of each error is one sentence for the user."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from eaglechat.hub.units import format_bytes
 
 
 class HubError(Exception):
-    """Something about the Hub failed; the text is one sentence a user can act on.
+    """A question to the Hub or a download failed.
 
-    `transient` says that trying again may help, after `retry_after` seconds if the Hub said so.
+    `transient`: trying again may help, after `retry_after` seconds if the Hub named a time.
     """
 
     def __init__(self, text: str, *, transient: bool = False, retry_after: float | None = None):
@@ -20,23 +20,23 @@ class HubError(Exception):
 
 
 class OfflineError(HubError):
-    """There is no way to the Hub, by choice or by accident."""
+    """The Hub cannot be reached, or HF_HUB_OFFLINE forbids it."""
 
 
 class GatedError(HubError):
-    """The repository wants its licence accepted, or an account that may see it."""
+    """The user must first accept the repository's licence, or log in to an account with access."""
 
 
 class NotFoundError(HubError):
-    """No such repository, revision or file."""
+    """The repository, revision or file does not exist."""
 
 
 class CorruptError(HubError):
-    """What arrived is not what the Hub says it is."""
+    """The downloaded bytes do not have the hash that the Hub or the catalogue names."""
 
 
 class DiskFullError(HubError):
-    """The file does not fit on the disk."""
+    """There is not enough free disk space."""
 
 
 def disk_full(name: str, missing: int, where: Path) -> DiskFullError:
@@ -44,3 +44,7 @@ def disk_full(name: str, missing: int, where: Path) -> DiskFullError:
         f"{name} does not fit on the disk of {where}: {format_bytes(missing)} more are needed; "
         "free some space, remove a model, or set HF_HOME to a folder on a larger disk."
     )
+
+
+class ConversionError(ValueError):
+    """A checkpoint cannot be converted to a draft."""

@@ -1,10 +1,10 @@
-"""Bytes and seconds as people read them."""
+"""Formats bytes and seconds for people."""
 
 from __future__ import annotations
 
 
 def format_bytes(count: float) -> str:
-    """1,500,000 is `1.5 MB`: decimal units, as the Hub and the makers of disks count."""
+    """1,500,000 is `1.5 MB`: decimal units, as on the Hub and on disks."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 999.5:
             return f"{count:.0f} {unit}" if unit in ("B", "kB") else f"{count:.1f} {unit}"

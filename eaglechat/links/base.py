@@ -1,8 +1,9 @@
-"""The door to an engine: what a client needs of one, wherever it runs.
+"""How a client reaches an engine, wherever that runs.
 
-`Link` is the contract. `RoutedLink` is what every kind of link has in common: ids, who is answered,
-who is told that the engine starts, is ready or has died. A kind of link adds how its engine is
-opened, reached and ended.
+`Link` gives requests their ids, hands each answer to whoever asked, and tells who watches that the
+engine starts, is ready or has died. A kind of link adds how its engine is opened, reached and
+ended: `ProcessLink` (process.py) over the pipes of a child process, `LocalLink` (worker.py) in the
+client's own process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import itertools
 import queue
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import msgspec
 
@@ -59,18 +59,18 @@ class Ready:
 
 @dataclass(frozen=True)
 class Died:
-    """The engine is gone without being asked to; `log_tail` is what it said last."""
+    """The engine ended without being asked to; `log_tail` is the end of its log."""
 
     exit_status: int | None
     log_tail: tuple[str, ...]
     why: str = ""
-    """What is known of it beside; of an engine that is no process, all there is."""
+    """The reason, if it is known: a whole clause, which replaces the exit status."""
     hint: str = ""
     """The likely cause of a crash, and what to do about it."""
 
     @property
     def reason(self) -> str:
-        """How it ended, in words, to begin a sentence with."""
+        """How it ended, in words that can begin a sentence."""
         if self.why:
             return self.why
         status = self.exit_status
@@ -98,7 +98,7 @@ class EngineStartError(EngineError):
 
 
 def wrong_version(hello: Hello) -> str | None:
-    """Why this program cannot talk to an engine, or None if it can."""
+    """Why this program cannot talk to an engine; None if it can."""
     if hello.protocol == PROTOCOL_VERSION:
         return None
     return (
@@ -107,63 +107,32 @@ def wrong_version(hello: Hello) -> str | None:
     )
 
 
-class Link(Protocol):
-    """An engine, as its client sees it. Listeners and watchers are only called within `pump`."""
-
-    hello: Hello | None
-    """What the engine is and can do; None until it is ready, and after it died."""
-
-    def start(self) -> None:
-        """Start the engine unless it runs. Raises EngineStartError."""
-
-    def request(self, message: AnsweredRequest, listener: Listener) -> int:
-        """Send a request under a new id, which is returned.
-
-        `listener` gets every event of that id, up to the one that ends the request: an Error with
-        code `engine_died` where the engine is gone. A load cancels the loads before it.
-        """
-
-    def send(self, message: Set | Cancel) -> None:
-        """Send what is not answered; nothing happens if the engine is gone."""
-
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` what becomes of the engine, until the function returned is called."""
-
-    def pump(self, wait_s: float = 0.0) -> None:
-        """Deliver what has come, in order; wait for something at most `wait_s` seconds."""
-
-    def log_tail(self) -> tuple[str, ...]:
-        """What the engine's log said last, as far as it is at hand."""
-
-    def close(self, patience_s: float = 1.0) -> None:
-        """End the engine: ask, wait `patience_s` seconds, kill."""
-
-
-class RoutedLink:
-    """A Link, but for the engine itself: `open_engine`, `hand_over` and `end_engine`."""
+class Link:
+    """An engine, as its client sees it. Listeners and watchers are called within `pump` alone."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
+        """What the engine is and can do; None until it is ready, and after it died."""
         self._is_open = False
         self._last_words: tuple[str, ...] = ()
         self._ids = itertools.count(1)
         self._pending: dict[int, tuple[AnsweredRequest, Listener]] = {}
         self._cancelled: set[int] = set()
-        """Those of them that somebody has cancelled."""
+        """The ids of pending requests that have been cancelled."""
         self._watchers: list[Watcher] = []
         self._inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
 
-    # What a kind of link brings
+    # What a kind of link adds
 
     def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
-        """Start the engine, which `say`s its events from any thread, and Died as the last one.
+        """Start the engine. It calls `say` with its events, from any thread; Died is the last one.
 
         Raises EngineStartError.
         """
         raise NotImplementedError
 
     def hand_over(self, message: AnyRequest) -> None:
-        """Give the engine a message, without waiting. Raises ProtocolError if it cannot be sent."""
+        """Send the engine a message, without waiting. Raises ProtocolError if it cannot be sent."""
         raise NotImplementedError
 
     def end_engine(self, patience_s: float) -> None:
@@ -171,11 +140,13 @@ class RoutedLink:
         raise NotImplementedError
 
     def log_tail(self) -> tuple[str, ...]:
+        """The last lines of the engine's log, as far as they are at hand."""
         return self._last_words
 
-    # What all have in common
+    # What a client calls
 
     def start(self) -> None:
+        """Start the engine unless it runs. Raises EngineStartError."""
         if self._is_open:
             return
         inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
@@ -185,6 +156,11 @@ class RoutedLink:
         self._inbox, self._is_open = inbox, True
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
+        """Send a request under a new id, which is returned.
+
+        `listener` gets every event of that id, up to the one that ends the request: an Error with
+        the code `engine_died` if the engine is gone. A load cancels the loads before it.
+        """
         request_id = next(self._ids)
         message = msgspec.structs.replace(message, id=request_id)
         if isinstance(message, Load):
@@ -208,12 +184,14 @@ class RoutedLink:
         self._inbox.put(Error(id=request_id, code=code, message=message))
 
     def send(self, message: Set | Cancel) -> None:
+        """Send what has no answer; does nothing if the engine is gone."""
         if isinstance(message, Cancel) and message.id in self._pending:
             self._cancelled.add(message.id)
         if self._is_open:
             self.hand_over(message)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell `watcher` what becomes of the engine, until the returned function is called."""
         self._watchers.append(watcher)
 
         def unwatch() -> None:
@@ -223,6 +201,7 @@ class RoutedLink:
         return unwatch
 
     def pump(self, wait_s: float = 0.0) -> None:
+        """Deliver what has come, in order; wait for the first event at most `wait_s` seconds."""
         inbox = self._inbox
         try:
             self._deliver(inbox.get(timeout=wait_s) if wait_s else inbox.get_nowait())
@@ -234,10 +213,11 @@ class RoutedLink:
             return
 
     def close(self, patience_s: float = 1.0) -> None:
+        """End the engine: ask, wait `patience_s` seconds, kill."""
         if not self._is_open:
             return
         self._is_open, self.hello = False, None
-        # What a closed engine still says is nobody's news.
+        # What the closed engine still says goes to the old inbox, which nobody reads.
         self._inbox = queue.SimpleQueue()
         self._answer_pending(self._inbox, "the engine was closed")
         self.end_engine(patience_s)
@@ -262,7 +242,7 @@ class RoutedLink:
     # An engine that crashes in a load
 
     def _crashed_load(self, died: Died) -> tuple[str, int, Load] | None:
-        """How the engine crashed and in which load; None where it died in another way."""
+        """The crash, and the load in which it happened with its id; None for another death."""
         crash = left_out.crash(died.exit_status)
         if crash is None or died.why:
             return None
@@ -272,13 +252,14 @@ class RoutedLink:
         return None
 
     def _tried(self, load: Load) -> tuple[LeaveOut, ...]:
-        """What the engine left out in a load."""
+        """What the engine left out when it tried a load."""
         if load.leave_out is not None:
             return load.leave_out
         return self.hello.left_out if self.hello is not None else ()
 
     def _has_started_again(self, died: Died) -> bool:
-        """Start the engine again for the load in which it crashed, leaving out one thing more."""
+        """If the engine crashed in a load: start it again and repeat the load with one thing more
+        left out. Returns whether it was."""
         crashed = self._crashed_load(died)
         if crashed is None or self.hello is None:
             return False
@@ -296,14 +277,14 @@ class RoutedLink:
         self._inbox, self.hello = inbox, None
         listener = self._pending[load_id][1]
         self._pending[load_id] = msgspec.structs.replace(load, leave_out=step), listener
-        # The engine answers in order: nothing behind the load has begun.
+        # The engine answers in order: nothing queued after the load has begun.
         for message, _ in self._pending.values():
             self.hand_over(message)
         self._answer(load_id, Restarting(id=load_id, crash=crash, leave_out=step))
         return True
 
     def _explained(self, died: Died) -> Died:
-        """A death with what is known of a crash, and of the settings that may cause it."""
+        """The death with a hint at the cause of a crash: the CPU, or a setting of the user's."""
         crash = left_out.crash(died.exit_status)
         if crash is None or died.why:
             return died
@@ -324,12 +305,12 @@ class RoutedLink:
 
     def _route(self, event: Answer) -> None:
         if isinstance(event, Error) and event.code == "protocol":
-            # One of the two did not understand: what the engine goes on with, nobody hears.
+            # Engine or client did not understand the other: stop work whose answers nobody gets.
             self.send(Cancel(id=event.id))
         if event.id is not None:
             self._answer(event.id, event)
         elif isinstance(event, Error):
-            # It may be about any of them, and none may wait for ever.
+            # It may be about any request, and none may wait for ever.
             self._fail_pending(event.code, event.message)
 
     def _answer(self, request_id: int, event: Answer) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from eaglechat.links.base import Died, EngineStartError, RoutedLink
+from eaglechat.links.base import Died, EngineStartError, Link
 from eaglechat.wire.lines import ProtocolError, decode_event, encode
 from eaglechat.wire.protocol import AnyEvent, AnyRequest, Error, Shutdown
 
@@ -42,7 +42,7 @@ class _Running:
     lines: queue.SimpleQueue[bytes | None]
 
 
-class EngineProcess(RoutedLink):
+class ProcessLink(Link):
     """The link to it."""
 
     def __init__(self, command: Sequence[str], log: Path | None) -> None:

@@ -26,7 +26,7 @@ _LONGEST_ANSWER = 1024
 
 
 @dataclass(frozen=True)
-class Server:
+class RpcServer:
     """A server that answered, `latency_ms` after it was asked.
 
     `memory` is what each of its devices has free and in all, in bytes; empty where the server
@@ -44,7 +44,7 @@ class Server:
         return sum(free for free, _ in self.memory)
 
 
-def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> Server:
+def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> RpcServer:
     """What a server is. Raises RpcError."""
     host, _, port = endpoint.rpartition(":")
     try:
@@ -65,10 +65,10 @@ def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> Server:
         raise RpcError(f"the RPC server {endpoint} cannot be reached: {reason}") from error
 
 
-def ask_all(endpoints: Sequence[str]) -> list[Server | RpcError]:
+def ask_all(endpoints: Sequence[str]) -> list[RpcServer | RpcError]:
     """What each of them is, or why it cannot be used; all are asked at once."""
 
-    def asked(endpoint: str) -> Server | RpcError:
+    def asked(endpoint: str) -> RpcServer | RpcError:
         try:
             return ask(endpoint)
         except RpcError as error:
@@ -78,7 +78,7 @@ def ask_all(endpoints: Sequence[str]) -> list[Server | RpcError]:
         return list(pool.map(asked, endpoints))
 
 
-def _ask(endpoint: str, server: socket.socket) -> Server:
+def _ask(endpoint: str, server: socket.socket) -> RpcServer:
     began = time.perf_counter()
     version = _answer(server, endpoint, _HELLO, _HELLO_BODY)
     latency_ms = (time.perf_counter() - began) * 1000.0
@@ -91,7 +91,7 @@ def _ask(endpoint: str, server: socket.socket) -> Server:
             struct.unpack("<QQ", _answer(server, endpoint, _DEVICE_MEMORY, index, 16))
             for index in (struct.pack("<I", number) for number in range(count))
         )
-    return Server(endpoint, ".".join(map(str, version[:3])), latency_ms, memory)
+    return RpcServer(endpoint, ".".join(map(str, version[:3])), latency_ms, memory)
 
 
 def _answer(

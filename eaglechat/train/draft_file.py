@@ -25,11 +25,15 @@ from eaglechat.gguf.preflight import (
     PreflightError,
     check_pair,
 )
-from eaglechat.hub.convert.eagle3.target import fields_as_stored
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.output.fields import pack
-from eaglechat.hub.convert.output.files import DIRECT_TYPES, Progress, write_draft
-from eaglechat.hub.convert.output.writer import OutputTensor
+from eaglechat.hub.convert.writer import (
+    DIRECT_TYPES,
+    OutputTensor,
+    Progress,
+    fields_as_stored,
+    pack,
+    write_draft,
+)
+from eaglechat.hub.errors import ConversionError
 from eaglechat.train import rope
 from eaglechat.train.network import weight_shapes
 from eaglechat.train.settings import TrainingError
@@ -193,14 +197,15 @@ def save_draft(
                 f"training failed: {name} holds NaN or infinity; train with a lower --rate"
             )
 
-    def contents(kind: Type, file_type: FileType) -> tuple[list[bytes], list[OutputTensor]]:
+    kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else _UNQUANTISED]
+    try:
         tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
         n_parameters = sum(prod(tensor.shape) for tensor in tensors)
-        fields = _fields(draft, target, making, file_type, n_parameters)
-        return [*fields, *fields_as_stored(target, "tokenizer.")], tensors
-
-    try:
-        write_draft(out, type, _UNQUANTISED, contents, progress)
+        fields = [
+            *_fields(draft, target, making, file_type, n_parameters),
+            *fields_as_stored(target, "tokenizer."),
+        ]
+        write_draft(out, type, fields, tensors, progress)
     except ConversionError as error:
         raise TrainingError(str(error)) from error
 

@@ -17,8 +17,8 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.placement import Placement
 from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.gguf.header import read_header
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.output.files import check_out
+from eaglechat.hub.convert.writer import check_out
+from eaglechat.hub.errors import ConversionError
 from eaglechat.train import corpus, preparation, report
 from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample

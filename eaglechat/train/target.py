@@ -23,8 +23,8 @@ from eaglechat.gguf.preflight import (
     TARGET_ARCHITECTURES,
     deepest_readable_layer,
 )
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.source.matrix import read_rows
+from eaglechat.hub.convert.gguf_rows import read_rows
+from eaglechat.hub.errors import ConversionError
 from eaglechat.train.rope import DEFAULT_BASE, Rope, plain_rope
 from eaglechat.train.settings import TrainingError
 

@@ -17,7 +17,6 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
 
-from eaglechat.chat import wording
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.reading import SavedChat
 from eaglechat.hub.desk import HubDesk
@@ -27,13 +26,12 @@ from eaglechat.links.base import Link
 from eaglechat.links.http.address import same_server
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
-from eaglechat.tui.commands.active import Active
-from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
+from eaglechat.tui.commands.bindings import Active, bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
 from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
-from eaglechat.tui.navigation import Leave, LoadAgain, LoadInstead, Resume
+from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.away import Away
@@ -41,21 +39,21 @@ from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
-from eaglechat.tui.services.services import Services
+from eaglechat.tui.services.services import Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
-from eaglechat.tui.services.typeahead import Typeahead
-from eaglechat.tui.stylesheet import KeptStylesheet
+from eaglechat.tui.texts import wording
+from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 INSTALL_LOOKS_PER_SECOND = 3
 
 
 class EagleApp(App[None]):
-    """Chats with a pair of models behind a Link.
+    """The terminal app. It talks to models through `engine`, a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
     the app are written to `config_file`, chats to `chats_dir`.
@@ -89,8 +87,7 @@ class EagleApp(App[None]):
         loaded, theme_problems = load_themes(*theme_dirs)
         chosen = choose_theme(settings.interface.theme, loaded)
         self._loaded_themes = loaded
-        # Textual chooses the filter for NO_COLOR in its constructor and never again, so the kind
-        # of theme must be known by then, and stays.
+        # Textual chooses the filter for NO_COLOR once, in its constructor, by the kind of theme.
         no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
         super().__init__(ansi_color=no_color_kind)
         self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
@@ -160,8 +157,8 @@ class EagleApp(App[None]):
 
     def on_unmount(self) -> None:
         self.services.away.close()
-        # Not a daemon: the interpreter waits for it, a second at most, so that no engine is left
-        # behind; the terminal is given back before.
+        # Not a daemon: the interpreter waits for it, a second at most, so that the engine ends.
+        # The terminal is restored before that.
         threading.Thread(target=self.services.engine.close, name="engine-close").start()
         self.services.desk.close()
 
@@ -170,7 +167,7 @@ class EagleApp(App[None]):
             self._driver.write(sequence)
 
     def _follow_engine(self) -> None:
-        # While the app closes, its screens have no widgets to show anything.
+        # While the app closes, its screens have no widgets left.
         if self.is_running:
             self.services.engine.tick()
 
@@ -188,8 +185,8 @@ class EagleApp(App[None]):
         self.exit()
 
     def _follow_termination(self) -> None:
-        """Give the terminal back and save the chat when the program is terminated, too: by a
-        signal, or because its terminal window was closed."""
+        """Save the chat and restore the terminal also when a signal ends the program, or when its
+        terminal window is closed."""
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
@@ -243,7 +240,7 @@ class EagleApp(App[None]):
         else:
             then()
 
-    def on_leave(self, message: Leave) -> None:
+    def on_leave_chat(self, message: LeaveChat) -> None:
         self._unless_lost(message.then)
 
     def on_open_menu(self) -> None:
@@ -299,7 +296,7 @@ class EagleApp(App[None]):
     # What the keys do
 
     def _toggle(self, screen: EagleModal[Any], then: Callable[[Any], None] | None = None) -> None:
-        """Open a dialog, or close it."""
+        """Open a dialog, or close it if it is on top."""
         if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
             self.screen.action_back()
         elif any(type(shown) is type(screen) for shown in self.screen_stack):
@@ -313,12 +310,6 @@ class EagleApp(App[None]):
         from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 
         self._toggle(DownloadsScreen(self.services), self._load_instead)
-
-    def action_load_newest(self) -> None:
-        if self.services.installs.newest is None:
-            self.notify("Nothing has been installed since you started eaglechat.")
-        else:
-            self._load_instead(self.services.installs.newest)
 
     def action_settings(self) -> None:
         from eaglechat.tui.screens.settings import SettingsScreen
@@ -344,10 +335,10 @@ class EagleApp(App[None]):
         self.notify(sentence, severity="error", markup=False)
 
     def _announce(self, install: InstallSnapshot) -> None:
-        name = install.entry.name
+        name = install.name
         if install.pair is not None:
             self.notify(
-                f"{name} is installed. {key_of('app.load_newest')} loads it.",
+                f"{name} is installed. {key_of('app.downloads')} loads it.",
                 timeout=15,
                 markup=False,
             )

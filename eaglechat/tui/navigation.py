@@ -42,7 +42,7 @@ class Resume(Message):
         self.chat = chat
 
 
-class Leave(Message):
+class LeaveChat(Message):
     """Call `then`, which leaves the open chat; the user is asked first if it is not saved."""
 
     def __init__(self, then: Callable[[], None]) -> None:

@@ -74,14 +74,20 @@ class LoadCancelledError(EngineError):
     code = "cancelled"
 
 
-class Eagle3SessionError(EngineError):
-    """The EAGLE-3 session could not be made or failed; the subclass says where."""
+class DrafterError(EngineError):
+    """A drafter failed to take in what the target computed, or to draft."""
+
+    code = "drafter"
+
+
+class Eagle3SessionError(DrafterError):
+    """EAGLE-3 could not be set up, or failed; the subclass says where."""
 
     code = "session"
 
 
 class InitError(Eagle3SessionError):
-    """Target and draft do not make a session."""
+    """Target and draft do not fit each other."""
 
     code = "session_init"
 
@@ -90,18 +96,6 @@ class ProcessError(Eagle3SessionError):
     """The draft failed to take in the target's features, or to draft."""
 
     code = "session_process"
-
-
-class BadSeqIdError(Eagle3SessionError):
-    """A sequence id outside 0 .. n_seq - 1."""
-
-    code = "session_seq_id"
-
-
-class InvalidConfigError(Eagle3SessionError):
-    """A session parameter out of its range."""
-
-    code = "session_config"
 
 
 class NoPairError(EngineError):

@@ -7,7 +7,7 @@ an acceptance or a time from text.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -222,6 +222,24 @@ class Round:
         path = self.path
         tested = self.children(path[-1] if path else LAST_TOKEN)
         return self.drafted[tested[0]] if tested else None
+
+    def tokens_and_rejected(self, part: Part) -> Iterator[Token | DraftToken]:
+        """The tokens of one part of the reply, with the rejected draft token before the token that
+        the target chose instead; at the end of the round where the target chose none. A rejected
+        token belongs to the part of its correction, or else to the part of the round. It is left
+        out where the engine does not report its text."""
+        rejected = self.rejected
+        if rejected is not None and rejected.text is None:
+            rejected = None
+        for token in self.tokens:
+            if rejected is not None and token.origin is Origin.CORRECTION:
+                if token.part is part:
+                    yield rejected
+                rejected = None
+            if token.part is part:
+                yield token
+        if rejected is not None and self.part is part:
+            yield rejected
 
     @property
     def n_siblings_rejected(self) -> int:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.entries import Entry, entries
-from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.reading import SavedChat, saved_chats
 from eaglechat.chat.writing.parts import Draft, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
+from eaglechat.tui.texts.timeline import Entry, entries
 from eaglechat.wire import protocol
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_reports import pair_info
@@ -37,6 +37,7 @@ class Headless:
         self.given_back: list[str] = []
         self.beside: list[TurnId | None] = []
         self.changes = 0
+        self.folder = folder
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
         self.pair = Pair("scripted", folder / "target.gguf", folder / "draft.gguf", "files", 3)
@@ -67,12 +68,9 @@ class Headless:
     def changed(self) -> None:
         self.changes += 1
 
-    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))
-        self.beside.append(wording_of)
-
-    def key_of(self, command: str) -> str:
-        return f"<{command}>"
+        self.beside.append(version_of)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         self.said.append(sentence)
@@ -135,13 +133,9 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str
     return chat.session.record.file
 
 
-def reopened(chat: Headless) -> Headless:
-    """The chat as another start of the app finds it."""
-    (saved,) = saved_chats(chat.session._chats_dir)
-    return Headless(chat.pair.target.parent, saved)
-
-
-def reopened_after_leaving(chat: Headless, typed: str = "") -> Headless:
+def reopened(chat: Headless, typed: str = "") -> Headless:
+    """The chat, left with `typed` in the prompt, as the next start of the app finds it."""
     chat.session.leave(typed)
     chat.session.close()
-    return reopened(chat)
+    (saved,) = saved_chats(chat.folder / "chats")
+    return Headless(chat.folder, saved)

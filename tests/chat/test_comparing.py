@@ -9,9 +9,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from eaglechat.chat import wording
 from eaglechat.chat.comparing import Fork, cannot_compare, compare, first_fork, plain_terms
 from eaglechat.chat.recording import Recording
+from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
 from tests.chat.records import SEED, TERMS, plainly, recorded, round_of

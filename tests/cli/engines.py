@@ -8,7 +8,8 @@ import sys
 
 def engine_that(code: str) -> list[str]:
     """Flags for an engine process that runs some code before it serves."""
-    serve = f"{code}\nfrom eaglechat.engine.process import server\nraise SystemExit(server.main())"
+    main = "from eaglechat.engine.process.pair_worker import main\nraise SystemExit(main())"
+    serve = f"{code}\n{main}"
     return ["-o", f"engine.command={json.dumps([sys.executable, '-c', serve])}"]
 
 

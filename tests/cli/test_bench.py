@@ -253,16 +253,16 @@ def test_ctrl_c_ends_the_bench_with_what_was_measured(arguments: list[str], tmp_
     """The engine sends the signal with the second reply that it measured."""
     engine = engine_that(
         "import os, signal\n"
-        "from eaglechat.engine.process.job_loop import JobLoop\n"
+        "from eaglechat.engine.process.pair_worker import PairWorker\n"
         "from eaglechat.wire.protocol import BenchRunDone\n"
-        "say, runs = JobLoop.say, []\n"
+        "say, runs = PairWorker.say, []\n"
         "def interrupt(self, event):\n"
         "    say(self, event)\n"
         "    if isinstance(event, BenchRunDone):\n"
         "        runs.append(event)\n"
         "        if len(runs) == 2:\n"
         "            os.kill(os.getppid(), signal.SIGINT)\n"
-        "JobLoop.say = interrupt"
+        "PairWorker.say = interrupt"
     )
     with process([*arguments, *engine, "--repeat", "100000"], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -10,7 +11,7 @@ import tracemalloc
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,10 +19,10 @@ from hypothesis import strategies as st
 
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.convert.eagle3.draft import check_config, examine
-from eaglechat.hub.convert.source.config import parse_config
-from eaglechat.hub.convert.source.tensors import parse_safetensors
-from eaglechat.hub.convert.source.unpickle import read_bin
+from eaglechat.hub.convert.config import parse_config
+from eaglechat.hub.convert.draft import check_config, examine
+from eaglechat.hub.convert.tensors import read_safetensors
+from eaglechat.hub.convert.unpickle import read_bin
 from tests.convert.checkpoints import draft, write_target
 
 WHOLE = draft(embeddings=True, norm_before_fc=True, head_dim=16)
@@ -51,6 +52,25 @@ DTYPES = st.sampled_from(["BF16", "F32", "I64", "I32", "F8_E4M3", "?"])
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> GGUFHeader:
     return read_header(write_target(tmp_path_factory.mktemp("target") / "target.gguf"))
+
+
+class Beginning:
+    """A weights file that says it has `size` bytes, of which only the first are there."""
+
+    name = "model.safetensors"
+
+    def __init__(self, content: bytes, size: int) -> None:
+        self._content, self._size = content, size
+
+    def open(self, mode: str, /) -> BinaryIO:
+        size = self._size
+
+        class Claiming(io.BytesIO):
+            def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+                at = super().seek(offset, whence)
+                return size if whence == os.SEEK_END else at
+
+        return Claiming(self._content)
 
 
 def header(changes: dict[str, tuple[str, list[int]]], taken: set[str]) -> tuple[bytes, int]:
@@ -87,7 +107,7 @@ def test_any_checkpoint_is_judged(
     with suppress(ConversionError):
         parsed = parse_config(json.dumps(WHOLE.config | config).encode(), "config.json")
         check_config(parsed, target)
-        stored = parse_safetensors(beginning, Path("model.safetensors"), size)
+        stored = read_safetensors(Beginning(beginning, size))
         judged = examine({one.name: one for one in stored}, parsed, target)
         assert judged.head_dim > 0
         assert len(judged.target_layers) == 3
@@ -98,7 +118,7 @@ def test_any_checkpoint_is_judged(
 def test_any_bytes_are_a_header_or_refused(data: bytes, size: int) -> None:
     for beginning in (data, struct.pack("<Q", len(data)) + data):
         with suppress(ConversionError):
-            parse_safetensors(beginning, Path("x.safetensors"), size)
+            read_safetensors(Beginning(beginning, size))
         with suppress(ConversionError):
             parse_config(beginning, "config.json")
 

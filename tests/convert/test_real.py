@@ -15,7 +15,7 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 
 from eaglechat.hub.convert import ConversionError, Progress, convert
-from eaglechat.hub.convert.output.files import QUANTISED_TYPES
+from eaglechat.hub.convert.writer import QUANTISED_TYPES
 from tests.convert import checkpoints
 from tests.convert.checkpoints import LLAMA3_SCALING
 from tests.convert.shipped import HEAD_DIM, SHIPPED, save_shipped_draft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import ConversionError, convert
+from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint
 from tests.convert.checkpoints import (
     DRAFT_VOCAB,
     HIDDEN,
@@ -21,6 +24,7 @@ from tests.convert.checkpoints import (
     nested,
     write_target,
 )
+from tests.hub.fakehub import Shelf
 
 
 def with_tensor(name: str, *shape: int, dtype: str = "BF16", **config: Any) -> Variant:
@@ -153,6 +157,9 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
 }  # fmt: skip
 
 
+SEEN_IN_WEIGHTS = ("NaN", "too large for F16")
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str, tmp_path: Path) -> None:
     make, reason = REFUSED[case]
@@ -160,9 +167,14 @@ def test_refused(case: str, tmp_path: Path) -> None:
     target = write_target(tmp_path / "target.gguf")
     out = tmp_path / "out" / "draft.gguf"
     out.parent.mkdir()
-    with pytest.raises(ConversionError, match=reason):
+    with pytest.raises(ConversionError, match=reason) as refused:
         convert(checkpoint, target, out, "f16")
     assert list(out.parent.iterdir()) == []
+    if case not in SEEN_IN_WEIGHTS:
+        # On the Hub, before its download, it is refused for the same reason.
+        shelf = Shelf(checkpoint)
+        judged = judge_checkpoint(shelf, shelf.listing(), read_header(target))
+        assert re.search(reason, judged.problem or ""), (judged, refused)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from eaglechat.engine.llama.quantise import quantise
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.convert.eagle3.shared import are_copied
-from eaglechat.hub.convert.source.matrix import read_rows
-from eaglechat.hub.convert.source.tensors import read_safetensors
+from eaglechat.hub.convert.copied_embeddings import are_copied
+from eaglechat.hub.convert.gguf_rows import read_rows
+from eaglechat.hub.convert.tensors import read_safetensors
 from tests.convert.checkpoints import VOCAB, Variant, draft, save_safetensors
 
 WIDTH = 256

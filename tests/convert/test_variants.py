@@ -199,7 +199,7 @@ def test_tensors_larger_than_one_piece_are_the_same(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = converted(draft(embeddings=True, head_dim=16), target, "q8_0", "whole")
-    monkeypatch.setattr("eaglechat.hub.convert.eagle3.weights._CHUNK_VALUES", 100)
+    monkeypatch.setattr("eaglechat.hub.convert.draft_gguf.CHUNK_VALUES", 100)
     pieces = converted(draft(embeddings=True, head_dim=16), target, "q8_0", "pieces")
     assert tensors(pieces) == tensors(whole)
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.context_window import Turns
+from eaglechat.engine.generation.generator import Generator, ReplyEvent
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.loop import Generator, ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.generation.window import Turns
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import (
     KvType,
@@ -75,12 +73,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Rig:
-    """Contexts, session and loop; closed by `open_rig`."""
+    """Contexts, draft model and loop; closed by `open_rig`."""
 
     target: Context
     draft: Context
-    session: Eagle3Session
-    drafter: Drafter
+    drafter: Eagle3Drafter | None
     generator: Generator
     prompter: Prompter
     shape: Shape = "chain"
@@ -143,18 +140,19 @@ def open_rig(
     draft_window: int = 0,
     norms: Norms | None = None,
     shape: Shape = "chain",
-    make_drafter: Callable[[Eagle3Session], Drafter] = Eagle3Drafter,
+    make_drafter: Callable[..., Eagle3Drafter] | None = Eagle3Drafter,
+    ngram: NgramDrafter | None = None,
     **options: Any,
 ) -> Iterator[Rig]:
     """`options` are those of `open_contexts`."""
     with ExitStack() as stack:
         target, draft = stack.enter_context(open_contexts(target_model, draft_model, **options))
-        config = Eagle3SessionConfig(1, 16, draft_window=draft_window, norms=norms or Norms())
-        session = stack.enter_context(Eagle3Session(target, draft, config))
-        drafter = make_drafter(session)
-        generator = Generator(target, drafter)
-        stack.callback(generator.close)
-        yield Rig(target, draft, session, drafter, generator, Prompter(target_model), shape)
+        drafter = None
+        if make_drafter is not None:
+            drafter = make_drafter(target, draft, window=draft_window, norms=norms)
+            stack.enter_context(closing(drafter))
+        generator = stack.enter_context(closing(Generator(target, drafter, ngram)))
+        yield Rig(target, draft, drafter, generator, Prompter(target_model), shape)
 
 
 @contextmanager

@@ -15,8 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from eaglechat.hub.downloads.client import Hub, RemoteFile
 
 LFS_ENDINGS = (".gguf", ".safetensors", ".bin")
 XORB = 64 << 10
@@ -406,6 +409,23 @@ class _StorageHandler(_Handler):
         if parse_qs(address.query).get("signature") != [str(self.hub.signature)]:
             return self.reply(403, b"", {})
         return self.send_file(data)
+
+
+class Shelf(Hub):
+    """A Hub whose files are a folder's: what is asked for over the network is read from there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def listing(self) -> list[RemoteFile]:
+        files = sorted(self.folder.iterdir())
+        return [RemoteFile("u/m", one.name, "0" * 40, one.stat().st_size, None) for one in files]
+
+    def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
+        return (self.folder / file.path).read_bytes()
+
+    def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
+        return (self.folder / file.path).read_bytes()[start:end]
 
 
 def slowly(bytes_per_second: float) -> Callable[[Seen, int], None]:

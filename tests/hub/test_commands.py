@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import argparse
 import io
 import json
 import re
@@ -18,7 +18,7 @@ import pytest
 from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.download import FileRequest, Phase
-from eaglechat.hub.downloads.queue import FileSnapshot, QueueSnapshot, State
+from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
 from tests.cli.redrawn import Terminal
 from tests.hub import ggufs
 from tests.hub.commands import ROOT, Commands
@@ -105,9 +105,19 @@ def test_removing_a_pair_keeps_what_another_one_needs(commands: Commands) -> Non
     assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
 
 
-def test_the_end_of_input_is_no_agreement_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_input_is_no_agreement_to_delete(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    draft = tmp_path / "data" / "drafts" / "mine.gguf"
+    draft.parent.mkdir(parents=True)
+    draft.write_bytes(DRAFT)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert not remove._agreed("Delete?")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert remove.run(argparse.Namespace(name="mine", yes=False)) == 0
+    assert "Nothing was deleted." in capsys.readouterr().out
+    assert draft.exists()
 
 
 def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands) -> None:
@@ -217,18 +227,30 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def a_file(done: int, state: State = State.RUNNING) -> FileSnapshot:
-    request = FileRequest("user/model", "sub/model.gguf")
+def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
     return FileSnapshot(
-        0, request, state, Phase.DOWNLOADING, done, 2000, 500.0, 3.0, "", None, None
+        request=FileRequest("user/model", path),
+        state=FileState.RUNNING,
+        phase=Phase.DOWNLOADING,
+        bytes_done=done,
+        bytes_total=2000,
+        speed=500.0,
+        eta=3.0,
+        note="",
+        path=None,
+        error=None,
     )
+
+
+def together(*files: FileSnapshot) -> InstallSnapshot:
+    done = sum(file.bytes_done for file in files)
+    return InstallSnapshot("m", Stage.DOWNLOADING, files, done, 2000 * len(files), 1000.0, 2.0)
 
 
 def test_a_terminal_gets_bars_redrawn_in_place(terminal: Terminal) -> None:
     printer = ProgressPrinter(terminal)
     for done in (500, 1000):
-        files = tuple(dataclasses.replace(a_file(done), job=job) for job in (1, 2))
-        printer.show(QueueSnapshot(files, 2 * done, 4000, 1000.0, 2.0))
+        printer.show(together(a_file(done, "a/model.gguf"), a_file(done, "b/model.gguf")))
     printer.close()
     first, second, total = terminal.frames()[-1]
     assert first == second
@@ -240,10 +262,8 @@ def test_a_narrow_terminal_shortens_names_not_figures(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    request = FileRequest("user/model", f"{'long-' * 12}Q4_K_M.gguf")
-    file = dataclasses.replace(a_file(500), request=request)
     printer = ProgressPrinter(terminal)
-    printer.show(QueueSnapshot((file,), 500, 2000, None, None))
+    printer.show(together(a_file(500, f"{'long-' * 12}Q4_K_M.gguf")))
     printer.close()
     (line,) = terminal.frames()[-1]
     assert re.match(r"long-long-[long-]*… ━", line)
@@ -276,6 +296,6 @@ def test_off_a_terminal_only_tenths_are_said() -> None:
     stream = io.StringIO()
     printer = ProgressPrinter(stream)
     for done in range(0, 2001, 20):
-        printer.show(QueueSnapshot((a_file(done),), done, 2000, None, None))
+        printer.show(together(a_file(done)))
     lines = stream.getvalue().splitlines()
     assert lines == [f"sub/model.gguf: {10 * tenth}% of 2 kB" for tenth in range(11)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.process.local import LocalEngine
-from eaglechat.links.http.link import HttpLink
-from eaglechat.links.process import EngineProcess
+from eaglechat.engine.process.pair_worker import local_link
+from eaglechat.links.http.server_worker import server_link
+from eaglechat.links.process import ProcessLink
 from eaglechat.settings.servers import ServerSettings
 from tests.links import processes
 from tests.links.engines import ENGINE, OUR_OWN, ROOT, Client
@@ -39,21 +39,22 @@ def client(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     if request.param == "process":
-        process = EngineProcess(ENGINE, tmp_path / "log")
+        process = ProcessLink(ENGINE, tmp_path / "log")
         client = Client(process, tiny_files, kill=lambda: os.kill(_pid(process), signal.SIGKILL))
     elif request.param == "local":
-        client = Client(LocalEngine(), tiny_files)
+        client = Client(local_link(), tiny_files)
     elif request.param == "http":
         server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
-        client = Client(HttpLink(server), tiny_files)
+        client = Client(server_link(server), tiny_files)
     else:
         script = ScriptedEngine()
         client = Client(script, tiny_files, kill=lambda: script.die("the end", exit_status=-9))
+    client.kind = request.param
     yield client
     client.link.close()
 
 
-def _pid(engine: EngineProcess) -> int:
+def _pid(engine: ProcessLink) -> int:
     assert engine._running is not None
     return engine._running.process.pid
 
@@ -71,11 +72,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    started: list[EngineProcess] = []
+    started: list[ProcessLink] = []
 
     def start_engine(command: list[str] = ENGINE) -> processes.Client:
         log = tmp_path / "log" / "engine.log"
-        engine = EngineProcess(command, log)
+        engine = ProcessLink(command, log)
         started.append(engine)
         client = processes.Client(engine, log)
         engine.watch(client.heard.append)

@@ -47,6 +47,8 @@ class Client:
     files: tuple[Path, Path]
     kill: Callable[[], None] | None = None
     """Ends the engine as a crash would; None for one that cannot die alone."""
+    kind: str = "http"
+    """Of the engine: a parameter of the fixture `client`."""
     heard: list[News] = field(default_factory=list)
 
     def __post_init__(self) -> None:

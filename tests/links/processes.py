@@ -16,7 +16,7 @@ from eaglechat.links.base import (
     Ready,
     Starting,
 )
-from eaglechat.links.process import EngineProcess
+from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 
@@ -33,7 +33,7 @@ Event = p.Answer | Starting | Ready | Died
 class Client:
     """Collects what an engine says and waits for what matters."""
 
-    engine: EngineProcess
+    engine: ProcessLink
     log: Path
     heard: list[Event] = field(default_factory=list)
     request_id: int = 0

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
-from eaglechat.links.http.link import HttpLink
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt
@@ -23,7 +22,7 @@ BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2,
 
 
 def is_http(client: Client) -> bool:
-    return isinstance(client.link, HttpLink)
+    return client.kind == "http"
 
 
 # --- starting ---

@@ -21,7 +21,7 @@ from eaglechat.links.base import (
     Ready,
     Starting,
 )
-from eaglechat.links.process import EngineProcess
+from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
@@ -136,13 +136,14 @@ def test_native_output_does_not_reach_the_pipe(
     """Printed by C and by Python, before and after the events' pipe is made."""
     noisy = (
         "import ctypes, sys;"
-        "from eaglechat.engine.process import server; from eaglechat.engine.llama import backend;"
+        "from eaglechat.engine.process import pair_worker;"
+        "from eaglechat.engine.llama import backend;"
         "start = backend.start_backend;"
         "libc = ctypes.CDLL(None);"
         "say = lambda level: (start(level), libc.puts(b'native noise'), libc.fflush(None),"
         " print('python noise', flush=True));"
         "backend.start_backend = say;"
-        "sys.exit(server.main())"
+        "sys.exit(pair_worker.main())"
     )
     client = start([sys.executable, "-c", noisy])
 
@@ -266,7 +267,7 @@ def test_each_of_two_engines_keeps_its_own_log(tmp_path: Path) -> None:
     links = []
     for word in ("first", "second"):
         code = f"import sys; print('said by the {word}', file=sys.stderr); sys.stdin.read()"
-        links.append(EngineProcess([sys.executable, "-c", code], tmp_path / "engine.log"))
+        links.append(ProcessLink([sys.executable, "-c", code], tmp_path / "engine.log"))
         links[-1].start()
         wait_for_log(links[-1])
     tails = [link.log_tail() for link in links]
@@ -285,7 +286,7 @@ def test_a_log_may_be_read_while_its_engine_ends() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(5):
-            link = EngineProcess([sys.executable, "-c", "pass"], None)
+            link = ProcessLink([sys.executable, "-c", "pass"], None)
             news: list[object] = []
             link.watch(news.append)
             link.start()
@@ -300,14 +301,14 @@ def test_a_log_may_be_read_while_its_engine_ends() -> None:
     assert failed == []
 
 
-def wait_for_log(link: EngineProcess) -> None:
+def wait_for_log(link: ProcessLink) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not link.log_tail():
         assert time.monotonic() < deadline, "it never said anything"
         time.sleep(0.01)
 
 
-def read_until_it_ends(link: EngineProcess, news: list[object], failed: list[Exception]) -> None:
+def read_until_it_ends(link: ProcessLink, news: list[object], failed: list[Exception]) -> None:
     while not any(isinstance(one, Died) for one in news):
         try:
             link.log_tail()

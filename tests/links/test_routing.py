@@ -15,8 +15,8 @@ from eaglechat.links.base import (
     Died,
     EngineStartError,
     Lifecycle,
+    Link,
     Ready,
-    RoutedLink,
     Starting,
 )
 from eaglechat.wire import protocol as p
@@ -34,7 +34,7 @@ def request(kind: type) -> p.Load | p.Chat | p.Bench | p.Unload:
     return p.Bench(prompts=(), n=()) if kind is p.Bench else p.Unload()
 
 
-class Puppet(RoutedLink):
+class Puppet(Link):
     """An engine that says what the test makes it say."""
 
     def __init__(self) -> None:

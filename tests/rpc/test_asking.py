@@ -17,7 +17,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links import rpc
 from eaglechat.links.base import Died, Lifecycle
-from eaglechat.links.process import EngineProcess
+from eaglechat.links.process import ProcessLink
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
 from tests.rpc.fake_server import GIB, nobody, serving
@@ -131,7 +131,7 @@ def test_an_engine_that_ends_with_its_server_says_so(tmp_path: Path) -> None:
     """llama.cpp's own sentence for it, and its signal."""
     said = "ggml-rpc.cpp:569: Remote RPC server crashed or returned malformed response"
     code = f"import os, sys; print({said!r}, file=sys.stderr, flush=True); os.abort()"
-    link = EngineProcess([sys.executable, "-c", code], tmp_path / "engine.log")
+    link = ProcessLink([sys.executable, "-c", code], tmp_path / "engine.log")
     news: list[Lifecycle] = []
     link.watch(news.append)
     link.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
+from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session, Eagle3SessionConfig
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.train.attention import ChainAttention, Stretch
@@ -105,15 +107,14 @@ def _engine_drafts(
     found = {}
     with open_contexts(target, draft) as (target_context, draft_context):
         for base in range(1, LENGTH - 2):
-            config = Eagle3SessionConfig(n_seq=1, n_draft_max=N_DRAFT, norms=norms)
             with (
-                Eagle3Session(target_context, draft_context, config) as session,
+                closing(Eagle3Drafter(target_context, draft_context, norms=norms)) as drafter,
                 Batch(target_context) as batch,
             ):
                 decode(target_context, batch, text[: base + 1], 0)
-                session.process(batch)
-                tokens = session.draft(0, base + 1, text[base + 1])
-                found[base] = (tokens, session.probabilities(0))
+                drafter.see(batch)
+                proposal = drafter.propose(base + 1, text[base + 1], Limits(N_DRAFT))
+                found[base] = (proposal.ids, proposal.probabilities)
                 target_context.forget(0, 0)
                 draft_context.forget(0, 0)
     return found

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="training needs the extra train")
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_WINDOW, NORM_OUTPUT
-from eaglechat.hub.convert.source.matrix import read_rows
+from eaglechat.hub.convert.gguf_rows import read_rows
 from eaglechat.train.run import Outcome, Run
 from eaglechat.train.settings import Budget, Recipe, RunSettings
 from eaglechat.train.trainer import State

@@ -131,7 +131,7 @@ class Driver:
         await self.on(ChatScreen)
 
     async def open_settings(self) -> None:
-        await self.press("f9")
+        await self.command("app.settings")
         await self.on(SettingsScreen)
         whole = len([*describe()])
         await self.until(

@@ -9,7 +9,7 @@ import msgspec
 
 from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.templates.dialect import PLAIN
-from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, RoutedLink
+from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING, Memory
 from eaglechat.wire.load_options import LeaveOut
@@ -66,7 +66,7 @@ class _Job:
     steps: Steps | None = None
 
 
-class ScriptedEngine(RoutedLink):
+class ScriptedEngine(Link):
     """A Link without a process, which does one job after the other, a step with every pump.
 
     `budget` is how many rounds may still be written; None sets no limit.

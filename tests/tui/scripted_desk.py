@@ -13,9 +13,7 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
-from eaglechat.hub.downloads.queue import FileSnapshot
-from eaglechat.hub.downloads.queue import State as JobState
+from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.hub.local.library import Model
@@ -60,7 +58,7 @@ class ScriptedDesk(HubDesk):
         self.left: list[str] = []
         self.started: list[str] = []
         self.on_disk: list[Model] = []
-        self._installs = None
+        self.downloads = None
 
     @property
     def hub(self) -> Hub:
@@ -114,7 +112,7 @@ def _answer(given: Facts | Plan | HubError) -> Facts | Plan:
 
 
 class Halting:
-    """Stands where `Installs` does; keeps what was asked of it, and pauses and resumes the rows."""
+    """Stands for `Downloads`: records what it was asked, and pauses and resumes the rows."""
 
     def __init__(self, desk: ScriptedDesk) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -132,7 +130,7 @@ class Halting:
     def _ask(self, action: str, name: str, stage: Stage) -> None:
         self.asked.append((action, name))
         self._desk.moving = [
-            replace(install, stage=stage) if install.entry.name == name else install
+            replace(install, stage=stage) if install.name == name else install
             for install in self._desk.moving
         ]
 
@@ -140,11 +138,10 @@ class Halting:
 def on_its_way(pair: Entry) -> InstallSnapshot:
     """A download in mid-air, of fixed numbers."""
 
-    def file(job: int, name: str, megabytes: float, of: float, state: JobState) -> FileSnapshot:
-        speed = 12.5 * MB if state is JobState.RUNNING else None
+    def file(name: str, megabytes: float, of: float, state: FileState) -> FileSnapshot:
+        speed = 12.5 * MB if state is FileState.RUNNING else None
         done = int(megabytes * MB)
         return FileSnapshot(
-            job=job,
             request=FileRequest(pair.target.repo, name),
             state=state,
             phase=Phase.DOWNLOADING,
@@ -158,12 +155,12 @@ def on_its_way(pair: Entry) -> InstallSnapshot:
         )
 
     files = (
-        file(0, "Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, JobState.RUNNING),
-        file(1, "config.json", 0.306, 0.306, JobState.DONE),
-        file(2, "model.safetensors", 301.5, 437, JobState.RUNNING),
+        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, FileState.RUNNING),
+        file("config.json", 0.306, 0.306, FileState.DONE),
+        file("model.safetensors", 301.5, 437, FileState.RUNNING),
     )
     return InstallSnapshot(
-        entry=pair,
+        name=pair.name,
         stage=Stage.DOWNLOADING,
         files=files,
         bytes_done=1425 * MB,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from eaglechat.hub.downloads.installs import Stage
+from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files
@@ -52,7 +52,7 @@ class Chance:
 
     async def burst(self) -> None:
         """Keys that come faster than anything is drawn."""
-        keys = self.random.choices(("enter", "escape", "down", "a", "f10", "ctrl+g", "f9"), k=4)
+        keys = self.random.choices(("enter", "escape", "down", "a", "f1", "ctrl+g", "d"), k=4)
         self.done.append(f"at once {keys}")
         for key in keys:
             self.user.app.post_message(events.Key(key, key if len(key) == 1 else None))

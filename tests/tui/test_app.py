@@ -12,8 +12,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.meters import RoundStrip
-from eaglechat.tui.widgets.transcript.entry import Entry
-from eaglechat.tui.widgets.transcript.said import UserEntry, WindowMark
+from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry, WindowMark
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
@@ -257,13 +256,13 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
 async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_path: Path) -> None:
     def above_the_mark(user: Driver) -> list[str]:
         """The questions that are marked as no longer in the context."""
-        entries = [*user.chat.query_one(Transcript).query(Entry)]
+        entries = [*user.chat.query_one(Transcript).query(TranscriptEntry)]
         marks = [entry for entry in entries if isinstance(entry, WindowMark)]
         if not marks:
             return []
         (mark,) = marks
         above = entries[: entries.index(mark)]
-        return [entry.body.text for entry in above if type(entry) is UserEntry]
+        return [entry.body.text for entry in above if type(entry) is QuestionEntry]
 
     async with drive() as user:
         user.engine.turns_in_context = 2
@@ -314,12 +313,12 @@ async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:
         await user.open_chat()
         await user.ask("hello")
         await user.sees(" umbrella")
-        await user.press("f6")
+        await user.command("chat.rejected")
         await user.until(lambda: " umbrella" not in user.text, "rejected tokens hidden")
-        await user.press("f5", "f4")
+        await user.command("chat.colours", "chat.reading")
         transcript = user.chat.query_one(Transcript)
         assert not transcript.token_colours
-        assert transcript.reading
+        assert transcript.markdown
 
 
 async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Path) -> None:
@@ -383,5 +382,5 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
         # Drafting and verifying, in the panel.
         await user.sees("not reported by llama-server")
         await user.sees("plain · rejected: not reported")
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.sees("llama-server cannot run the bench")

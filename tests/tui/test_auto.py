@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from eaglechat.chat import wording
 from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.slider import Slider
@@ -33,15 +33,16 @@ async def test_auto_goes_on_and_off_in_the_middle_of_a_reply(drive: Drive) -> No
     async with drive() as user:
         await user.open_chat()
         await user.ask("hello", rounds=2)
-        await user.press("f12")
+        await user.command("chat.auto")
         assert user.chat.controls.n_draft_max == AUTO
         # The scripted choices are 0, 3, 3, 5 by the number of the round.
         await user.more_rounds(2)
-        await user.press("f12")
+        await user.command("chat.auto")
         assert user.chat.controls.n_draft_max == 5
-        await user.press("f12", "f8")
+        await user.command("chat.auto")
+        await user.press("f8")
         assert lengths_asked_for(user) == [AUTO, 5, AUTO, 6]
-        await user.press("f12")
+        await user.command("chat.auto")
         user.engine.budget = None
         await user.idle()
         await user.ask("again", rounds=0)
@@ -115,7 +116,7 @@ async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: 
         await user.more_rounds(1)
         await user.sees("Auto: plain, checking its speed")
         await user.sees("Plain would be 83.3 ±4.1 tok/s")
-        await user.press("f12")
+        await user.command("chat.auto")
         await user.until(lambda: "Behind plain" not in user.text, "the panel without auto")
 
 
@@ -181,26 +182,16 @@ def test_what_auto_says_fits_its_line(reason: AutoReason, n: int, width: int) ->
         assert said[2].startswith("Behind plain: ")
 
 
-async def test_a_key_goes_on_to_the_next_shape_while_a_reply_is_written(drive: Drive) -> None:
-    async with drive(size=TALL) as user:
-        await user.open_chat()
-        await user.ask("hello", rounds=2)
-        for shape, said in (("chain", "chains."), ("tree", "trees."), (AUTO, "chains or trees")):
-            await user.press("ctrl+g", "percent_sign")
-            await user.sees(f"Drafts are {said}")
-            assert user.chat.controls.shape == shape
-
-
 async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for(
     drive: Drive,
 ) -> None:
     async with drive(size=TALL) as user:
         user.engine.chains_only = "the target is a hybrid model"
         await user.open_chat()
-        await user.press("ctrl+g", "percent_sign")
-        await user.sees("Drafts are chains.")
+        await user.ask("/shape chain")
+        await user.until(lambda: user.chat.controls.shape == "chain", "chains")
         assert "stay chains" not in user.text
-        await user.press("ctrl+g", "percent_sign")
+        await user.ask("/shape tree")
         await user.sees("Drafts stay chains: the target is a hybrid model.")
 
 

@@ -69,7 +69,7 @@ async def mid_reply(user: Driver) -> None:
 
 async def auto_length(user: Driver) -> None:
     await user.open_chat()
-    await user.press("f12")
+    await user.command("chat.auto")
     await user.ask("Explain the Pythagorean theorem", rounds=13)
     user.chat._show_numbers()
 
@@ -98,7 +98,7 @@ async def settings(user: Driver) -> None:
 
 async def bench(user: Driver) -> None:
     await user.open_chat()
-    await user.press("f11")
+    await user.command("chat.bench")
     await user.sees("replies of at most")
     await user.command("bench.measure")
     await user.sees("Fastest draft length")

@@ -1,4 +1,4 @@
-"""What is said between the turns of a chat while it is open."""
+"""Notices between the turns of an open chat. They are not written to disk."""
 
 from __future__ import annotations
 
@@ -7,24 +7,41 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from eaglechat.chat.conversation.parties import Severity
 from eaglechat.chat.conversation.turns import TurnId, Turns
+from eaglechat.hub.local.pair import Pair
+from eaglechat.links.base import Died
+from eaglechat.wire.protocol import Hello, PairInfo
 
+Severity = Literal["information", "warning", "error"]
 NoticeKind = Severity | Literal["question"]
 
 
 @dataclass(frozen=True)
+class Opened:
+    """The chat was opened on this pair; without `info` the pair is missing, and the chat can only
+    be read."""
+
+    pair: Pair
+    info: PairInfo | None
+    hello: Hello | None
+
+
+News = str | Opened | Died
+
+
+@dataclass(frozen=True)
 class Notice:
-    """Something said after a turn while the chat is open; a question is one given back."""
+    """News after a turn, shown while the chat is open. The kind "question" is a question that was
+    given back."""
 
     id: int
     after: TurnId | None
-    text: str
+    news: News
     kind: NoticeKind
 
 
 class Notices:
-    """Every notice of the chat that is open, oldest first."""
+    """The notices of the open chat, oldest first."""
 
     def __init__(self) -> None:
         self._ids = itertools.count()
@@ -36,19 +53,19 @@ class Notices:
     def clear(self) -> None:
         self._notices.clear()
 
-    def say(self, text: str, after: TurnId | None, kind: NoticeKind = "information") -> None:
-        self._notices.append(Notice(next(self._ids), after, text, kind))
+    def add(self, news: News, after: TurnId | None, kind: NoticeKind = "information") -> None:
+        self._notices.append(Notice(next(self._ids), after, news, kind))
 
     def forget_gone(self, turns: Turns) -> None:
-        """Drop what was said after turns that are deleted."""
+        """Drop the notices after turns that are deleted."""
         self._notices = [n for n in self._notices if n.after is None or n.after in turns]
 
     def take(self, after: Container[TurnId | None]) -> list[Notice]:
-        """Take away what was said after these turns."""
+        """Take out the notices after these turns."""
         taken = [notice for notice in self._notices if notice.after in after]
         self._notices = [notice for notice in self._notices if notice.after not in after]
         return taken
 
     def put(self, notices: list[Notice], after: TurnId | None) -> None:
-        """Put them back, last, after another turn."""
+        """Put notices back, at the end, after another turn."""
         self._notices += [replace(notice, after=after) for notice in notices]

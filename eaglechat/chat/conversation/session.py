@@ -1,40 +1,207 @@
-"""A chat with an engine, without a screen: ask, edit, compare, stop, step, delete, save."""
+"""An open chat on a loaded pair, without a screen: ask, edit, compare, stop, step, delete, save.
+
+The view is told once that something changed. It is told again only after it has drawn the session.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from eaglechat.chat import wording
+from eaglechat.chat import refusals
+from eaglechat.chat.capability_text import (
+    foreign,
+    no_auto,
+    no_comparison,
+    no_drafting,
+    no_prompt,
+    not_followed,
+    not_yet,
+    restart,
+)
 from eaglechat.chat.comparing import cannot_compare, plain_terms
-from eaglechat.chat.controls import seeded_anew, terms_of
-from eaglechat.chat.conversation.going_on import (
-    begun_with,
-    cannot_go_on,
+from eaglechat.chat.controls import (
+    N_DRAFT_MAX,
+    Controls,
+    differences,
+    drafting_as_started,
+    first_controls,
+    follow_settings,
+    length_in_force,
+    own_sampling,
+    seeded_anew,
+    terms_of,
+    turned,
+    without,
+)
+from eaglechat.chat.conversation.continuation import (
+    beginning_of,
+    cannot_continue,
     changes,
     end_so_far,
-    terms_to_go_on,
-    together,
+    joined,
+    terms_to_continue,
 )
-from eaglechat.chat.conversation.open_chat import OpenChat
-from eaglechat.chat.conversation.running import Running
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId
+from eaglechat.chat.conversation.notices import News, NoticeKind, Notices, Opened, Severity
+from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
+from eaglechat.chat.history.log import new_log, resumed_log
+from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.unreported import foreign, no_comparison, no_prompt
 from eaglechat.chat.writing.parts import Draft, composed, draft_of, shown
-from eaglechat.links.base import ENGINE_DIED
+from eaglechat.chat.writing.roles import Role, find_role
+from eaglechat.hub.local.pair import Pair
+from eaglechat.links.base import (
+    ENGINE_DIED,
+    AnsweredRequest,
+    Died,
+    Lifecycle,
+    Listener,
+    Watcher,
+)
+from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from eaglechat.wire.records import FinishReason, Round
+from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, RollingStats, stats_of
+
+STAND_IN = "hi"
+"""Stands for the question in `show_prompt` while nothing is typed."""
 
 
-class ChatSession(OpenChat):
-    """What can be done in a chat, and what the engine answers."""
+class Engine(Protocol):
+    """The part of a link that a chat uses."""
+
+    @property
+    def hello(self) -> protocol.Hello | None: ...
+    def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
+    def send(self, message: protocol.Set | protocol.Cancel) -> None: ...
+    def watch(self, watcher: Watcher) -> Callable[[], None]: ...
+
+
+class View(Protocol):
+    """What shows a session."""
+
+    def changed(self) -> None:
+        """Something changed. Not called again before the view has called `ChatSession.look`."""
+
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
+        """An unanswered question was taken out of the chat. If it was another version of a
+        question, `version_of` is one that remains."""
+
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        """Show a sentence that is not part of the chat. `{chat.stop}` in it stands for the key of
+        that command."""
+
+
+@dataclass
+class Running:
+    """The request in progress: a reply to `question`, or a comparison with one."""
+
+    turn: Reply | Comparison
+    question: TurnId
+    before: ReplyEnd | None = None
+    """The former end of a reply that is continued."""
+    so_far: ReplyEnd | None = None
+    """The same, counted from the rounds if a crash cut the reply off."""
+    n_before: int = 0
+    """Rounds of a reply that is continued."""
+    request_id: int = 0
+    loading: protocol.Loading | None = None
+    prefill: Prefill | None = None
+    window: Window | None = None
+
+    def in_place(self, round_: Round) -> Round:
+        """A round with its index in the whole reply."""
+        return replace(round_, index=self.n_before + round_.index)
+
+    @property
+    def is_comparison(self) -> bool:
+        return isinstance(self.turn, Comparison)
+
+
+class ChatSession:
+    """One chat at a time on a loaded pair."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        view: View,
+        *,
+        pair: Pair,
+        info: protocol.PairInfo | None,
+        settings: Callable[[], Settings],
+        chats_dir: Path,
+        roles_dir: Path,
+        saved: SavedChat | None = None,
+    ) -> None:
+        """Without `info` nothing is loaded, and the chat can only be read."""
+        self._roles_dir = roles_dir
+        self.role: Role | None = None
+        self._engine, self._view = engine, view
+        self._settings, self._chats_dir = settings, chats_dir
+        self.pair, self.info = pair, info
+        self.controls = first_controls(settings(), pair, self.recommended)
+        if engine.hello is not None and not engine.hello.can.draft_length:
+            self.controls = drafting_as_started(self.controls)
+        self.is_engine_gone = info is None
+        self.version = 0
+        """Grows with every change except the rounds of a running reply."""
+        self._is_told = False
+        self.notices = Notices()
+        self._of_draft: DrafterStats | None = DrafterStats()
+        """Counts of the draft model since it was loaded; None once the user was warned."""
+        self._unwatch = engine.watch(self._engine_changed)
+        self.open(saved)
+
+    # Opening
+
+    def open(self, saved: SavedChat | None = None) -> None:
+        """Begin a new chat, or resume a saved one. The chat before must have been left."""
+        self.turns = saved.turns if saved else Turns()
+        self.first_question = saved.first_question if saved else None
+        """The oldest question in the context; None if no turn has left it."""
+        self.unsent = saved.draft if saved else ()
+        """What was in the prompt when the chat was left."""
+        self.running: Running | None = None
+        self.is_stopping = False
+        self._deleted: list[TurnId] = []
+        """Roots of the branches deleted since the chat was opened, oldest first."""
+        self.notices.clear()
+        self._count_latest()
+        if saved is None:
+            log = new_log(self._chats_dir, self.pair, self._complain)
+        else:
+            log = resumed_log(saved, self._complain)
+        self._recorder = ChatRecorder(log, self.turns, saved)
+        self._open_role(saved.role if saved else self._settings().generation.role)
+        if self.info is None:
+            self._note(Opened(self.pair, None, self.hello), "warning")
+        elif not self.turns:
+            self._note(Opened(self.pair, self.info, self.hello))
+            if self.controls.shape == "tree" and self.info.chains_only:
+                self._note(refusals.stays_with_chains(self.info.chains_only))
+        if log.is_copy:
+            self._note(refusals.ELSEWHERE, "warning")
+        self._touch()
+
+    def look(self) -> None:
+        """The view draws the session now: it is told of the next change."""
+        self._is_told = False
+
+    @property
+    def record(self) -> ChatRecorder:
+        """What writes the chat to disk; renames and pins it."""
+        return self._recorder
 
     # Leaving
 
     def leave(self, written: str | Draft) -> None:
-        """Stop, and put on disk what is not there yet, with what stands in the prompt."""
+        """Stop, and write to disk what is missing there. `written` is in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             given_back = self._end()
@@ -42,11 +209,11 @@ class ChatSession(OpenChat):
         self._recorder.left(draft_of(written))
 
     def close(self) -> None:
-        """After leaving: hear of the engine no more."""
+        """Stop listening to the engine; after `leave`."""
         self._unwatch()
 
     def save(self, written: str | Draft) -> None:
-        """Every second: put on disk what is new, and what stands in the prompt."""
+        """Write to disk what is new; to be called once a second. `written` is in the prompt."""
         if self.running is not None:
             self._recorder.writing(self.running.turn)
         self._recorder.typed(draft_of(written))
@@ -54,7 +221,8 @@ class ChatSession(OpenChat):
     # Asking
 
     def ask(self, written: str | Draft) -> bool:
-        """Ask at the end of the chat; False where that cannot be done now, and it was said why."""
+        """Ask at the end of the chat. This and the methods below return False if it cannot be done
+        now, and tell the view why."""
         if self._refuses():
             return False
         question = self.turns.ask(composed(draft_of(written)))
@@ -63,7 +231,7 @@ class ChatSession(OpenChat):
         return True
 
     def answer_again(self, id: TurnId) -> bool:
-        """Answer a question, or the one behind a reply, once more, with a seed of its own."""
+        """Answer a question, or the one before a reply, once more with a new seed."""
         if self._refuses() or self._is_gone(id):
             return False
         turn = self.turns.find(id)
@@ -71,11 +239,11 @@ class ChatSession(OpenChat):
         self._answer(question, is_again=True)
         return True
 
-    def go_on(self, id: TurnId) -> bool:
-        """Have a reply that was stopped go on, from its very last token."""
+    def continue_reply(self, id: TurnId) -> bool:
+        """Continue a stopped reply after its last token."""
         if self._refuses() or self._is_gone(id):
             return False
-        reason = cannot_go_on(self.turns, id, self.terms, self.hello)
+        reason = cannot_continue(self.turns, id, self.terms, self.hello)
         if reason is not None:
             self._view.say(reason)
             return False
@@ -88,8 +256,8 @@ class ChatSession(OpenChat):
             so_far=end_so_far(recording),
             n_before=len(recording.rounds),
         )
-        begun = begun_with(recording, self.hello)
-        terms = terms_to_go_on(recording.terms, self.terms)
+        begun = beginning_of(recording, self.hello)
+        terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.end, recording.went_on = None, True
         self._recorder.goes_on(reply)
@@ -97,7 +265,7 @@ class ChatSession(OpenChat):
         return True
 
     def edit(self, id: TurnId, written: str | Draft) -> bool:
-        """Ask an earlier question in other words."""
+        """Ask another version of an earlier question."""
         if self._refuses() or self._is_gone(id):
             return False
         question = self.turns.edit(id, composed(draft_of(written)))
@@ -106,11 +274,11 @@ class ChatSession(OpenChat):
         return True
 
     def compare(self) -> bool:
-        """Have the last reply written once more without speculation, and measure both."""
+        """Have the last reply written again without speculation, to compare their speeds."""
         if self._refuses():
             return False
         reply = self.turns.last_reply
-        off = wording.speculation_off(self.info, self.controls, None, is_comparison=False)
+        off = refusals.speculation_off(self.info, self.controls, None, is_comparison=False)
         recording = reply.recording if reply else None
         reason = cannot_compare(recording, off) or no_comparison(self.hello)
         if reply is None or reason is not None:
@@ -121,23 +289,23 @@ class ChatSession(OpenChat):
         return True
 
     def stop(self) -> None:
-        """End what is being written; it stays."""
+        """Stop what is being written. What was written stays."""
         if self.running is not None and not self.is_stopping:
             self.is_stopping = True
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             self._touch()
 
     def answer_now(self) -> None:
-        """End the reasoning of what is being written: the model goes on with its answer."""
+        """End the reasoning of the running reply; the model continues with its answer."""
         recording = self.running.turn.recording if self.running else None
-        reason = wording.cannot_answer_now(recording, self.reasoning)
+        reason = refusals.cannot_answer_now(recording, self.reasoning)
         if reason is not None:
             self._view.say(reason)
         else:
             self._engine.send(protocol.Set(answer_now=True))
 
     def show_prompt(self, typed: str, then: Callable[[protocol.Rendered], None]) -> None:
-        """Have the engine say what the model would read if this were sent; `then` gets it."""
+        """Ask the engine which prompt the model would read if this were sent; `then` gets it."""
         if self._refuses():
             return
         if (reason := no_prompt(self.hello)) is not None:
@@ -145,14 +313,14 @@ class ChatSession(OpenChat):
             return
         last = self.turns.last
         before = self.turns.messages_to(last.id) if last else ()
-        question = protocol.Message(role="user", content=typed or wording.STAND_IN)
+        question = protocol.Message(role="user", content=typed or STAND_IN)
         asked = self.terms.to_chat((*before, question))
 
         def heard(event: protocol.Answer) -> None:
             if isinstance(event, protocol.Rendered):
                 then(event)
             elif isinstance(event, protocol.Error):
-                self._complain(wording.sentence(event.message))
+                self._complain(event.message)
 
         self._engine.request(
             protocol.Render(
@@ -164,20 +332,21 @@ class ChatSession(OpenChat):
     # Branches
 
     def step(self, id: TurnId, by: int) -> TurnId | None:
-        """Show another sibling of a turn, so many places on: that sibling, or None."""
+        """Choose the sibling of a turn `by` positions later; return it, or None if there is
+        none."""
         if self._is_busy() or self._is_gone(id):
             return None
         siblings = self.turns.siblings(id)
         place = siblings.index(id) + by
         if not 0 <= place < len(siblings):
-            self._view.say(wording.no_more_siblings(len(siblings), by))
+            self._view.say(refusals.no_more_siblings(len(siblings), by))
             return None
         self._recorder.chose(self.turns.step(id, by))
         self._touch()
         return siblings[place]
 
     def choose(self, id: TurnId) -> bool:
-        """Have the path go through a turn, if it is there."""
+        """Choose a turn; False if there is none or a reply is being written."""
         if self.turns.is_chosen(id):
             return True
         if id not in self.turns or self._is_busy():
@@ -196,22 +365,162 @@ class ChatSession(OpenChat):
         self._deleted.append(gone.id)
         self._recorder.deleted(gone.id)
         self.notices.forget_gone(self.turns)
-        self._view.say(wording.deleted(before - len(self.turns), self._view.key_of))
+        self._view.say(refusals.deleted(before - len(self.turns)))
         self._touch()
         return True
 
     def undo_delete(self) -> TurnId | None:
-        """Put back what was deleted last since the chat was opened: what it began with."""
+        """Restore what was deleted last since the chat was opened; return its root, or None."""
         if self._is_busy():
             return None
         if not self._deleted:
-            self._view.say(wording.NOTHING_DELETED)
+            self._view.say(refusals.NOTHING_DELETED)
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
         self._recorder.restored(id)
         self._touch()
         return id
+
+    # Controls
+
+    def change_controls(self, controls: Controls) -> None:
+        """Apply controls, to a running reply from its next round on."""
+        if reason := no_drafting(self.hello, differences(self.controls, controls)):
+            self._view.say(reason)
+            controls = without(not_followed(self.hello), self.controls, controls)
+        if reason := no_auto(self.hello, controls):
+            self._view.say(reason)
+            controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
+        change = differences(self.controls, controls)
+        self.controls = controls
+        if when := restart(self.hello, change):
+            self._view.say(when)
+        elif change and self.running is not None and isinstance(self.running.turn, Reply):
+            if when := not_yet(self.hello):
+                self._view.say(when)
+            else:
+                self.running.turn.recording.changed.update(change)
+            self._engine.send(protocol.Set(**change))
+        self._touch()
+
+    def change_draft_length(self, by: int) -> None:
+        """Draft `by` tokens more than in the latest round."""
+        self.change_controls(turned(self.controls, N_DRAFT_MAX, self._length_in_force() + by))
+
+    def take_own_sampling(self) -> None:
+        """Set the sampling controls to what the model's file recommends."""
+        own = own_sampling(self.controls, self.recommended)
+        if own is None:
+            self._view.say(refusals.NOTHING_RECOMMENDED)
+        else:
+            self.change_controls(own)
+
+    def switch_auto(self) -> None:
+        """Switch the automatic draft length on; or off, keeping the length it chose last."""
+        is_auto = self.controls.n_draft_max == protocol.AUTO
+        length = self._length_in_force() if is_auto else protocol.AUTO
+        self.change_controls(turned(self.controls, N_DRAFT_MAX, length))
+
+    # The role
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, with those of the role."""
+        settings = self._settings()
+        return self.role.applied(settings) if self.role else settings
+
+    def _open_role(self, name: str) -> None:
+        found = find_role(self._roles_dir, name) if name else None
+        if name and not isinstance(found, Role):
+            why = str(found) if found else f"The role “{name}” no longer exists."
+            self._note(f"{why} This chat continues without it.", "warning")
+        self.choose_role(found if isinstance(found, Role) else None)
+
+    def choose_role(self, role: Role | None) -> None:
+        """Ask the next questions in this role."""
+        before, self.role = self.settings, role
+        self._recorder.role = role.name if role else ""
+        self.change_controls(
+            follow_settings(self.controls, before, self.settings, self.recommended)
+        )
+
+    def follow_settings(self, before: Settings, after: Settings) -> None:
+        """Take over what changed between these settings."""
+        if self.role is not None:
+            before, after = self.role.applied(before), self.role.applied(after)
+        self.change_controls(follow_settings(self.controls, before, after, self.recommended))
+
+    @property
+    def recommended(self) -> protocol.RecommendedSampling | None:
+        """What the target's file recommends; None if nothing is loaded."""
+        return self.info.sampling if self.info else None
+
+    def _length_in_force(self) -> int:
+        rounds = self.shown.rounds if self.shown else ()
+        return length_in_force(self.controls, rounds[-1] if rounds else None)
+
+    # What there is to see
+
+    @property
+    def shown(self) -> Recording | None:
+        """The recording whose numbers are shown: the running one, else that of the last reply."""
+        if self.running is not None:
+            return self.running.turn.recording
+        reply = self.turns.last_reply
+        return reply.recording if reply else None
+
+    def is_writing(self, turn: Reply | Comparison) -> bool:
+        """Whether this is being written now."""
+        return self.running is not None and self.running.turn is turn
+
+    @property
+    def reasoning(self) -> protocol.Reasoning:
+        """What the target's chat template supports of reasoning."""
+        return self.info.reasoning if self.info else protocol.NO_REASONING
+
+    @property
+    def hello(self) -> protocol.Hello | None:
+        """What the engine is and can do; None while none is ready."""
+        return self._engine.hello
+
+    @property
+    def n_ctx(self) -> int:
+        """Length of the context in tokens; 0 while nothing is loaded."""
+        return self.info.n_ctx if self.info else 0
+
+    def _count_latest(self) -> None:
+        self.rolling, self.n_past = RollingStats(), 0
+        """Of the latest rounds of replies, without comparisons."""
+        for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
+            self.rolling.add(round_)
+        if reply := self.turns.last_reply:
+            n_past = reply.recording.n_past
+            # The chat may be from a larger context, of which this one holds the end.
+            self.n_past = min(n_past, self.n_ctx) if self.n_ctx else n_past
+
+    # The engine
+
+    def loaded(self, info: protocol.PairInfo) -> None:
+        """The pair was loaded again after the engine had died."""
+        self.info, self.is_engine_gone = info, False
+        self._note("The models are loaded again.")
+        self._touch()
+
+    def _engine_changed(self, news: Lifecycle) -> None:
+        if isinstance(news, Died):
+            self.is_engine_gone, self.n_past = True, 0
+            self._note(news, "error")
+            self._touch()
+
+    def _judge_draft(self, rounds: Sequence[Round]) -> None:
+        """Warn once if hardly any token of the draft model is accepted."""
+        if self._of_draft is None or self.info is None:
+            return
+        self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
+        if sentence := misfit(self._of_draft, self.info):
+            self._note(sentence, "warning")
+            self._of_draft = None
 
     # Requests
 
@@ -221,7 +530,7 @@ class ChatSession(OpenChat):
 
     @property
     def terms(self) -> Terms:
-        """What the next reply is asked with."""
+        """What the next reply is requested with."""
         terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
         return msgspec.structs.replace(terms, engine=foreign(self.hello))
 
@@ -270,13 +579,13 @@ class ChatSession(OpenChat):
                 if running.so_far is None:
                     turn.recording.finish(event.end, event.stats)
                 else:
-                    turn.recording.finish(together(running.so_far, event.end), None)
+                    turn.recording.finish(joined(running.so_far, event.end), None)
                 self.n_past = self.n_past or turn.recording.n_past
                 self._end()
             case protocol.Error():
                 self._end()
                 if event.code != ENGINE_DIED:
-                    self._note(wording.sentence(event.message), "error")
+                    self._note(event.message, "error")
         self._tell()
 
     def _wait(self, running: Running, event: protocol.Loading | protocol.PrefillProgress) -> None:
@@ -308,8 +617,8 @@ class ChatSession(OpenChat):
     # The end of a reply
 
     def _end(self) -> Draft:
-        """Nothing more will come of what is running: keep it, or take it back if it is nothing.
-        A question that is given back."""
+        """The running request has ended: keep what it wrote, or take it back if that is nothing.
+        Return the question that is given back."""
         assert self.running is not None
         running, self.running, self.is_stopping = self.running, None, False
         turn = running.turn
@@ -325,7 +634,7 @@ class ChatSession(OpenChat):
         return self._take_back(turn)
 
     def _take_back(self, turn: Reply | Comparison) -> Draft:
-        """Two questions in a row break most chat templates: one without an answer goes."""
+        """Take an unanswered question out: two in a row break most chat templates."""
         is_reply = isinstance(turn, Reply)
         gone = self.turns.delete(turn.id) if is_reply else self.turns.drop_comparison(turn.id)
         self._recorder.deleted(gone.id)
@@ -333,7 +642,7 @@ class ChatSession(OpenChat):
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
         if turn.recording.end is not None:
-            self._note(wording.STOPPED_EMPTY)
+            self._note(refusals.STOPPED_EMPTY)
         self.notices.put(moved, self._last_id)
         if not isinstance(gone, Question):
             return ()
@@ -344,18 +653,40 @@ class ChatSession(OpenChat):
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:
-            self._view.say(wording.engine_gone(self._view.key_of))
+            self._view.say(refusals.ENGINE_GONE)
             return True
         return self._is_busy()
 
     def _is_gone(self, id: TurnId) -> bool:
-        """Whether a turn that somebody still points to was deleted meanwhile, which is said."""
+        """Whether a turn was deleted meanwhile; tells the view."""
         if id in self.turns:
             return False
-        self._view.say(wording.GONE)
+        self._view.say(refusals.GONE)
         return True
 
     def _is_busy(self) -> bool:
         if self.running is not None:
-            self._view.say(wording.busy(self._view.key_of))
+            self._view.say(refusals.BUSY)
         return self.running is not None
+
+    # Telling the view
+
+    def _note(self, news: News, kind: NoticeKind = "information") -> None:
+        self.version += 1
+        self.notices.add(news, self._last_id, kind)
+
+    @property
+    def _last_id(self) -> TurnId | None:
+        return self.turns.last.id if self.turns.last else None
+
+    def _complain(self, sentence: str) -> None:
+        self._view.say(sentence, "error")
+
+    def _touch(self) -> None:
+        self.version += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._view.changed()

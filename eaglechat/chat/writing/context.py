@@ -1,7 +1,7 @@
-"""What of a chat is in the context, what leaves next, and what room the next reply has.
+"""Which turns of a chat are in the context, which leaves next, and how much is left for a reply.
 
-Lengths are the engine's where it reported them: the cache's after each reply. The rest is estimated
-from the text.
+The length of a turn comes from the lengths of the KV cache that the engine reported after each
+reply; where it reported none, it is estimated from the text.
 """
 
 from __future__ import annotations
@@ -13,76 +13,55 @@ from itertools import takewhile
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.wording import fitting
 from eaglechat.chat.writing.parts import shown, text_of, tokens_about
 
 _ROOM = 8
-"""The engine lets turns leave before a reply that has not one part in so many of the context."""
-
-_LONGEST_TITLE = 40
-"""So that each turn has a line in a terminal of 80 columns, with its number and lengths."""
+"""The engine drops turns if less than 1/8 of the context would be left for the reply."""
 
 
 @dataclass(frozen=True)
 class TurnLength:
-    """A question with its reply. `tokens` is an estimate unless it is measured."""
+    """A question with its reply. `tokens` is an estimate unless `is_measured`."""
 
     title: str
     tokens: int
     is_measured: bool
     is_in: bool
-    """It is in the context."""
+    """Whether it is in the context."""
 
 
 @dataclass(frozen=True)
 class ContextUse:
-    """The context as the next question finds it; all lengths in tokens."""
+    """The context when the next question is asked. All lengths are in tokens."""
 
     n_ctx: int
     used: int
     draft: int
-    """Of what stands in the prompt, estimated."""
+    """Of the text in the prompt, estimated."""
     wanted: int
-    """Free for a reply, or turns leave before it."""
+    """Turns leave if less than this is left for the reply."""
     turns: tuple[TurnLength, ...]
 
     @property
     def room(self) -> int:
-        """What the next reply can have without any turn leaving."""
+        """What is left for the next reply if no turn leaves."""
         return max(0, self.n_ctx - self.used - self.draft)
 
     @property
     def leaves(self) -> TurnLength | None:
-        """The turn that leaves first."""
+        """The turn that leaves the context first."""
         return next((turn for turn in self.turns if turn.is_in), None)
-
-    @property
-    def warning(self) -> str:
-        """What sending would do for the first time, or cannot do well; empty for nothing."""
-        if not self.n_ctx or self.room >= self.wanted:
-            return ""
-        if self.draft + self.wanted > self.n_ctx:
-            return (
-                f"About {self.draft:,} tokens in a context of {self.n_ctx:,}: "
-                "this question leaves little or no room for its reply."
-            )
-        if self.leaves is None or not all(turn.is_in for turn in self.turns):
-            return ""
-        return (
-            f"The context is nearly full ({self.used:,} of {self.n_ctx:,} tokens): this question "
-            f"pushes the oldest turns out, “{self.leaves.title}” first."
-        )
 
 
 def context_use(
     session: ChatSession, draft: Sequence[TurnPart], edited: TurnId | None = None
 ) -> ContextUse:
-    """The context of a chat with this in its prompt, or in place of a question and what follows."""
+    """The context if `draft` is asked at the end of the chat, or as another version of `edited`."""
     path = list(takewhile(lambda turn: turn.id != edited, session.turns.path))
     turns = _turns(session, path)
     limit = session.settings.generation.max_tokens or session.n_ctx
     estimated = sum(turn.tokens for turn in turns if turn.is_in)
-    # Not the cache's length: it may hold another version, or what was deleted.
+    # Not the present length of the cache: it may hold another version, or deleted turns.
     used = (_n_past(path[-1]) if path else 0) or estimated
     return ContextUse(
         n_ctx=session.n_ctx,
@@ -106,33 +85,12 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
         text = turn.text + (reply.text if reply is not None else "")
         is_measured = after > before > 0 or (after > 0 and not found)
         length = after - before if is_measured else tokens_about(text)
-        title = fitting(" ".join(shown(turn.parts).split()), _LONGEST_TITLE)
+        title = " ".join(shown(turn.parts).split())
         found.append(TurnLength(title, length, is_measured, is_in))
         before = after
     return tuple(found)
 
 
 def _n_past(reply: Turn | None) -> int:
-    """Tokens in the cache behind a reply; 0 where that is not known."""
+    """Tokens in the context after a reply; 0 if unknown."""
     return reply.recording.n_past if isinstance(reply, Reply) else 0
-
-
-def in_words(use: ContextUse) -> str:
-    """The context as people read it, a line for each turn."""
-    if not use.n_ctx:
-        return "No models are loaded, so there is no context."
-    lines = [
-        f"{use.used:,} of {use.n_ctx:,} tokens are used; {use.room:,} are left for the next reply.",
-    ]
-    if use.draft:
-        lines.append(f"What you have typed, about {use.draft:,}, is counted.")
-    if use.leaves is not None:
-        lines.append(
-            f"Once fewer than {use.wanted:,} are left, “{use.leaves.title}” is the first to leave."
-        )
-    lines.append("")
-    for number, turn in enumerate(use.turns, 1):
-        about = "" if turn.is_measured else "~"
-        gone = "" if turn.is_in else "  (has left)"
-        lines.append(f"{number:>3}  {about + format(turn.tokens, ','):>7}  {turn.title}{gone}")
-    return "\n".join(lines)

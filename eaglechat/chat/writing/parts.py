@@ -73,7 +73,12 @@ def shown(parts: Sequence[TurnPart]) -> str:
 
 def composed(draft: Sequence[TurnPart]) -> Draft:
     """The parts as they are asked: without space around them, and with empty lines around files."""
-    parts = [part for part in draft if part.text]
+    parts: list[TurnPart] = []
+    for part in draft:
+        if part.source == "typed" and parts and parts[-1].source == "typed":
+            parts[-1] = TurnPart(parts[-1].text + part.text)
+        elif part.text:
+            parts.append(part)
     for place, part in enumerate(parts):
         if part.source != "typed":
             continue

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 import msgspec
 
 from eaglechat import paths
+from eaglechat.chat.capability_text import no_comparison
 from eaglechat.chat.misfit import misfit, of_the_draft
-from eaglechat.chat.unreported import no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
 from eaglechat.cli.bench.measuring import (

@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat.chat.export.formats import render, write
-    from eaglechat.chat.export.reading import exported
     from eaglechat.chat.history.reading import read_chat
+    from eaglechat.tui.export.chat import exported
+    from eaglechat.tui.export.formats import render, write
 
     try:
         file = _file_of(args.chat)

@@ -8,34 +8,36 @@ from typing import TextIO
 
 from eaglechat.cli.progress import Bars
 from eaglechat.hub.downloads.download import Phase
-from eaglechat.hub.downloads.queue import FileSnapshot, QueueSnapshot, State
+from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot
 from eaglechat.hub.units import format_bytes, format_seconds
 
 _STEP_PERCENT = 10
 
 
 class ProgressPrinter:
-    """Shows snapshots of a queue as they come, and the steps of a conversion."""
+    """Shows the progress of downloads and conversions on standard error."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._bars = Bars(stream)
         self._said: dict[Hashable, str] = {}
 
-    def show(self, snapshot: QueueSnapshot) -> None:
+    def show(self, snapshot: InstallSnapshot) -> None:
         for file in snapshot.files:
             if self._bars.live:
                 name = file.request.path.rpartition("/")[2]
-                self._bars.draw(file.job, name, file.bytes_done, file.bytes_total, _figures(file))
+                self._bars.draw(
+                    file.request, name, file.bytes_done, file.bytes_total, _figures(file)
+                )
             else:
-                self._say(file.job, f"{file.request.path}: {_status(file, tenths=True)}")
+                self._say(file.request, f"{file.request.path}: {_status(file, tenths=True)}")
         if self._bars.live and len(snapshot.files) > 1:
             done, total = snapshot.bytes_done, snapshot.bytes_total
             figures = _amount(done, total) + _pace(snapshot.speed, snapshot.eta)
             self._bars.draw("total", "total", done, total, figures)
 
     def stage(self, text: str, done: int, total: int) -> None:
-        """A step of another kind, such as a conversion."""
+        """Show a step of a conversion, in bytes."""
         if self._bars.live:
             self._bars.draw(text, text, done, total, _amount(done, total))
         else:
@@ -43,18 +45,18 @@ class ProgressPrinter:
             self._say("stage", f"{text}: {percent - percent % _STEP_PERCENT}%")
 
     def close(self) -> None:
-        """Leave what was drawn last; what is printed next begins below it."""
+        """Stop drawing; what is printed next begins below the bars."""
         self._bars.close()
 
     def _say(self, key: Hashable, line: str) -> None:
-        """A line where something changed: a tenth more, a note, the end."""
+        """Print a line unless it equals the last one for this key."""
         if self._said.get(key) != line:
             self._said[key] = line
             print(line, file=self._stream, flush=True)
 
 
 def _figures(file: FileSnapshot) -> str:
-    if file.state is not State.RUNNING or file.phase is not Phase.DOWNLOADING:
+    if file.state is not FileState.RUNNING or file.phase is not Phase.DOWNLOADING:
         return _status(file, tenths=False)
     return _amount(file.bytes_done, file.bytes_total) + _pace(file.speed, file.eta)
 
@@ -69,9 +71,9 @@ def _pace(speed: float | None, eta: float | None) -> str:
 
 
 def _status(file: FileSnapshot, *, tenths: bool) -> str:
-    if file.state is State.DONE:
+    if file.state is FileState.DONE:
         return f"done, {format_bytes(file.bytes_total or 0)}"
-    if file.state is not State.RUNNING:
+    if file.state is not FileState.RUNNING:
         return str(file.state.value)
     if file.note:
         return file.note

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
     from eaglechat.hub.catalogue.references import HubReference
     from eaglechat.hub.downloads.client import Hub, RemoteFile
+    from eaglechat.hub.downloads.download import FileRequest
     from eaglechat.hub.downloads.install import Plan
-    from eaglechat.hub.downloads.queue import Queue
+    from eaglechat.hub.downloads.queue import Downloads
 
 _REDRAW_S = 0.1
 
@@ -47,26 +48,25 @@ def run(args: argparse.Namespace) -> int:
     from eaglechat.hub.catalogue import entries as catalogue
     from eaglechat.hub.catalogue.references import InvalidReferenceError, LocalReference, parse
     from eaglechat.hub.downloads.client import Hub
-    from eaglechat.hub.downloads.queue import Queue
+    from eaglechat.hub.downloads.queue import Downloads
     from eaglechat.hub.errors import HubError
     from eaglechat.hub.local.pairs import BUILTIN_NAME
 
     entries, problems = catalogue.load()
     for problem in problems:
         complain(str(problem))
-    hub = Hub()
-    queue, printer = Queue(hub), ProgressPrinter()
+    downloads, printer = Downloads(Hub()), ProgressPrinter()
     entry = next((e for e in entries if e.name == args.reference), None)
     try:
         if entry is not None:
-            return _pull_pair(args, queue, entry, printer)
+            return _pull_pair(args, downloads, entry, printer)
         if args.reference == BUILTIN_NAME:
             raise InvalidReferenceError(f"{BUILTIN_NAME} is built in: there is nothing to download")
         reference = parse(args.reference)
         if isinstance(reference, LocalReference):
             complain(f"{reference.path} is a path on this machine: there is nothing to download")
             return WRONG_USAGE
-        return _pull_model(args, queue, reference, printer)
+        return _pull_model(args, downloads, reference, printer)
     except InvalidReferenceError as error:
         near = did_you_mean(args.reference, [entry.name for entry in entries])
         complain(f"{str(error).rstrip('.')}{near}")
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         complain(reason(error) if isinstance(error, OSError) else str(error))
         return FAILED
     except KeyboardInterrupt:
-        queue.cancel_all()
+        downloads.close()
         printer.close()
         complain("interrupted; what was downloaded stays, and pulling again resumes")
         return INTERRUPTED
@@ -84,28 +84,32 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pull_model(
-    args: argparse.Namespace, queue: Queue, reference: HubReference, printer: ProgressPrinter
+    args: argparse.Namespace,
+    downloads: Downloads,
+    reference: HubReference,
+    printer: ProgressPrinter,
 ) -> int:
     from eaglechat.hub.catalogue.references import choose
-    from eaglechat.hub.downloads import install
+    from eaglechat.hub.downloads.install import requests
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed
 
+    hub = downloads.hub
     if args.draft_type:
         complain("--type is for the pairs of the catalogue whose draft is converted")
         return WRONG_USAGE
     try:
-        listing = queue.hub.repo(reference.repo, reference.revision)
+        listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
-        path = installed.cached_model(queue.hub.cache_dir, reference)
+        path = installed.cached_model(hub.cache_dir, reference)
         if path is None:
             raise
         print(path)
         return OK
     files = [listing.file(name) for name in choose(reference, listing.paths).files]
     if args.check:
-        _drop_damaged(queue.hub, files)
-    paths = _download(queue, install.enqueue(queue, files, reference.revision), printer)
+        _drop_damaged(hub, files)
+    paths = _download(downloads, requests(files, reference.revision), printer)
     if paths is None:
         return FAILED
     print(paths[0])
@@ -113,34 +117,35 @@ def _pull_model(
 
 
 def _pull_pair(
-    args: argparse.Namespace, queue: Queue, entry: Entry, printer: ProgressPrinter
+    args: argparse.Namespace, downloads: Downloads, entry: Entry, printer: ProgressPrinter
 ) -> int:
     from eaglechat.hub.downloads import install
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed
 
-    cache = queue.hub.cache_dir
+    hub = downloads.hub
     if args.draft_type and not _is_type(args.draft_type):
         return WRONG_USAGE
     try:
-        plan = install.plan(queue.hub, entry)
-        install.check_draft(queue.hub, plan)
-        install.check_access(queue.hub, plan)
+        plan = install.plan(hub, entry)
+        install.check_draft(hub, plan)
+        install.check_access(hub, plan)
     except OfflineError:
-        here = installed.status(entry, cache)
+        here = installed.status(entry, hub.cache_dir)
         if here.pair is None:
             raise
         print(here.pair.target, here.pair.draft, sep="\n")
         return OK
     if args.check:
-        _drop_damaged(queue.hub, plan.files)
-    if _download(queue, install.start(queue, plan), printer) is None:
+        _drop_damaged(hub, plan.files)
+    install.begin(plan, hub.cache_dir)
+    if _download(downloads, plan.requests, printer) is None:
         return FAILED
-    return _finish_pair(args, plan, cache, printer)
+    return _finish_pair(args, plan, hub.cache_dir, printer)
 
 
 def _is_type(draft_type: str) -> bool:
-    """Said before the download, not after it."""
+    """Checked before the download, because the conversion comes long after it."""
     from eaglechat.hub.convert import TYPES
 
     if draft_type.lower() in TYPES:
@@ -159,7 +164,7 @@ def _finish_pair(
     try:
         pair = install.finish(plan, cache, draft_type, printer.stage)
     except ValueError as error:
-        # The converter's refusals: each one sentence about the checkpoint.
+        # What the converter refuses: a sentence about the checkpoint.
         printer.close()
         complain(f"the draft of {plan.entry.name} cannot be converted: {error}")
         return FAILED
@@ -168,22 +173,24 @@ def _finish_pair(
     return OK
 
 
-def _download(queue: Queue, jobs: list[int], printer: ProgressPrinter) -> list[Path] | None:
-    """Wait for the jobs; their paths, or None after saying what failed."""
-    while not queue.wait(jobs, timeout=_REDRAW_S):
-        printer.show(queue.snapshot())
-    snapshot = queue.snapshot()
+def _download(
+    downloads: Downloads, requests: Iterable[FileRequest], printer: ProgressPrinter
+) -> list[Path] | None:
+    """Download the files; their paths, or None after printing what failed."""
+    downloads.fetch("pull", requests)
+    while not downloads.wait(timeout=_REDRAW_S):
+        printer.show(*downloads.snapshots())
+    (snapshot,) = downloads.snapshots()
     printer.show(snapshot)
     printer.close()
-    failed = [file for file in snapshot.files if file.error]
-    for file in failed:
-        complain(file.error or "")
-    return None if failed else [file.path for file in snapshot.files if file.path]
+    errors = [file.error for file in snapshot.files if file.error]
+    for error in errors:
+        complain(error)
+    return None if errors else [file.path for file in snapshot.files if file.path]
 
 
 def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:
-    from eaglechat.hub.local.cache import RepoCache
-    from eaglechat.hub.local.integrity import matches_etag
+    from eaglechat.hub.local.cache import RepoCache, matches_etag
 
     for file in files:
         path = RepoCache(hub.cache_dir, file.repo).find(file.path)

@@ -62,11 +62,11 @@ def _not_here(name: str) -> str:
 
 
 def _delete(models: Sequence[Model], unasked: bool) -> int:
-    from eaglechat.hub.local import removal
+    from eaglechat.hub.local import library
     from eaglechat.hub.units import format_bytes
 
     try:
-        planned = removal.plan(models)
+        planned = library.plan_removal(models)
     except OSError as error:
         return _undeletable(error)
     for model in models:
@@ -79,7 +79,7 @@ def _delete(models: Sequence[Model], unasked: bool) -> int:
         if not unasked and not _agreed(f"Delete, freeing {freed}?"):
             print("Nothing was deleted.")
             return OK
-        removal.execute(planned)
+        library.remove(planned)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:

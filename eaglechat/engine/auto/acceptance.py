@@ -1,6 +1,6 @@
-"""How likely the target accepts a drafted token, by the probability that its drafter gives it.
+"""How likely the target accepts a token, given the drafter's own probability of it.
 
-What is counted fades: the latest rounds tell most.
+Counts fade, so the latest rounds weigh most.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _DISCOUNT = 0.97
-"""Weight that counts keep when one more comes: the last thirty decide."""
+"""A count is multiplied by this when the next one comes: about the last thirty decide."""
 WEIGHT = 3.0
-"""What a first guess counts: one unlucky draft must not outweigh a usual one's rate."""
+"""A first guess counts as much as this many observations, so one unlucky draft does not outweigh
+it."""
 _BINS = 10
-"""Steps of the drafter's probability: finer ones would be counted too rarely."""
+"""Steps of the drafter's probability. Finer steps would be observed too rarely."""
 
 
 class Counts:
-    """Discounted means of what is counted at some places."""
+    """Discounted means, one for each of a number of places."""
 
     def __init__(self, places: int, discount: float = _DISCOUNT) -> None:
         self.sums, self.tries, self._discount = [0.0] * places, [0.0] * places, discount
@@ -30,12 +31,12 @@ class Counts:
         self.tries = [tries * factor for tries in self.tries]
 
     def mean(self, place: int, guess: float) -> float:
-        """The mean, with a guess at it before the first."""
+        """The mean at a place, beginning with `guess`."""
         return (self.sums[place] + WEIGHT * guess) / (self.tries[place] + WEIGHT)
 
 
 class Acceptance:
-    """What is known of a drafter's acceptance, by its own probability."""
+    """Acceptance rates of a drafter by its own probability."""
 
     def __init__(self) -> None:
         self._counts = Counts(_BINS)
@@ -45,13 +46,14 @@ class Acceptance:
         self._counts.add(_bin(probability), accepted)
 
     def by_probability(self) -> tuple[float, ...]:
-        """P(accepted | reached) by steps of the drafter's probability, never falling."""
+        """P(accepted | all before it on the path were) for each step of the drafter's probability.
+        A higher step never has a lower rate."""
         counts = self._counts
         pools: list[tuple[float, float, int]] = []
         for place in range(_BINS):
             wins = counts.sums[place] + WEIGHT * (place + 0.5) / _BINS
             pool = (wins, counts.tries[place] + WEIGHT, 1)
-            # Steps out of order are taken together: the one seldom tried gives way.
+            # Adjacent steps in the wrong order are pooled, so the one with fewer tries gives way.
             while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
                 before = pools.pop()
                 pool = (before[0] + pool[0], before[1] + pool[1], before[2] + pool[2])
@@ -60,7 +62,7 @@ class Acceptance:
 
 
 def accept_rate(by_probability: Sequence[float], probability: float) -> float:
-    """The acceptance that goes with a drafter's probability."""
+    """The acceptance rate for a drafter's probability."""
     return by_probability[_bin(probability)]
 
 

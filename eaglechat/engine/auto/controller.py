@@ -1,12 +1,14 @@
-"""Chooses what each round drafts, nothing included, from what rounds have cost and yielded.
+"""Chooses what each round drafts, from the costs and the acceptance of the rounds before it.
 
-With S_k = P(the k-th token of a draft is accepted) a round that drafts n tokens yields
-E(n) = 1 + S_1 + .. + S_n tokens and takes T(n) = verify(n + 1) + draft(n), both by the shape of
-the draft. The controller plays the arm, a length in a shape, of the largest E / T. Plain decoding,
-n = 0, is one of them, and a ledger bounds what a reply may lose against it. What n-grams find is
-judged on its own, round by round: it costs nothing but its rows.
+Let S_k be the chance that the k-th token of a draft is accepted. A round that drafts n tokens
+writes E(n) = 1 + S_1 + .. + S_n tokens on average and takes T(n) = verify(n + 1) + draft(n)
+milliseconds; both depend on the shape. An arm is a length in a shape, and the controller plays the
+arm with the largest E / T. Plain decoding is the arm n = 0. A ledger bounds what a reply may lose
+against plain decoding. What n-grams find costs only its rows in the verify batch, so it is judged
+separately, in each round.
 
-Pure: times come in with each observation, and the same observations give the same choices.
+There is no clock and no chance here: times come with the observations, and the same observations
+lead to the same choices.
 """
 
 from __future__ import annotations
@@ -17,75 +19,85 @@ from dataclasses import replace
 import numpy as np
 
 from eaglechat.engine.auto.acceptance import Acceptance, accept_rate
+from eaglechat.engine.auto.acceptance_by_length import (
+    AcceptanceByLength,
+    ChainAcceptance,
+    TreeAcceptance,
+)
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
-from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Arm, Choice, DraftPlan, Observation
-from eaglechat.engine.auto.yields import ChainYield, TreeYield, Yield
+from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Allowed, Arm, DraftPlan, Observation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
 from eaglechat.wire.trees import depths
 
 LOSS_SHARE = 0.02
-"""What a reply may lose against plain decoding, beside the dearest of its rounds."""
+"""A reply may lose this share of its plain decoding time, and once what its most expensive round
+took more than a plain one."""
 _UNSURE = 0.0025
-"""The share of a reply's time that the ledger may be wrong by: what is booked are estimates."""
+"""The ledger holds estimates, which may be wrong by this share of the reply's plain decoding
+time."""
 _CLEARLY = 1.03
-"""How much faster another arm must be than the one in use: less is noise."""
+"""Another arm replaces the one in use if it is expected to be this many times as fast: less is
+noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 2.0
-"""What trials may lose: this share of all time, and from the first so many plain tokens' time."""
+"""Trials may lose this share of the time of all replies, and from the start the time of this many
+plain tokens."""
 _KNOWN_WELL = 0.02
-"""Relative error of a plain token's time that many plain rounds leave."""
+"""Relative standard error of a plain token's time after many plain rounds."""
 _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
-"""Rounds whose times are to be learnt."""
+"""Rounds that are made to learn what they cost; n-grams do not replace them."""
 _KEPT = 4
-"""Rounds a plan is kept: thinking takes a tenth of a token's time on a GPU."""
-_NOTHING = Arm(CHAIN, 0)
+"""Rounds for which a plan that drafts is kept: making one takes a tenth of a token's time on a GPU.
+Plain plans are kept four times as long."""
+_PLAIN = Arm(CHAIN, 0)
 
 
 class Controller:
-    """Learns over all replies of a loaded pair."""
+    """Learns from all replies of a loaded pair."""
 
     def __init__(self, calibration: Calibration = NOT_CALIBRATED) -> None:
         self._costs = Costs(calibration) if calibration.verify else None
         self._of_draft, self._of_lookups = Acceptance(), Acceptance()
-        chain = ChainYield()
-        self._yields: tuple[Yield, ...] = (chain, TreeYield(chain))
-        self._arm = _NOTHING
+        chain = ChainAcceptance()
+        self._by_length: tuple[AcceptanceByLength, ...] = (chain, TreeAcceptance(chain))
+        """By shape."""
+        self._arm = _PLAIN
         self._all_ms = self._tried_ms = 0.0
         self.new_reply()
 
     def new_reply(self) -> None:
-        """A reply begins: its ledger is empty."""
+        """A reply begins, with an empty ledger."""
         self._lost_ms = self._dearest_ms = self._plain_ms = 0.0
         self._begins = True
         self._plan: DraftPlan | None = None
         self._keep_for = self._unseen = 0
 
     def expects_to_draft(self, n_past: int, shapes: Sequence[int]) -> bool:
-        """Whether a reply after a prompt of this length will draft, as far as is known."""
+        """Whether drafting is expected to be faster than plain decoding behind `n_past` tokens."""
         if self._costs is None:
             return False
-        self._look(self._costs, context_bucket(n_past), shapes)
+        self._forecast(self._costs, context_bucket(n_past), shapes)
         best = max(self._rates[shape, 1:].max() for shape in shapes)
-        return bool(best > _CLEARLY * self._rates[_NOTHING])
+        return bool(best > _CLEARLY * self._rates[_PLAIN])
 
-    def choose(self, n_past: int, n_waiting: int, choice: Choice) -> DraftPlan:
-        """The next round's plan, behind `n_past` tokens, `n_waiting` of which the draft has not
-        taken in."""
-        kept = self._plan if self._plan and choice.allows(self._plan) else None
-        if kept and self._keep_for and self._bears(kept.arm, choice):
+    def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> DraftPlan:
+        """The plan of the next round, behind `n_past` tokens. The draft model has yet to take in
+        `n_waiting` rows."""
+        kept = self._plan if self._plan and allowed.includes(self._plan) else None
+        if kept and self._keep_for and self._bears(kept.arm, allowed):
             self._keep_for -= 1
             return kept
         if self._costs is None:
-            return self._unknown(choice)
+            return self._unknown(allowed)
         bucket = context_bucket(n_past)
-        self._look(self._costs, bucket, choice.shapes)
+        self._forecast(self._costs, bucket, allowed.shapes)
         catch_up = self._costs.catch_up(n_waiting)
-        arm, reason = self._choose(self._costs, bucket, catch_up, choice)
+        arm, reason = self._choose(self._costs, bucket, catch_up, allowed)
         plan = DraftPlan(arm.n, arm.shape, is_trial=reason is AutoReason.EXPLORING)
-        if choice.plain:
-            speeds = self._rates[list(choice.shapes), : choice.n_most + 1].max(axis=0)
-            # A trial drafts all it may: what is to be learnt is what its width costs.
-            needed = arm.n if plan.is_trial else choice.n_min
+        if allowed.plain:
+            speeds = self._rates[list(allowed.shapes), : allowed.n_most + 1].max(axis=0)
+            # A trial is not cut short: it is made to learn what its width costs.
+            needed = arm.n if plan.is_trial else allowed.n_min
             plan = replace(
                 plan,
                 worth=self._worth(arm.n, needed, float(speeds.max())),
@@ -96,16 +108,16 @@ class Controller:
         self._keep_for = _KEPT if arm.n > 0 else 4 * _KEPT
         return plan
 
-    def _unknown(self, choice: Choice) -> DraftPlan:
-        """Before anything was measured."""
-        if not choice.plain:
-            return DraftPlan(choice.n_most, choice.shapes[0])
+    def _unknown(self, allowed: Allowed) -> DraftPlan:
+        """The plan while nothing was measured."""
+        if not allowed.plain:
+            return DraftPlan(allowed.n_most, allowed.shapes[0])
         return DraftPlan(0, state=AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0))
 
     def _choose(
-        self, costs: Costs, bucket: int, catch_up: float, choice: Choice
+        self, costs: Costs, bucket: int, catch_up: float, allowed: Allowed
     ) -> tuple[Arm, AutoReason]:
-        rates, arms = self._rates, choice.arms
+        rates, arms = self._rates, allowed.arms
         best, current = max(arms, key=rates.__getitem__), self._arm
         if current not in arms:
             current = arms[0]
@@ -114,43 +126,48 @@ class Controller:
         self._arm = best
         begins, self._begins = self._begins, False
         trial = self._trial(costs.hoped(bucket), best, arms)
-        if choice.plain:
-            lead = float(rates[best] / rates[_NOTHING])
-            # What plain decoding takes is known well enough if it cannot make up the lead.
+        if allowed.plain:
+            lead = float(rates[best] / rates[_PLAIN])
+            # Plain decoding need not be known better than it takes to tell that drafting leads.
             enough = NOISE if best.n == 0 else min(NOISE, max(_KNOWN_WELL, (lead - 1.0) / 2.0))
             unsure = max(best.n, trial.n) > 0 and costs.plain_error(bucket) > enough
             if unsure or begins:
-                return _NOTHING, AutoReason.PLAIN_CHECK
-        if trial != best and self._affords(trial, best, catch_up, choice):
+                return _PLAIN, AutoReason.PLAIN_CHECK
+        if trial != best and self._affords(trial, best, catch_up, allowed):
             return trial, AutoReason.EXPLORING
         for n in range(best.n, 0, -1):
             arm = best._replace(n=n)
-            pays = arm == best or (arm in arms and rates[arm] > _CLEARLY * rates[_NOTHING])
-            if pays and self._bears(arm, choice, catch_up):
+            pays = arm == best or (arm in arms and rates[arm] > _CLEARLY * rates[_PLAIN])
+            if pays and self._bears(arm, allowed, catch_up):
                 return arm, AutoReason.BEST if arm == best else AutoReason.LEDGER
-        return _NOTHING, AutoReason.BEST if best.n == 0 else AutoReason.LEDGER
+        return _PLAIN, AutoReason.BEST if best.n == 0 else AutoReason.LEDGER
 
     def _trial(self, verify: Array, best: Arm, arms: Sequence[Arm]) -> Arm:
-        """An arm that, with such times, may be clearly better than the best known one, which it
-        else is. Out of plain decoding the shortest: of a draft that fails, one token is all that
-        is learnt."""
+        """The arm to try next, or `best` if there is none.
+
+        An arm is worth a trial if it would clearly beat `best`, provided its batch is as cheap as
+        `verify` says and its tokens are accepted one standard error more often than known. While
+        plain decoding is best, the shortest such arm is tried: a draft whose first token is
+        rejected teaches nothing about the others. Otherwise it is the one with the most tokens a
+        millisecond.
+        """
         full = np.ones(N_DRAFT_MAX_LIMIT)
         times = np.stack([_times(verify, drafting, full) for drafting in self._drafting])
-        hoped = _speeds([of.chances(deviations=1.0) for of in self._looked_at], times)
+        hoped = _speeds([of.chances(deviations=1.0) for of in self._in_play], times)
         bar = _CLEARLY * self._rates[best]
         better = [arm for arm in arms if arm != best and arm.n > 0 and hoped[arm] > bar]
         if better and best.n == 0:
             return better[0]
         return max(better, key=hoped.__getitem__, default=best)
 
-    def _affords(self, arm: Arm, best: Arm, catch_up: float, choice: Choice) -> bool:
+    def _affords(self, arm: Arm, best: Arm, catch_up: float, allowed: Allowed) -> bool:
         loss = float(self._times[arm] * (1.0 - self._rates[arm] / self._rates[best])) + catch_up
-        budget = _TRIAL_SHARE * self._all_ms + _TRIAL_CREDIT * self._times[_NOTHING]
-        return bool(self._tried_ms + loss <= budget) and self._bears(arm, choice, catch_up)
+        budget = _TRIAL_SHARE * self._all_ms + _TRIAL_CREDIT * self._times[_PLAIN]
+        return bool(self._tried_ms + loss <= budget) and self._bears(arm, allowed, catch_up)
 
-    def _bears(self, arm: Arm, choice: Choice, catch_up: float = 0.0) -> bool:
-        """Whether the ledger bears a round of this arm that yields a single token."""
-        if arm.n == 0 or not choice.plain:
+    def _bears(self, arm: Arm, allowed: Allowed, catch_up: float = 0.0) -> bool:
+        """Whether the ledger can bear that a round of this arm writes only one token."""
+        if arm.n == 0 or not allowed.plain:
             return True
         return self._bears_loss(self._loss(arm) + catch_up)
 
@@ -158,12 +175,13 @@ class Controller:
         return self._lost_ms + loss <= self._allowed_ms(loss) - _UNSURE * self._plain_ms
 
     def _loss(self, arm: Arm) -> float:
-        """What a round of this arm takes more than a plain one."""
-        return float(self._times[arm] - self._times[_NOTHING])
+        """Milliseconds that a round of this arm takes longer than a plain one."""
+        return float(self._times[arm] - self._times[_PLAIN])
 
     def worth_taking(self, plan: DraftPlan, found: Sequence[float]) -> DraftPlan | None:
-        """A plan to verify tokens that were looked up, with these probabilities, in place of the
-        one made, or None where that is not expected to be faster: they cost but their rows."""
+        """A plan to verify the tokens that n-grams found, whose probabilities are `found`, instead
+        of following `plan`; None if that is not expected to be clearly faster. They cost no
+        drafting, only their rows in the verify batch."""
         if self._costs is None or plan.state is None or plan.state.reason in _MEASURES:
             return None
         rates = [accept_rate(self._of_lookups.by_probability(), p) for p in found]
@@ -177,11 +195,11 @@ class Controller:
         return DraftPlan(n, state=state, is_looked_up=True)
 
     def _allowed_ms(self, loss: float) -> float:
-        """What may be lost once a round of this loss is made, which may be the dearest."""
+        """Milliseconds that the reply may have lost after a round that loses `loss`."""
         return LOSS_SHARE * self._plain_ms + max(loss, self._dearest_ms)
 
     def observe(self, plan: DraftPlan, seen: Observation) -> None:
-        """Learn from the round that followed `plan`, and book it."""
+        """Learn from the round that followed `plan`, and enter it in the ledger."""
         if self._costs is None:
             self._costs = Costs(Calibration(verify=((1, seen.verify_ms),)))
         self._unseen += 1
@@ -189,16 +207,16 @@ class Controller:
         for place, probability in enumerate(seen.found[:n_tested]):
             self._of_lookups.note(probability, place < seen.n_right)
         if plan.n == 0 and plan is self._plan and self._keep_for > 0:
-            # Plain rounds are all alike: the last of them speaks for the others.
+            # All rounds of a kept plain plan are alike: only the last is learnt from.
             return
         rounds, self._unseen = self._unseen, 0
         costs, bucket, n_drafted = self._costs, context_bucket(seen.n_past), len(seen.probabilities)
         costs.see_verify(n_drafted + 1, bucket, seen.verify_ms)
         verify = costs.verify(bucket)
         if plan.n == 0:
-            for of_shape in self._yields:
+            for of_shape in self._by_length:
                 of_shape.age(rounds)
-        # What it should have taken: a delay that befell this round is not the draft's.
+        # Expected, not measured, times: a delay by other work is not the fault of drafting.
         took = float(verify[n_drafted])
         if plan.n > 0 and not plan.is_looked_up:
             took += self._learn_draft(costs, plan, seen)
@@ -213,33 +231,34 @@ class Controller:
             self._lost_ms += took - as_plain
 
     def _learn_draft(self, costs: Costs, plan: DraftPlan, seen: Observation) -> float:
-        """The milliseconds that drafting should have taken."""
+        """Returns the expected milliseconds of drafting."""
         n_drafted, depth = len(seen.probabilities), max(depths(seen.parents), default=0)
-        # A draft that ended by itself took a step to find out.
+        # A draft that ended early took one step more to find out that it should.
         steps, n_siblings = depth + (n_drafted < plan.n), n_drafted - depth
         costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
-        self._yields[plan.shape].note(plan.n, seen)
+        self._by_length[plan.shape].note(plan.n, seen)
         for probability, accepted in seen.tested:
             self._of_draft.note(probability, accepted)
         return costs.of_draft(steps, seen.n_waiting, n_siblings)
 
-    def _look(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
-        """Work out what to expect of each arm: milliseconds, and tokens a millisecond."""
-        self._looked_at = self._yields[: max(shapes) + 1]
+    def _forecast(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
+        """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
+        self._in_play = self._by_length[: max(shapes) + 1]
         self._verify = costs.verify(bucket)
-        self._drafting = [costs.draft(of.depths()) for of in self._looked_at]
+        self._drafting = [costs.draft(of.depths()) for of in self._in_play]
         self._times = np.stack(
             [
                 _times(self._verify, drafting, of.kept())
-                for of, drafting in zip(self._looked_at, self._drafting, strict=True)
+                for of, drafting in zip(self._in_play, self._drafting, strict=True)
             ]
         )
-        self._rates = _speeds([of.chances() for of in self._looked_at], self._times)
+        self._rates = _speeds([of.chances() for of in self._in_play], self._times)
 
     def _worth(self, n: int, needed: int, best: float) -> tuple[float, ...]:
-        """For each draft token, after those needed anyway, the least chance that pays for
-        verifying it, where so many tokens a millisecond can be had. It need not pay for a step
-        in the costs all by itself: the tokens behind it share that."""
+        """For each of `n` draft tokens, the lowest chance of acceptance that pays for verifying it,
+        if `best` tokens a millisecond can be had; 0 for the first `needed` tokens, which are always
+        verified. Verify times rise in steps, so the cost of one more row is the lowest mean cost
+        per row over this and the rows behind it, which share a step."""
         verify = self._verify[: n + 1]
         further = [
             float(((verify[k + 1 :] - verify[k]) / np.arange(1, n - k + 1)).min()) for k in range(n)
@@ -261,14 +280,15 @@ class Controller:
 
 
 def _times(verify: Array, draft: Array, kept: Array) -> Array:
-    """Milliseconds of a round by draft length; `kept` is P(a further token is drafted)."""
+    """Expected milliseconds of a round by draft length from 0 on. `kept` is P(token is drafted |
+    all before it were) by length from 1 on."""
     reached = np.concatenate(([1.0], np.cumprod(kept)))
     further = reached[1:] * np.diff(verify) + reached[:-1] * np.diff(draft)
     return np.concatenate((verify[:1], verify[0] + np.cumsum(further)))
 
 
 def _speeds(chances: Sequence[Array], times: Array) -> Array:
-    """Tokens a millisecond by shape and draft length."""
+    """Expected tokens a millisecond by shape and draft length."""
     tokens = np.stack([np.concatenate(([1.0], 1.0 + np.cumsum(of_shape))) for of_shape in chances])
     speeds: Array = tokens / times
     return speeds

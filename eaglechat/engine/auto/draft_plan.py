@@ -1,4 +1,4 @@
-"""What auto hands to a round, and what it gets back."""
+"""The controller's plan of a round, and what it is told of the round afterwards."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CHAIN, TREE = 0, 1
 
 
 def shapes_open(wanted: Shape, grows_trees: bool) -> tuple[int, ...]:
-    """The shapes that drafts may have where this is set."""
+    """The shapes that drafts may have under the setting `wanted`."""
     if wanted == "chain" or not grows_trees:
         return (CHAIN,)
     return (TREE,) if wanted == "tree" else (CHAIN, TREE)
 
 
 class Arm(NamedTuple):
-    """What a round may draft: so many tokens in this shape."""
+    """One of the things a round may draft: `n` tokens in a shape."""
 
     shape: int
     n: int
@@ -30,19 +30,17 @@ class Arm(NamedTuple):
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """How a round drafts: at most `n` tokens, and which of them are worth verifying.
-
-    `worth[j]` is the least probability of being accepted that pays for the place of the draft's
-    j-th token in the batch; `by_probability` turns the draft's own probabilities into rates of
-    acceptance.
-    """
+    """At most `n` tokens in a shape, and which of them are worth verifying."""
 
     n: int
     shape: int = CHAIN
     worth: tuple[float, ...] = ()
+    """For the token at each index of the draft, the lowest chance of acceptance that pays for
+    verifying it; empty if all are verified."""
     by_probability: tuple[float, ...] = ()
+    """The acceptance rate for each step of the draft's own probability."""
     state: AutoDraft | None = None
-    """What the choice rests on, for the screen; None where the length was not chosen."""
+    """What the choice rests on, for the screen; None if the length was not chosen."""
     is_trial: bool = False
     is_looked_up: bool = False
     """Whether the tokens are those that n-grams found."""
@@ -52,8 +50,8 @@ class DraftPlan:
         return Arm(self.shape, self.n)
 
     def keeps(self, probabilities: Sequence[float], n_others: int) -> bool:
-        """Whether the last token of a path with these probabilities should be verified, beside so
-        many others."""
+        """Whether verifying one more token pays: the last one of a path with these probabilities,
+        beside `n_others` tokens. As `Limits.is_worth`."""
         survival = 1.0
         for probability in probabilities:
             survival *= accept_rate(self.by_probability, probability)
@@ -61,34 +59,32 @@ class DraftPlan:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What is open to choice: drafts of up to `n_most` tokens, what context and reply have room
-    for, and no shorter than `n_min`."""
+class Allowed:
+    """What a round may draft: `n_min` to `n_most` tokens, or none."""
 
     n_most: int
+    """Limited by the context, the reply and the drafter."""
     n_min: int = 0
     shapes: tuple[int, ...] = (CHAIN,)
     plain: bool = True
-    """Whether none is, too; where not, nothing is held against plain decoding."""
+    """Whether the round may also draft nothing. If not, there is no ledger against plain
+    decoding."""
 
     @property
     def arms(self) -> list[Arm]:
-        """Shortest first; a single token has no shape."""
+        """Shortest first. Chain and tree of one token are the same."""
         plain = [Arm(CHAIN, 0)] if self.plain else []
         lengths = range(max(self.n_min, 1), self.n_most + 1)
         return plain + [
             Arm(shape, n) for n in lengths for shape in self.shapes[: None if n > 1 else 1]
         ]
 
-    def allows(self, plan: DraftPlan) -> bool:
-        """Whether a plan that was made before is open now."""
+    def includes(self, plan: DraftPlan) -> bool:
+        """Whether a plan that was made for an earlier round is still allowed."""
         if (plan.state is not None) is not self.plain:
             return False
         fits = max(self.n_min, 1) <= plan.n <= self.n_most and plan.shape in self.shapes
         return fits or (plan.n == 0 and self.plain)
-
-
-PLAIN = DraftPlan(0)
 
 
 @dataclass(frozen=True)
@@ -98,26 +94,27 @@ class Observation:
     n_past: int
     """Tokens in the KV cache before the round."""
     n_waiting: int
-    """Rows of features the draft had not taken in before the round."""
+    """Rows that the draft model had not taken in before the round."""
     probabilities: tuple[float, ...]
-    """The draft's own probability of each token it drafted."""
+    """The drafter's probability of each token it proposed."""
     parents: tuple[int, ...]
-    """The index of the token that each of them follows, -1 for the last one before the round."""
+    """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
     path: tuple[int, ...]
-    """Indices of the accepted ones."""
+    """Indices of the accepted tokens."""
     n_tested: int
     n_tokens: int
+    """Tokens that the target wrote."""
     draft_ms: float
     verify_ms: float
-    """All of the round but drafting."""
+    """All of the round's time but `draft_ms`."""
     found: tuple[float, ...] = ()
-    """The probability of each token that n-grams found, whether they were proposed or not."""
+    """The probability of each token that n-grams found, whether or not it was proposed."""
     n_right: int = 0
-    """How many of these the target went on to choose, as far as it wrote."""
+    """How many of these the target then wrote."""
 
     @property
     def likeliest_path(self) -> list[int]:
-        """Indices of the chain in the draft: the likeliest token at each depth."""
+        """Indices of the chain inside the tree: the likeliest token at each depth."""
         path: list[int] = []
         while after := children(self.parents, path[-1] if path else LAST_TOKEN):
             path.append(after[0])
@@ -125,7 +122,8 @@ class Observation:
 
     @property
     def tested(self) -> list[tuple[float, bool]]:
-        """The probability of each token that the target was asked about, and whether it took it."""
+        """For each token that the target was asked about: its probability, and whether it was
+        accepted."""
         places = [LAST_TOKEN, *self.path][: self.n_tested]
         return [
             (self.probabilities[index], index in self.path)

@@ -1,9 +1,11 @@
-"""What the loop needs of a drafter, and nothing else.
+"""What the speculative loop asks of a drafter.
 
-A drafter proposes tokens that may follow the last one; the target decides. One reply is, round
-after round: `propose`, the target's decode of [last token, *proposal], `see` of that batch,
-`accept` of what the target chose. Before it `resume` says what need not be read again, and every
-decode of the target is followed by `see`.
+A drafter proposes tokens that may follow the last one; the target decides. A round is `propose`,
+the target's decode of [last token, *proposal], `see` of that batch, and `accept` of what the target
+chose. Before a reply, `resume` says what of the conversation the target has to decode again.
+
+A `Drafter` needs nothing but tokens; n-grams are one. A `DraftModel` also reads hidden states of
+the target, and keeps a KV cache of its own: EAGLE-3 does, and MTP heads and DFlash would.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ from typing import NamedTuple, Protocol
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.trees import LAST_TOKEN, children, depths
 
-MOST_CAUGHT_UP = 32
-"""Positions: a drafter that knows fewer of the latest guesses nothing, and no more than these wait
-for it between two rounds of an automatic length. Taking in a row costs a hundredth of a plain
-token: so many are a price that a trial of drafting can bear."""
+MOST_WAITING = 32
+"""Under an automatic length, a draft model takes in its waiting rows once there are more than this.
+A row costs it about a hundredth of a plain token's time, so a trial of drafting can pay for 32."""
 
 
 class ProposedToken(NamedTuple):
@@ -30,12 +31,14 @@ class ProposedToken(NamedTuple):
     parent: int
     """Index of the token it follows; LAST_TOKEN for the first of a chain."""
     drafter: str
-    """Name of the drafter it is from."""
+    """Name of the drafter that proposed it."""
 
 
 class Proposal(tuple[ProposedToken, ...]):
-    """A tree of tokens, parents before their children, the likeliest of siblings first. A chain
-    is a tree without siblings; nothing proposed is an empty one."""
+    """A tree of tokens: parents come before their children, likelier siblings before the others.
+
+    A chain is a tree without siblings; an empty proposal proposes nothing.
+    """
 
     __slots__ = ()
 
@@ -59,31 +62,27 @@ class Proposal(tuple[ProposedToken, ...]):
     def parents(self) -> list[int]:
         return [token.parent for token in self]
 
-    def first(self, count: int) -> Proposal:
-        """So many of its tokens, the first."""
-        return Proposal(self[:count])
-
     @property
     def is_chain(self) -> bool:
         return all(token.parent == index - 1 for index, token in enumerate(self))
 
     @property
-    def depth(self) -> int:
-        """Tokens of its longest path."""
-        return max(self.depths, default=0)
-
-    @property
     def depths(self) -> list[int]:
-        """Of each token: how many there are from the first of its path to it."""
+        """For each token, the number of tokens on the path from the last token to it."""
         return depths(self.parents)
 
+    @property
+    def depth(self) -> int:
+        """Tokens on the longest path."""
+        return max(self.depths, default=0)
+
     def leaves(self) -> list[int]:
-        """Indices of the tokens that none follows; each ends a path."""
+        """Indices of the tokens without children; each ends a path."""
         parents = set(self.parents)
         return [index for index in range(len(self)) if index not in parents]
 
     def path(self, index: int) -> list[int]:
-        """Indices from the first token to the one at `index`."""
+        """Indices of the tokens from the first one down to the one at `index`."""
         path = []
         while index != LAST_TOKEN:
             path.append(index)
@@ -97,118 +96,108 @@ class Proposal(tuple[ProposedToken, ...]):
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a draft may go. Tokens, and the drafter's probabilities of them."""
+    """How long a proposal may be, and how likely its tokens must be."""
 
     n_max: int
     n_min: int = 0
-    """A draft that is shorter is thrown away."""
+    """A shorter proposal is dropped."""
     p_min: float = 0.0
-    """A draft ends before the first token that is less likely."""
+    """A proposal ends before the first token to which the drafter gives less than this."""
     is_worth: Callable[[Sequence[float], int], bool] | None = None
-    """Asked with the probabilities from the first token to the newest, and how many tokens there
-    are beside the newest: whether verifying the newest pays."""
+    """Whether verifying one more token pays. Arguments: the drafter's probabilities along the path
+    that ends with this token, and the number of tokens proposed beside it."""
     is_tree: bool = False
-    """Whether tokens may have siblings, where the drafter can do that."""
-    n_lookup: int = 0
-    """Most tokens to look up ahead of drafting, at no cost; 0: none."""
-    taken: Callable[[Proposal], int] = len
-    """How many of those looked up to propose; 0 has the draft tried."""
+    """Whether tokens may have siblings, if the drafter can propose trees."""
 
     def keep(self, probabilities: Sequence[float]) -> bool:
-        """Whether a draft that has come to these tokens keeps the newest of them; if not, it ends
-        before it."""
+        """Whether a chain with these probabilities keeps its last token."""
         return probabilities[-1] >= self.p_min and self.pays(probabilities, len(probabilities) - 1)
 
     def pays(self, probabilities: Sequence[float], n_others: int) -> bool:
-        """Whether the last token of a path with these probabilities is worth verifying beside so
-        many others."""
+        """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
         return self.is_worth is None or self.is_worth(probabilities, n_others)
 
     def suffices(self, n_tokens: int) -> bool:
-        """Whether a draft of this length is worth proposing at all."""
         return n_tokens >= self.n_min
 
 
-NO_DRAFT = Limits(0)
-
-
 class Spent(NamedTuple):
-    """Milliseconds a drafter has taken since it was made."""
+    """Milliseconds that a drafter has taken since it was made."""
 
-    process_ms: float
-    """Taking over what the target computed."""
-    draft_ms: float
-    """Everything else: drafting, and learning what was accepted."""
-
-    def since(self, before: Spent) -> Spent:
-        return Spent(self.process_ms - before.process_ms, self.draft_ms - before.draft_ms)
+    process_ms: float = 0.0
+    """Reading what the target computed: for EAGLE-3, copying features and running the encoder."""
+    draft_ms: float = 0.0
+    """Everything else."""
 
 
 class Drafter(Protocol):
-    """Proposes tokens for one sequence of a target.
+    """Proposes tokens for the one sequence of a target.
 
-    What is raised here never ends a reply; the loop then goes on with the `fallback`, and asks this
-    one for nothing but `resume` in a later reply.
+    Whatever it raises never ends a reply: the loop goes on without it, and asks it for nothing
+    but `resume` when a later reply tries it again.
     """
 
     name: str
-    """As it stands in the records."""
-
-    @property
-    def fallback(self) -> Drafter | None:
-        """What proposes where this one has failed, and has seen all that it has seen."""
+    """As the records of a round have it."""
 
     @property
     def known(self) -> int:
-        """Positions from 0 on that it has seen; to propose, it must have seen all."""
-
-    @property
-    def waiting(self) -> int:
-        """How many of them it has yet to take in, which the next proposal pays for."""
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether it has left out so much that it can guess nothing from the rest."""
-
-    @property
-    def grows_trees(self) -> bool:
-        """Whether what it proposes may have siblings, which the target's cache can hold too."""
+        """Positions from 0 on that it has seen. `propose` needs all the target holds."""
 
     @property
     def spent(self) -> Spent: ...
 
-    def listen(self, enabled: bool) -> None:
-        """Have the target's decodes bring what `see` reads, or not, which costs a little in each.
-        What is decoded without it, the drafter has not seen."""
-
     def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
-        """Go on after these tokens, the beginning of those that the target holds, and forget the
-        rest; the number of them after which the target must decode again what follows.
+        """Go on after `tokens`, which the target holds, and forget what was behind them.
 
-        With `to_draft` it is about to propose, and may ask for more again in order to see it.
+        Returns how many of them the target can keep: it decodes the others again, for the drafter
+        to see them. `to_draft` says that proposals follow soon, so a drafter may ask to see more.
         """
 
-    def mark(self) -> object:
-        """What `restore` needs beside what the drafter holds, to go on here with any token; not
-        None."""
-
-    def restore(self, length: int, mark: object) -> None:
-        """Take `mark` up again, made where `length` positions were known that are known still;
-        `resume` follows."""
-
     def shift(self, start: int, end: int) -> None:
-        """The positions from `start` up to `end` have left the target, those from `end` on have
-        moved to `start`; between two rounds."""
+        """Between two rounds, positions `start` to `end` - 1 have left the target's KV cache, and
+        those from `end` on have moved down to `start`."""
 
     def see(self, batch: Batch) -> None:
         """Take note of a batch that the target has just decoded."""
 
-    def take_in(self) -> None:
-        """Take in what waits, ahead of a proposal."""
-
     def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """What may follow `id_last`, which stands at position `n_past`."""
+        """What may follow token `id_last`, which stands at position `n_past`."""
 
     def accept(self, path: Sequence[int]) -> None:
-        """The target chose these of the tokens verified in the batch just seen, each the child of
-        the one before: their indices in the proposal, whoever made it. The others are forgotten."""
+        """Of the proposal in the batch just seen, whoever made it, the target chose the tokens at
+        these indices, each a child of the one before. Forget the others."""
+
+
+class DraftModel(Drafter, Protocol):
+    """A drafter that reads hidden states of the target and has a KV cache of its own.
+
+    What it sees may wait as rows of hidden states, at no cost, until it drafts.
+    """
+
+    @property
+    def longest(self) -> int:
+        """The most tokens it can propose now; 0 while it has seen too little of the text before
+        the next token to guess it."""
+
+    @property
+    def grows_trees(self) -> bool:
+        """Whether it can propose trees that the target's KV cache can hold."""
+
+    @property
+    def waiting(self) -> int:
+        """Rows it has seen but not taken in, for which the next proposal pays."""
+
+    def take_in(self) -> None:
+        """Take in the waiting rows now."""
+
+    def set_export(self, enabled: bool) -> None:
+        """Have the target export hidden states in every decode, which slows it a little, or stop.
+        What the target decodes without them, this drafter has not seen."""
+
+    def mark(self) -> object:
+        """What `restore` needs, beside what this drafter holds, to go on from here later."""
+
+    def restore(self, length: int, mark: object) -> None:
+        """Be able to go on after `length` positions, all still known, where `mark` was made.
+        `resume` follows."""

@@ -1,7 +1,8 @@
-"""Prompt lookup: proposes what followed the last few tokens where they stood before.
+"""Prompt lookup: the last few tokens are looked up in the text before them, and what followed there
+is proposed.
 
-It needs no model. Where a reply repeats what is in its context (edits, code, quotations) it is
-right for many tokens on end. Source: Saxena's prompt lookup decoding, as in transformers'
+It needs no model. Where a reply repeats its context (edits, code, quotations), it guesses many
+tokens in a row. Source: Saxena's prompt lookup decoding, as in transformers'
 PromptLookupCandidateGenerator.
 """
 
@@ -13,29 +14,27 @@ from collections.abc import Sequence
 
 from eaglechat.engine.drafters.base import Limits, Proposal, Spent
 from eaglechat.engine.llama.objects import Batch
-from eaglechat.wire.errors import ProcessError
+from eaglechat.wire.errors import DrafterError
 from eaglechat.wire.records import NGRAM
 
 _SHORTEST, _LONGEST = 2, 12
-"""Tokens that must be the same before it proposes what follows, and beyond which no more count."""
+"""Tokens of the shortest match that counts, and of the longest that is looked for."""
 _MOST_PLACES = 64
-"""The latest places that are looked at."""
+"""Of the places where the last tokens occur, only this many, the latest, are compared."""
 
 
 class NgramDrafter:
     """Proposes chains from the prompt and the reply so far."""
 
     name = NGRAM
-    fallback = None
 
     def __init__(self) -> None:
-        self.is_blind = self.grows_trees = False
         self._tokens: list[int] = []
         self._n_in_batch = 0
         self._places: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-        """By `_SHORTEST` tokens, where what followed them begins, in order."""
+        """For each run of `_SHORTEST` tokens, the positions behind its occurrences, ascending."""
         self._indexed = 0
-        """Tokens whose places are known."""
+        """How many of the tokens are in `_places`."""
         self._draft_s = 0.0
 
     @property
@@ -43,27 +42,14 @@ class NgramDrafter:
         return len(self._tokens)
 
     @property
-    def waiting(self) -> int:
-        return 0
-
-    @property
     def spent(self) -> Spent:
-        return Spent(process_ms=0.0, draft_ms=self._draft_s * 1000.0)
-
-    def listen(self, enabled: bool) -> None:
-        """It reads nothing but tokens."""
+        return Spent(draft_ms=self._draft_s * 1000.0)
 
     def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
         known = min(len(tokens), len(self._tokens))
         self._forget(known if self._tokens[:known] == list(tokens[:known]) else 0)
         self._tokens += tokens[len(self._tokens) :]
         return len(tokens)
-
-    def mark(self) -> object:
-        return ()
-
-    def restore(self, length: int, mark: object) -> None:
-        """It goes on anywhere."""
 
     def shift(self, start: int, end: int) -> None:
         rest = self._tokens[end:]
@@ -72,15 +58,12 @@ class NgramDrafter:
 
     def see(self, batch: Batch) -> None:
         if batch.positions[0] != len(self._tokens):
-            raise ProcessError(
+            raise DrafterError(
                 f"the n-gram drafter saw {len(self._tokens)} tokens, "
                 f"the batch goes on at {batch.positions[0]}"
             )
         self._tokens += batch.tokens
         self._n_in_batch = len(batch)
-
-    def take_in(self) -> None:
-        """Nothing waits."""
 
     def accept(self, path: Sequence[int]) -> None:
         start = len(self._tokens) - self._n_in_batch
@@ -91,7 +74,7 @@ class NgramDrafter:
     def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         started = time.perf_counter()
         if n_past != len(self._tokens):
-            raise ProcessError(
+            raise DrafterError(
                 f"the n-gram drafter saw {len(self._tokens)} tokens, "
                 f"drafting after position {n_past} needs {n_past}"
             )
@@ -103,7 +86,8 @@ class NgramDrafter:
         return Proposal.chain(ids, probabilities, self.name)
 
     def _longest_match(self, end: Sequence[int]) -> tuple[int, list[int]]:
-        """How much of `end`, up to its last token, stood before, and the places behind it."""
+        """The number of tokens at the end of `end` that occur before, as many as possible, and the
+        positions behind their occurrences."""
         places = self._places.get(tuple(end[-_SHORTEST:]), [])[-_MOST_PLACES:]
         length = _SHORTEST
         while places and length < len(end):
@@ -120,11 +104,11 @@ class NgramDrafter:
     def _follow(
         self, places: list[int], length: int, id_last: int, limits: Limits
     ) -> tuple[list[int], list[float]]:
-        """What followed at the latest place, which other places may agree with. Where that is the
-        end of the text, it goes on with what it has begun itself.
+        """The tokens that followed at the latest of `places`, with their probabilities. A
+        proposal that reaches the end of the text goes on with its own tokens.
 
-        A token's probability is the share of the places that agree, among which one that never
-        was counts for less the longer the match.
+        A token's probability is the share of the places where the same token follows. The divisor
+        has 1 / (tokens matched so far) of a place more, so a single place is never certain.
         """
         ids: list[int] = []
         probabilities: list[float] = []
@@ -144,7 +128,7 @@ class NgramDrafter:
         return (ids, probabilities) if limits.suffices(len(ids)) else ([], [])
 
     def _at(self, position: int, id_last: int, ids: Sequence[int]) -> int:
-        """The token there, in the text, its last token and what is proposed to follow."""
+        """The token at a position of the text followed by `id_last` and the proposal `ids`."""
         beyond = position - len(self._tokens)
         return self._tokens[position] if beyond < 0 else id_last if beyond == 0 else ids[beyond - 1]
 

@@ -1,4 +1,4 @@
-"""Saved states of a recurrent target, which cannot be rewound: a chat goes back to one of them."""
+"""Saved states of a recurrent target. It cannot be rewound, so a chat goes back to one of these."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Checkpoint:
 
     length: int
     state: bytes
-    """The recurrent part only; the keys and values of the attention layers stay in the cache."""
+    """The recurrent part; keys and values of attention layers stay in the KV cache."""
     drafter: object
-    """What the drafter needs to go on there; None where it has not seen all of it."""
+    """What the draft model needs to go on there; None if it had not seen all the tokens."""
 
 
 class Checkpoints:
-    """Those of one conversation, within a number of bytes. The oldest go first."""
+    """The checkpoints of one conversation, up to a number of bytes; the oldest make room."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -32,8 +32,9 @@ class Checkpoints:
         return sum(len(checkpoint.state) for checkpoint in self._kept)
 
     def save(self, length: int, size: int, drafter: object, read: Callable[[], bytes]) -> None:
-        """Keep the state behind `length` tokens, `size` bytes that `read` returns. One of the same
-        length is replaced only where it has nothing for the drafter."""
+        """Keep the state behind `length` tokens: `size` bytes, which `read` returns. A checkpoint
+        of the same length is replaced only if it has nothing for the draft model and this one
+        has."""
         kept = next((one for one in self._kept if one.length == length), None)
         if size > self._most_bytes or (kept and (kept.drafter is not None or drafter is None)):
             return
@@ -46,7 +47,7 @@ class Checkpoints:
             self._kept.append(Checkpoint(length, state, drafter))
 
     def up_to(self, length: int) -> list[Checkpoint]:
-        """Those of at most so many tokens, the longest first."""
+        """The checkpoints of at most `length` tokens, longest first."""
         fitting = [one for one in self._kept if one.length <= length]
         return sorted(fitting, key=lambda one: one.length, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Parameters that may change while a reply is being written."""
+"""Parameters that may change while a reply is written."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from eaglechat.wire.protocol import Set, Speculation
 
 
 class Live:
-    """What the loop reads before each round, and any thread may set.
+    """The loop reads this before each round; any thread may set it.
 
-    Each value is immutable and replaced whole, so a round never sees half a change.
+    Each value is immutable and replaced as a whole, so a round never sees half a change.
     """
 
     def __init__(self, speculation: Speculation, temperature: float) -> None:
         self.speculation = speculation
         self.temperature = temperature
         self.answer_now = False
-        """Whether the model should stop thinking; the loop takes it back when it has seen it."""
+        """Whether the model should stop thinking. The loop resets this once it has acted on it."""
 
     def apply(self, change: Set) -> None:
-        """Take over the fields that are given."""
+        """Set the fields that a request gives."""
         fields = ("enabled", "n_draft_max", "n_min", "p_min", "shape", "ngram")
         given = {name: getattr(change, name) for name in fields}
         given = {name: value for name, value in given.items() if value is not None}

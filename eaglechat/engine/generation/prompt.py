@@ -1,4 +1,5 @@
-"""From a conversation to prompt tokens: the model's own chat template, and what the cache knows."""
+"""Makes prompt tokens of a conversation, by the model's chat template, so that the KV cache is
+reused."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from itertools import accumulate, groupby
 
 import msgspec
 
-from eaglechat.engine.generation.window import common_prefix, cut_starts
+from eaglechat.engine.generation.context_window import common_prefix, cut_starts
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
@@ -20,10 +21,11 @@ _REMEMBERED = 8
 
 
 class Prompter:
-    """Renders conversations to tokens, so that what was generated is found in the KV cache again.
+    """Renders conversations to tokens.
 
-    Tokenising a reply's text need not give the tokens that were sampled. Where the new prompt
-    begins with a text whose tokens are known, those tokens stand for it.
+    Tokenising the text of a reply need not give the tokens that were sampled. If a prompt begins
+    with a text whose tokens are known, those tokens are used, so the KV cache that holds them is
+    reused.
     """
 
     def __init__(self, model: Model, template: str | None = None) -> None:
@@ -44,9 +46,9 @@ class Prompter:
         thinking: Thinking = AS_IT_IS,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> str:
-        """The prompt before it is tokenised. Raises PromptError, PromptCancelledError."""
+        """The text of the prompt. Raises PromptError, PromptCancelledError."""
         text = self._template.render(messages, thinking, cancelled)
-        # Tokenising adds it; some templates write it too.
+        # The tokeniser adds the BOS token; some templates write it too.
         return text.removeprefix(self._bos) if self._model.adds_bos else text
 
     def prompt(
@@ -56,9 +58,8 @@ class Prompter:
         cancelled: Callable[[], bool] = lambda: False,
         begun: Sequence[int] = (),
     ) -> tuple[int, ...]:
-        """The tokens of the prompt for the next reply, and those with which it has begun.
-
-        Raises PromptError, PromptCancelledError.
+        """The tokens of the prompt for the next reply, followed by `begun`, the tokens that the
+        reply already has. Raises PromptError, PromptCancelledError.
         """
         if begun and max(begun) >= self._model.n_vocab:
             raise PromptError("the tokens that the reply is to begin with are not this model's")
@@ -75,11 +76,12 @@ class Prompter:
         thinking: Thinking = AS_IT_IS,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> tuple[int, ...]:
-        """The same for a prompt that is only looked at."""
+        """The tokens of a prompt that is only looked at, and not remembered. Raises PromptError,
+        PromptCancelledError."""
         return self._tokens_of(self.text(messages, thinking, cancelled))
 
     def runs(self, tokens: Sequence[int]) -> tuple[PromptRun, ...]:
-        """The text of tokens, the control tokens and markers of the template apart."""
+        """The text of tokens; each control token and marker of the template is a run of its own."""
         return tuple(
             PromptRun(b"".join(map(self._model.spelled, run)).decode(errors="replace"), is_control)
             for is_control, group in groupby(tokens, self._is_marker)
@@ -94,13 +96,14 @@ class Prompter:
         return self._continued(text) or self._tokenize(text, bos=True)
 
     def _continued(self, text: str) -> tuple[int, ...] | None:
-        """The tokens of a text that goes on from the longest known one, if it can."""
+        """The tokens of a text, beginning with those of the longest known text that it begins with.
+        None if there is none, or if tokens would not fit at the seam."""
         known = [entry for entry in self._known if text.startswith(entry[0])]
         if not known:
             return None
         start, tokens = max(known, key=lambda entry: len(entry[0]))
         rest = self._tokenize(text[len(start) :], bos=False)
-        # SentencePiece vocabularies put a space before text that stands alone: not the same prompt.
+        # SentencePiece vocabularies put a space before text that is tokenised alone.
         spelled = b"".join(self._model.spelled(token) for token in rest)
         return tokens + rest if spelled == text[len(start) :].encode() else None
 
@@ -108,12 +111,12 @@ class Prompter:
         return tuple(self._model.tokenize(text, bos=bos, special=True))
 
     def parts(self, thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()) -> ReplyParts:
-        """How the reply to a prompt falls into reasoning and answer."""
+        """How the reply to a prompt is divided into reasoning and answer."""
         closing = self._tokenize(self._template.dialect.answers, bos=False)
         return ReplyParts(self._template.parts(thinking), self.written, closing, tuple(begun))
 
     def written(self, token: int) -> bytes:
-        """The bytes a token writes, markers of the template among the control tokens included."""
+        """The bytes of a token, including control tokens that are markers of the template."""
         piece = self._model.piece(token)
         if piece or not self._markers:
             return piece
@@ -122,7 +125,7 @@ class Prompter:
 
     @property
     def reasoning(self) -> Reasoning:
-        """What the chat template knows of reasoning."""
+        """What the chat template supports of reasoning."""
         dialect, switches = self._template.dialect, self._template.switches
         return Reasoning(
             marked=dialect.reasons,
@@ -142,17 +145,17 @@ class Prompter:
         cancelled: Callable[[], bool] = lambda: False,
         begun: Sequence[int] = (),
     ) -> ConversationTurns:
-        """The turns of a conversation, to let the oldest of them leave the context."""
+        """The turns of a conversation, of which the oldest may leave the context."""
         return ConversationTurns(
             self, self._model, messages, thinking, cancelled, begun=tuple(begun)
         )
 
-    def tokens_of(self, text: str) -> tuple[int, ...]:
-        """The tokens of a prompt's text by itself, whatever was generated before."""
+    def fresh_tokens(self, text: str) -> tuple[int, ...]:
+        """The tokens of a prompt's text, whatever tokens are known."""
         return self._tokenize(text, bos=True)
 
     def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
-        """Remember the sampled tokens of a reply to a prompt this object made."""
+        """Remember the tokens that were sampled as the reply to a prompt made here."""
         before = next((text for text, tokens in self._known if tokens == prompt), None)
         written = [token for token in reply if not self._model.is_end(token)]
         piece = b"".join(self.written(token) for token in written)
@@ -169,7 +172,7 @@ class Prompter:
 
 
 class ConversationTurns:
-    """The turns of a conversation: a user's message and what follows it up to the next one.
+    """The turns of a conversation. A turn is a user's message and what follows up to the next one.
 
     System messages before the first turn are in every prompt.
     """
@@ -197,8 +200,8 @@ class ConversationTurns:
         return len(self._starts)
 
     def without(self, n: int) -> tuple[int, ...]:
-        """The prompt's tokens without its first `n` turns, those of what remains unchanged where
-        the template allows it. Raises PromptError, PromptCancelledError."""
+        """The prompt's tokens without its first `n` turns. What remains keeps its tokens, unless
+        the template renders it differently. Raises PromptError, PromptCancelledError."""
         return self._prompt_without(n) + self._begun
 
     def _prompt_without(self, n: int) -> tuple[int, ...]:
@@ -214,12 +217,12 @@ class ConversationTurns:
             first, last = self._boundaries.get(start), self._boundaries.get(start + removed)
             if first is not None and last is not None:
                 return self._tokens[:first] + self._tokens[last:]
-        return self._prompter.tokens_of(shorter)
+        return self._prompter.fresh_tokens(shorter)
 
     def boundaries(self) -> tuple[int, ...]:
-        """Positions in the prompt up to which later prompts are likely to be the same: the start
-        of the last message's text, which may be edited, and the start of the reply, whose
-        reasoning a template leaves out of later prompts. A template may refuse those prompts."""
+        """Positions in the prompt up to which later prompts are likely to be the same: the start of
+        the last message's text, which may be edited, and the start of the reply, since templates
+        leave its reasoning out of later prompts. Fewer if the template refuses such prompts."""
         if not self._messages:
             return ()
         *before, last = self._messages
@@ -243,7 +246,7 @@ class ConversationTurns:
 
     @cached_property
     def _boundaries(self) -> dict[int, int]:
-        """Byte of the text -> index of the token that begins there."""
+        """By byte of the text, the index of the token that begins there."""
         spelled = [self._model.spelled(token) for token in self._tokens]
         if self._model.adds_bos and self._tokens[0] == self._model.bos:
             spelled[0] = b""
@@ -260,5 +263,5 @@ class ConversationTurns:
 
 
 def _control_text(model: Model, token: int) -> str:
-    """A control token spelled out; empty where the model has none (-1)."""
+    """The text of a control token; empty if the model has none (-1)."""
     return "" if token < 0 else model.spelled(token).decode(errors="replace")

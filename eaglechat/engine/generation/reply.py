@@ -1,4 +1,4 @@
-"""One reply in the making: what the target samples, the text it adds, and when it ends."""
+"""The target's side of a reply: which tokens it samples, their text, and when the reply ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
 from eaglechat.wire.records import (
     FinishReason,
@@ -26,21 +26,22 @@ from eaglechat.wire.trees import LAST_TOKEN
 
 
 class Verdict(NamedTuple):
-    """What the target made of a proposal."""
+    """What the target accepted of a proposal."""
 
     tokens: tuple[Token, ...]
-    """Those it sampled: the accepted ones, and one of its own."""
+    """The sampled tokens: the accepted ones, then one of the target's own."""
     path: tuple[int, ...]
-    """The accepted ones' indices in the proposal, each the child of the one before."""
+    """Indices of the accepted tokens in the proposal, each a child of the one before."""
     n_tested: int
-    """Times it was asked about proposed tokens: as often as it accepted one, and at most once
-    more."""
+    """How often the target was asked about proposed tokens: once for each accepted one, and once
+    more if it rejected one."""
     likely: tuple[tuple[Likely, ...], ...] = ()
-    """What it held likely in the place of each sampled token, where that was asked for."""
+    """For each sampled token, the target's likeliest tokens in its place; empty unless asked
+    for."""
 
 
 class ReplyState:
-    """The target's side of one reply: sampling, text, limits, and what it has cost so far."""
+    """One reply in the making."""
 
     def __init__(
         self,
@@ -72,12 +73,12 @@ class ReplyState:
 
     @property
     def tokens_left(self) -> int:
-        """Tokens this reply may still grow by."""
+        """Tokens that this reply may still have."""
         limit = self._target.n_ctx if self._max_tokens is None else self._max_tokens
         return limit - self._n_tokens
 
     def follow_temperature(self, temperature: float) -> None:
-        """Sample at another temperature from here on."""
+        """Sample at this temperature from now on."""
         if temperature == self._sampling.temperature:
             return
         self._sampling = msgspec.structs.replace(self._sampling, temperature=temperature)
@@ -85,9 +86,9 @@ class ReplyState:
         self._sampler = self._make_sampler((self._seed + self._n_tokens) % (SEED_LIMIT + 1))
 
     def verify(self, proposal: Proposal, context_left: int) -> Verdict:
-        """Sample the target's token after the last one, and after each proposed token that it
-        turns out to be. Row 0 of the batch just decoded is the last token's, row 1 + i that of
-        proposed token i."""
+        """Sample the target's token behind the last one. While that is a proposed token, it is
+        accepted, and the token behind it is sampled too. In the batch just decoded, row 0 is that
+        of the last token, row 1 + i that of proposed token i."""
         tokens: list[Token] = []
         path: list[int] = []
         likely: list[tuple[Likely, ...]] = []
@@ -119,8 +120,8 @@ class ReplyState:
         return Verdict(tuple(tokens), tuple(path), n_tested, tuple(likely))
 
     def end_reasoning(self, context_left: int) -> tuple[int, ...]:
-        """The tokens that end the reasoning, the last of them being the reply's last token now;
-        none where the reply is past it, cannot be made to answer, or has no room for an answer."""
+        """Continue the reply with the tokens that end the reasoning, and return them; none if the
+        reply is not reasoning, its template cannot end reasoning, or the context is full."""
         if self._text.part is not Part.REASONING or not 0 < len(self._closing) < context_left:
             return ()
         for token in self._closing:
@@ -144,7 +145,7 @@ class ReplyState:
         self._sampler.close()
 
     def _write(self, id: int) -> tuple[str, Part | None]:
-        """The text a token adds and its part; sets `finish` when the reply ends with it."""
+        """The text that a token adds, and its part. Sets `finish` if the reply ends with it."""
         self._n_tokens += 1
         self._recent.append(id)
         if self._target.model.is_end(id):

@@ -1,4 +1,4 @@
-"""Turns the bytes of tokens into text that never has to be taken back."""
+"""Turns the bytes of tokens into text that never has to be taken back from the screen."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from eaglechat.wire.records import Part
 
 
 class TextStream:
-    """Text of a reply, token by token.
+    """The text of a reply, token by token.
 
-    Bytes of an incomplete character wait for the rest of it, and text that may be the beginning of
-    a stop string waits until it is not. Bytes that are no UTF-8 become U+FFFD.
+    Bytes of an incomplete character wait for the rest of it. Text that may begin a stop string
+    waits until it does not. Bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
@@ -25,7 +25,7 @@ class TextStream:
         """True once a stop string was seen; the text ends before it."""
 
     def push(self, piece: bytes) -> str:
-        """The text that became certain with these bytes."""
+        """The text that is certain, now that these bytes have come."""
         self._held += self._decoder.decode(piece)
         ends = [at for at in (self._held.find(text) for text in self._stop) if at >= 0]
         if ends:
@@ -38,14 +38,14 @@ class TextStream:
         return certain
 
     def flush(self) -> str:
-        """What was held back, when nothing follows."""
+        """The text that was held back, at the end of the reply."""
         if self.stopped:
             return ""
         rest, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return rest
 
     def _possible_stop(self) -> int:
-        """Length of the longest end of the held text that begins a stop string."""
+        """Length of the longest end of the held text that a stop string begins with."""
         longest = max((len(text) for text in self._stop), default=1) - 1
         for length in range(min(longest, len(self._held)), 0, -1):
             if any(text.startswith(self._held[-length:]) for text in self._stop):
@@ -54,10 +54,10 @@ class TextStream:
 
 
 class ReplyText:
-    """Text of a reply token by token, and the part of the reply that it belongs to.
+    """The text of a reply, token by token, and the part of the reply that each belongs to.
 
-    A token's text is of one part. Where it ends one part and begins the next, the beginning comes
-    with the token after it.
+    The text of a token belongs to one part. If a token ends one part and begins the next, the text
+    of the next part comes with the token after it.
     """
 
     def __init__(self, parts: PartStream | None = None, stop: Sequence[str] = ()) -> None:
@@ -74,12 +74,12 @@ class ReplyText:
 
     @property
     def part(self) -> Part | None:
-        """The part that the reply is in now."""
+        """The part that the reply is in."""
         return self._parts.part
 
     def push(self, piece: bytes) -> tuple[str, Part | None]:
-        """The text that became certain with a token's bytes, and the token's part: None for
-        markers and headers."""
+        """The text that is certain, now that a token's bytes have come, and the token's part: None
+        for markers and headers."""
         if self._is_plain:
             return self._stream.push(piece), Part.ANSWER
         self.give(piece)
@@ -90,13 +90,13 @@ class ReplyText:
         return "", None if swallowed else self._parts.part
 
     def give(self, piece: bytes) -> None:
-        """Go on as if a token with these bytes had been written; its text, if any, comes with the
-        next one."""
+        """Continue as if a token with these bytes had been written. Its text, if any, comes with
+        the next token."""
         text = self._stream.push(piece)
         self._waiting = joined([*self._waiting, *self._parts.push(text)])
 
     def flush(self) -> tuple[str, Part | None]:
-        """What was held back, when nothing follows."""
+        """The text that was held back, at the end of the reply, and its part."""
         rest = [*self._waiting, *self._parts.push(self._stream.flush()), *self._parts.flush()]
         self._waiting = []
         return "".join(text for _, text in rest), rest[-1][0] if rest else None

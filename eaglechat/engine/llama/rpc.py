@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from eaglechat.engine.llama import bindings
 from eaglechat.engine.llama.backend import Device, backends, device_of
-from eaglechat.links.rpc import Server, ask_all
+from eaglechat.links.rpc import RpcServer, ask_all
 from eaglechat.wire.errors import RpcError
 
 NOT_BUILT = (
@@ -36,7 +36,7 @@ def can_connect() -> bool:
     return "RPC" in backends()
 
 
-def devices_of(server: Server, first: int) -> Iterator[Device]:
+def devices_of(server: RpcServer, first: int) -> Iterator[Device]:
     """A server's devices as llama.cpp will have them, named from RPC`first` on."""
     for index, (free, total) in enumerate(server.memory, first):
         yield Device(

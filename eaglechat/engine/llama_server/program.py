@@ -30,9 +30,9 @@ _ERROR_MARKS = ("error", "failed", "invalid", "unknown", "unable", "cannot")
 
 
 class Program:
-    """One run of the program, on a loopback port of its own with a key that nobody else has.
+    """One run of the program, on a free loopback port and with a random key.
 
-    What it writes is passed on to standard error.
+    What it writes goes on to standard error.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -42,9 +42,10 @@ class Program:
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._was_asked_to_end = False
         self._files = [word for word in command if word.lower().endswith(".gguf")]
         self.named: set[str] = set()
-        """Of the files among its options, those that its log has named: it has opened them."""
+        """Those .gguf files of its options that its log has named: it has opened them."""
         address = ("--host", "127.0.0.1", "--port", str(port))
         try:
             self._process = subprocess.Popen(
@@ -52,11 +53,11 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                # Ctrl+C is a terminal's word to the client, which may only want to end a reply.
+                # Ctrl+C in the terminal is for the client, which may only want to end a reply.
                 start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-                # Its options would show the key to everybody on this machine. A debugger's report
-                # of a failed assertion would push the assertion out of the log's end.
+                # The key is in the environment: everybody on this machine can read the options. A
+                # debugger's report of a failed assertion would push it out of the log's tail.
                 env={"GGML_NO_BACKTRACE": "1", **os.environ, _KEY_VARIABLE: self.key},
             )
         except OSError as error:
@@ -65,9 +66,10 @@ class Program:
         self._reader.start()
 
     def wait_until_ready(self, proceed: Callable[[], bool]) -> None:
-        """Return once it serves; `proceed` is asked meanwhile, and False gives up.
+        """Return once it serves. `proceed` is called meanwhile; if it returns False, give up.
 
-        Raises ModelLoadError where it ends, CrashedError where it crashes, LoadCancelledError.
+        Raises LoadCancelledError then, CrashedError if the program crashes, ModelLoadError if it
+        ends otherwise.
         """
         while not self._is_ready():
             if self.exit_status is not None:
@@ -80,6 +82,26 @@ class Program:
             if not proceed():
                 raise LoadCancelledError("the load was cancelled")
             time.sleep(_LOOK_S)
+
+    def watch(self, on_end: Callable[[str], None]) -> None:
+        """Call this with `how_it_ended`, from another thread, once the program ends unasked."""
+
+        def wait() -> None:
+            self._process.wait()
+            # The log's tail is complete then.
+            self._reader.join(1.0)
+            if not self._was_asked_to_end:
+                on_end(self.how_it_ended)
+
+        threading.Thread(target=wait, name="llama-server-end", daemon=True).start()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it has ended, or does so within this time."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     @property
     def exit_status(self) -> int | None:
@@ -95,7 +117,8 @@ class Program:
         return f"{self.name} ended ({how})"
 
     def end(self) -> None:
-        """Ask it to end, and end it by force if it takes long."""
+        """Ask it to end, and kill it if it has not after 5 seconds."""
+        self._was_asked_to_end = True
         self._process.terminate()
         try:
             self._process.wait(_END_S)
@@ -111,7 +134,7 @@ class Program:
                 return bool(answer.status == 200)
         except (OSError, ValueError, urllib.error.HTTPError):
             return False
-        except Exception as error:  # http.client's, for what is not HTTP at all
+        except Exception as error:  # http.client's own, for an answer that is not HTTP
             self._last.append(f"{self.url} does not speak HTTP: {error}")
             return False
 
@@ -126,7 +149,7 @@ class Program:
                 sys.stderr.flush()
 
     def _complaint(self) -> str:
-        """The line of its last ones that says most."""
+        """The last of its lines that sounds like an error, or just the last one."""
         lines = [line for line in self._last if line.strip()]
         if not lines:
             return "it said nothing"
@@ -136,7 +159,8 @@ class Program:
 
 
 def _ends_with_this_process() -> list[str]:
-    """What has the system end the program even if this process is killed, where there is that."""
+    """A prefix of the command: Linux then kills the program when the thread that started it ends,
+    even if this process is killed. Empty without setpriv."""
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 

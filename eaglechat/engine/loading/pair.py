@@ -9,14 +9,11 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.engine.auto.calibrate import calibrate
-from eaglechat.engine.auto.calibration import NOT_CALIBRATED
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
-from eaglechat.engine.drafters.lookup_first import LookupFirst
-from eaglechat.engine.generation.loop import Generator
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend, rpc
 from eaglechat.engine.llama.objects import Batch, Context, Model
@@ -114,15 +111,15 @@ class LoadedPair:
         self._off = _why_no_speculation(self._target_context)
         self._norms = norms_of(draft_header) if draft_header else Norms()
         self._draft_window = _draft_window(options.draft_window, draft_header)
-        eagle3, drafter, calibration = None, None, NOT_CALIBRATED
+        eagle3, ngram, calibration = None, None, NOT_CALIBRATED
         self._warm_up()
         if self._off is None:
             eagle3 = self._make_drafter(draft, options) if draft else None
             calibration = calibrate(self._target_context, eagle3, report.is_cancelled)
-            drafter = LookupFirst(eagle3)
+            ngram = NgramDrafter()
         report.stage("context", 1.0)
         self.generator = Generator(
-            self._target_context, drafter, calibration, options.checkpoints_mib << 20
+            self._target_context, eagle3, ngram, calibration, options.checkpoints_mib << 20
         )
         self._owned.insert(0, self.generator)
         self.prompter = Prompter(target)
@@ -157,13 +154,9 @@ class LoadedPair:
             other=self._target_context,
         )
         self._owned.insert(0, context)
-        config = Eagle3SessionConfig(
-            n_seq=1,
-            n_draft_max=N_DRAFT_MAX_LIMIT,
-            draft_window=self._draft_window,
-            norms=self._norms,
+        drafter = Eagle3Drafter(
+            self._target_context, context, window=self._draft_window, norms=self._norms
         )
-        drafter = Eagle3Drafter(Eagle3Session(self._target_context, context, config))
         self._owned.insert(0, drafter)
         return drafter
 

@@ -1,4 +1,4 @@
-"""A reply as the engine gives it: its records as events, in order, and Done at the end."""
+"""Answers to requests about one conversation: a reply, round by round, or the prompt it reads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from eaglechat.wire.protocol import (
     Chat,
     Done,
     PrefillProgress,
+    Render,
+    Rendered,
     RoundDone,
     SpeculationStopped,
     WindowMoved,
@@ -23,7 +25,7 @@ ReplyRecord = Prefill | Window | Round | SpeculationOff | ReplyEnd
 
 
 class ChatJob:
-    """Answers one `chat` request on a loaded pair."""
+    """Answers one `chat` request on a loaded pair: a Done ends its events."""
 
     def __init__(
         self,
@@ -79,3 +81,23 @@ class ChatJob:
             self._send(Done(id=request_id, end=record, stats=self._fold.stats()))
         else:
             self._send(SpeculationStopped(id=request_id, off=record))
+
+
+def rendered(request: Render, pair: LoadedPair, cancelled: Callable[[], bool]) -> Rendered:
+    """Answers a `render` request with the prompt that a reply would read.
+
+    Raises PromptError, PromptCancelledError.
+    """
+    prompter, asked = pair.prompter, (request.messages, request.thinking, cancelled)
+    first_turn, tokens = pair.generator.would_read(
+        prompter.as_tokens(*asked), prompter.turns(*asked), request.max_tokens
+    )
+    checkpoints, checkpoint_bytes = pair.generator.checkpoints
+    return Rendered(
+        id=request.id,
+        runs=prompter.runs(tokens),
+        tokens=len(tokens),
+        first_turn=first_turn,
+        checkpoints=checkpoints,
+        checkpoint_bytes=checkpoint_bytes,
+    )

@@ -1,4 +1,4 @@
-"""How a model marks its reasoning: found in its chat template and vocabulary, not in its name."""
+"""How a model marks its reasoning: known from its chat template and vocabulary, not its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eaglechat.wire.part_stream import Mode, PartStream
 from eaglechat.wire.records import Part
 
 Render = Callable[..., str]
-"""render(messages, add_generation_prompt=bool): the text of a conversation. May raise anything."""
+"""render(messages, add_generation_prompt=bool) returns a text, or raises if it is refused."""
 
 _TAGS = (
     ("<think>", "</think>"),
@@ -26,7 +26,7 @@ _ANSWER_TAGS = (
     ("<|START_RESPONSE|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|START_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )
-"""What a template says where the answer stands in tags, and the tags."""
+"""What a template contains if answers stand in tags, and the two tags."""
 _START, _REASONING, _BETWEEN, _ANSWER, _HEADER, _NEXT = (
     "start", "reasoning", "between", "answer", "header", "next",
 )  # fmt: skip
@@ -36,44 +36,42 @@ _CLOSING = re.compile(r"<\|close\|>\w+<\|sep\|>|<[^<>\s][^<>\n]{0,40}>|\[/?[A-Z]
 
 @dataclass(frozen=True)
 class Dialect:
-    """The modes of a model's replies, and the texts that open and close its reasoning."""
+    """How a model's replies are marked; without `closes` they have no reasoning."""
 
     modes: Mapping[str, Mode]
     opens: str = ""
     closes: str = ""
     answers: str = ""
-    """What ends the reasoning and begins the answer, as the model would write it."""
+    """The text with which the model ends its reasoning and begins the answer."""
 
     @property
     def reasons(self) -> bool:
-        """Whether replies may have reasoning."""
         return bool(self.closes)
 
     def begin(self, generation_prompt: str) -> PartStream:
-        """A reply's parts, where the prompt ends with this text of the assistant's turn."""
+        """Splits a reply; the prompt ends with `generation_prompt`, of the assistant's turn."""
         if not self.reasons:
             return PartStream(self.modes, _START)
         if not self.opens:
             return PartStream(self.modes, _REASONING)
         _, opened, inside = generation_prompt.rpartition(self.opens)
-        # The answer may still stand in tags.
+        # After closed reasoning the answer may still stand in tags.
         start = _START if not opened else _BETWEEN if self.closes in inside else _REASONING
         return PartStream(self.modes, start)
 
     @property
     def markers(self) -> frozenset[str]:
-        """Every text that is a marker."""
         return frozenset(literal for mode in self.modes.values() for literal, _ in mode.exits)
 
 
 PLAIN = Dialect({_START: Mode(Part.ANSWER)})
-"""Replies without parts: all of their text is the answer."""
+"""The whole reply is the answer."""
 
 
 def find_dialect(
     source: str, render: Render, is_control: Callable[[str], bool] = lambda _: False
 ) -> Dialect:
-    """The dialect of a chat template. `is_control` knows the model's control tokens by text."""
+    """The dialect of a chat template; `is_control` says whether a text is a control token."""
     if "<|channel|>" in source and "<|message|>" in source:
         return _HARMONY
     if "<|channel>" in source and "<channel|>" in source:
@@ -88,8 +86,10 @@ def find_dialect(
 def tagged(
     opens: str, closes: str, answer_opens: str = "", answer_closes: str = "", *, direct: str = ""
 ) -> Dialect:
-    """Reasoning between two tags at the beginning; the answer may stand in tags too, in others
-    (`direct`) where no reasoning comes before it."""
+    """Reasoning between two tags at the beginning of a reply.
+
+    The answer may stand between tags too. `direct` opens it if there is no reasoning before it.
+    """
     into_answer = tuple((tag, _ANSWER) for tag in dict.fromkeys((answer_opens, direct)) if tag)
     out_of_answer = ((answer_closes, _NEXT),) if answer_closes else ()
     modes = {
@@ -121,7 +121,7 @@ _HARMONY = Dialect(
     "<|end|>",
     "<|end|><|start|>assistant<|channel|>final<|message|>",
 )
-"""gpt-oss: each message of a turn names its channel. Source: OpenAI's harmony format."""
+"""gpt-oss: a reply is several messages, each of which names its channel (OpenAI's harmony)."""
 
 _GEMMA = Dialect(
     {
@@ -138,8 +138,8 @@ _GEMMA = Dialect(
 
 
 def _by_difference(render: Render) -> Dialect:
-    """Where a template puts reasoning nobody has seen before: what stands before and behind it in
-    a conversation that has some."""
+    """The dialect of a template with unknown markers: renders a conversation with reasoning, and
+    takes the texts before and after the reasoning for the markers."""
     question = {"role": "user", "content": "Hello"}
     plain = {"role": "assistant", "content": _REPLY}
     thought = plain | dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _REASON)
@@ -148,7 +148,7 @@ def _by_difference(render: Render) -> Dialect:
         head, _, tail = render([question, thought], add_generation_prompt=False).partition(_REASON)
         between, answered, _ = tail.partition(_REPLY)
         unthought = render([question, plain], add_generation_prompt=False).partition(_REPLY)[0]
-    except Exception:  # a template is a program out of a file: it may raise anything
+    except Exception:  # it refuses one of the conversations
         return PLAIN
     closing = _CLOSING.search(between)
     if not answered or closing is None:
@@ -160,12 +160,25 @@ def _by_difference(render: Render) -> Dialect:
 
 
 def _counterpart(closes: str, prompt: str) -> str:
-    """The marker that a closing one belongs to, in a prompt that opens the reasoning itself."""
+    """The opening marker of a closing one, if the prompt itself opens the reasoning with it."""
     spelled = closes.replace("</", "<").replace("close", "open")
     return spelled if spelled != closes and spelled in prompt else ""
 
 
 def _shared(one: str, other: str) -> int:
-    """Length of the common beginning of two texts."""
+    """The length of the common beginning of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+@dataclass(frozen=True)
+class ReplyParts:
+    """How the tokens of one reply become parts."""
+
+    stream: PartStream
+    written: Callable[[int], bytes]
+    """The bytes of a token; markers that are control tokens are spelled out."""
+    closing: tuple[int, ...] = ()
+    """The tokens that end the reasoning and begin the answer; empty if there are none."""
+    begun: tuple[int, ...] = ()
+    """The tokens that the reply begins with; they belong to the prompt."""

@@ -1,11 +1,12 @@
-"""The program that renders chat templates, and nothing else: `python -m` this module.
+"""Renders chat templates: a program of its own, `python -m` this module, started by `sandbox.py`.
 
-A template comes out of a model file, so it is a program of a stranger. Jinja's sandbox keeps it
-from touching anything; the system keeps it from taking more than this process may have. Whoever
-started it (`sandbox.py`) ends it where a rendering takes too long or is no longer wanted.
+A template comes with a model file, so it is a stranger's program. Jinja's sandbox keeps it from
+touching anything, the operating system limits the memory of this process, and `sandbox.py` ends
+it after too long a time or when the rendering is cancelled.
 
-Frames over standard input and output: the length in four bytes, then msgpack. One empty frame says
-that it is ready. It imports little, so that it starts in a tenth of a second.
+It answers each task, a line of JSON on standard input, with an outcome, a line of JSON on standard
+output. One empty line says that it is ready. It imports little, so it starts in a tenth of a
+second.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import jinja2
 import msgspec
@@ -28,29 +29,29 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MOST_CHARACTERS = 1 << 24
-"""Of what a template writes: several times what the longest context holds."""
+"""What a template may write: several times the longest context."""
 MOST_MEMORY = 1 << 30
 _MOST_REASON = 2_000
 _LONGEST_S = 10
-"""A rendering that nobody ends, because whoever asked was killed, ends by itself."""
+"""A rendering ends by itself after this, in case `sandbox.py`'s process was killed."""
 
 
 class Task(msgspec.Struct, array_like=True):
-    """A template, and what it is rendered with; None: it is only compiled."""
+    """A template and its variables; without variables it is only compiled."""
 
     source: str
     variables: dict[str, Any] | None
 
 
 class Outcome(msgspec.Struct, array_like=True):
-    """The text, or why there is none."""
+    """The rendered text; or why there is none, as the end of a sentence about the template."""
 
-    kind: Literal["text", "invalid", "uncompilable", "refused", "recursion", "memory", "length"]
-    text: str = ""
+    is_text: bool
+    text: str
 
 
 class _GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's words for training; to a chat it means nothing."""
+    """`{% generation %}` marks what training learns from; it has no meaning for a prompt."""
 
     tags = {"generation"}
 
@@ -60,7 +61,7 @@ class _GenerationTag(Extension):
 
 
 class _Undefined(jinja2.Undefined):
-    """What is not there adds nothing to a text, as in llama.cpp."""
+    """An undefined value, which adds nothing to a text, as in llama.cpp."""
 
     def __add__(self, other: Any) -> Any:
         return other
@@ -94,54 +95,35 @@ def _compiled(source: str) -> jinja2.Template:
     return jinja.from_string(source)
 
 
-def outcome(task: Task) -> Outcome:
-    """What comes of a task."""
+def _outcome(task: Task) -> Outcome:
+    doing: Literal["compile", "render"] = "compile"
     try:
         template = _compiled(task.source)
-    except MemoryError:
-        return Outcome("memory")
-    except (jinja2.TemplateError, SyntaxError) as error:
-        return Outcome("invalid", _reason(error))
-    except Exception as error:  # Jinja's compiler and Python's may give up on it in any way
-        return Outcome("uncompilable", f"{type(error).__name__}: {_reason(error)}")
-    return Outcome("text") if task.variables is None else _rendered(template, task.variables)
-
-
-def _rendered(template: jinja2.Template, variables: dict[str, Any]) -> Outcome:
-    try:
-        text = template.render(variables)
-        if len(text) > MOST_CHARACTERS:
-            return Outcome("length")
+        doing = "render"
+        text = template.render(task.variables) if task.variables is not None else ""
         text.encode()
     except MemoryError:
-        return Outcome("memory")
-    except RecursionError:
-        return Outcome("recursion")
-    except Exception as error:  # a template may raise anything
-        return Outcome("refused", _reason(error))
-    return Outcome("text", text)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    return text[:_MOST_REASON].encode(errors="replace").decode()
-
-
-def frame(content: bytes) -> bytes:
-    return len(content).to_bytes(4, "big") + content
-
-
-def read_frame(stream: IO[bytes], most: int = 0xFFFFFFFF) -> bytes | None:
-    """The next one; None where there is no more, or it is longer than it may be."""
-    length = int.from_bytes(head, "big") if len(head := stream.read(4)) == 4 else None
-    if length is None or length > most:
-        return None
-    content = stream.read(length)
-    return content if len(content) == length else None
+        why = f"was stopped: it takes more than {MOST_MEMORY >> 20:,} MiB of memory"
+    except Exception as error:  # a template, and Jinja's compiler, may raise anything
+        reason = str(error) or type(error).__name__
+        reason = reason[:_MOST_REASON].encode(errors="replace").decode()
+        if doing == "render":
+            why = f"refuses this conversation: {reason}"
+            if isinstance(error, RecursionError):
+                why = "calls itself without end"
+        elif isinstance(error, (jinja2.TemplateError, SyntaxError)):
+            why = f"is not valid Jinja: {reason}"
+        else:
+            why = f"cannot be compiled ({type(error).__name__}: {reason})"
+    else:
+        if len(text) <= MOST_CHARACTERS:
+            return Outcome(True, text)
+        why = f"was stopped: it writes more than {MOST_CHARACTERS:,} characters"
+    return Outcome(False, why)
 
 
 def _limit_memory() -> None:
-    """Where the system can: macOS and Windows do not, so there time alone is limited."""
+    """On Linux. macOS and Windows cannot, so only the time is limited there."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource  # noqa: PLC0415 - Windows has none
 
@@ -152,19 +134,18 @@ def _limit_memory() -> None:
 
 def main() -> None:
     _limit_memory()
-    decode = msgspec.msgpack.Decoder(Task).decode
-    given, made = sys.stdin.buffer, sys.stdout.buffer
+    decode = msgspec.json.Decoder(Task).decode
+    answers = sys.stdout.buffer
     with Path(os.devnull).open("w") as nowhere:
-        content: bytes | None = b""
-        while content is not None:
-            if content:
-                # A thread of C, so it ends a regular expression or a huge number, too.
-                faulthandler.dump_traceback_later(_LONGEST_S, exit=True, file=nowhere)
-                content = msgspec.msgpack.encode(outcome(decode(content)))
-                faulthandler.cancel_dump_traceback_later()
-            made.write(frame(content))
-            made.flush()
-            content = read_frame(given)
+        answers.write(b"\n")
+        answers.flush()
+        for line in sys.stdin.buffer:
+            # It runs in a thread of C, so it also ends a regular expression or a huge number.
+            faulthandler.dump_traceback_later(_LONGEST_S, exit=True, file=nowhere)
+            answer = msgspec.json.encode(_outcome(decode(line)))
+            faulthandler.cancel_dump_traceback_later()
+            answers.write(answer + b"\n")
+            answers.flush()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Chat templates are rendered in a process of their own, within limits that the system enforces.
+"""Renders chat templates in a process of their own, within limits of time and memory.
 
-A template comes out of a model file. One that takes all memory or never ends costs that process,
-never the one that holds the models: the next rendering starts another, in a tenth of a second.
+A template comes with a model file, so it is a stranger's program. In this process some took 8.7 GB
+of memory, or 23 s in one call of C that nothing could end. Here they cost the renderer's process,
+never the one that holds the models; the next rendering starts another in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -15,78 +16,57 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from eaglechat.engine.templates import renderer
-from eaglechat.engine.templates.renderer import MOST_CHARACTERS, MOST_MEMORY, Outcome, Task
+from eaglechat.engine.templates.renderer import Outcome, Task
 from eaglechat.wire.errors import PromptError
 
 DEADLINE_S = 5.0
-"""A long chat is rendered in milliseconds."""
+"""A long chat takes milliseconds."""
 _START_S = 60.0
-_LOOK_S = 0.02
-"""How often it is asked whether a rendering is still wanted."""
-_MOST_ANSWERED = 4 * MOST_CHARACTERS + 1024
-_decode = msgspec.msgpack.Decoder(Outcome).decode
-
-
-class TooMuchError(Exception):
-    """The template takes too long, or more memory than it may."""
-
-
-class RefusedError(Exception):
-    """The template does not go with what it is given; the text is its reason."""
+_POLL_S = 0.02
+"""How often a rendering asks whether it was cancelled."""
+_decode = msgspec.json.Decoder(Outcome).decode
 
 
 class CancelledError(BaseException):
-    """The reply was cancelled while its prompt was rendered; nothing takes it for an answer."""
+    """The reply was cancelled while its prompt was rendered.
+
+    Not an Exception: code that tries what a template accepts takes any Exception for a refusal.
+    """
 
 
 @dataclass
 class _Limits:
     seconds: float
-    end: float
+    left: float
     cancelled: Callable[[], bool]
 
 
 class Template:
-    """A chat template, ready to be rendered within limits."""
+    """A chat template."""
 
     def __init__(self, source: str) -> None:
-        """Raises PromptError for one that is no valid Jinja."""
+        """Raises PromptError if it cannot be compiled."""
         self._source = source
         self._limits: _Limits | None = None
-        try:
-            made = self._ask(None)
-        except TooMuchError as error:
-            raise PromptError(f"the model's chat template cannot be compiled: {error}") from None
-        except ValueError as error:  # a text that no file holds
-            raise PromptError(f"the model's chat template is not valid text: {error}") from error
-        if made.kind == "invalid":
-            raise PromptError(f"the model's chat template is not valid Jinja: {made.text}")
-        if made.kind != "text":
-            raise PromptError(f"the model's chat template cannot be compiled ({made.text})")
+        self._ask(None)
 
     def render(self, **variables: Any) -> str:
-        """The text of the template.
+        """The rendered text.
 
-        Raises TooMuchError, RefusedError, RecursionError, CancelledError; PromptError where nothing
-        can be rendered.
+        Raises PromptError, with a sentence about the template; CancelledError.
         """
-        made = self._ask(variables)
-        if made.kind == "recursion":
-            raise RecursionError
-        if made.kind != "text":
-            raise RefusedError(made.text)
-        return made.text
+        return self._ask(variables)
 
     @contextmanager
     def limits(
         self, cancelled: Callable[[], bool] = lambda: False, deadline_s: float | None = None
     ) -> Iterator[None]:
-        """What is rendered inside shares one deadline, and ends when it is cancelled."""
+        """All renderings inside share one deadline, and end once `cancelled` says so."""
         outer = self._limits
         self._limits = outer or _limits(cancelled, deadline_s)
         try:
@@ -94,7 +74,7 @@ class Template:
         finally:
             self._limits = outer
 
-    def _ask(self, variables: dict[str, Any] | None) -> Outcome:
+    def _ask(self, variables: dict[str, Any] | None) -> str:
         return _the_renderer.ask(Task(self._source, variables), self._limits or _limits())
 
 
@@ -102,141 +82,126 @@ def _limits(
     cancelled: Callable[[], bool] = lambda: False, deadline_s: float | None = None
 ) -> _Limits:
     seconds = deadline_s or DEADLINE_S
-    return _Limits(seconds, time.monotonic() + seconds, cancelled)
-
-
-class _Process:
-    """One run of the program."""
-
-    def __init__(self) -> None:
-        """Raises PromptError."""
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", renderer.__name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                # It ends with its input, not with the terminal's Ctrl+C.
-                start_new_session=True,
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )
-        except (OSError, ValueError) as error:
-            raise PromptError(
-                f"cannot start the process that renders chat templates: {error}"
-            ) from error
-        assert self._process.stdin is not None
-        self._stdin = self._process.stdin
-        self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.is_ready = False
-        self._reader = threading.Thread(target=self._read, name="templates", daemon=True)
-        self._reader.start()
-
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
-    def write(self, content: bytes) -> None:
-        with suppress(OSError):  # it has ended: there is no answer, and that is said
-            self._stdin.write(renderer.frame(content))
-            self._stdin.flush()
-
-    def answer(self, timeout: float) -> bytes | None:
-        """None where the process has ended. Raises queue.Empty."""
-        return self._answers.get(timeout=timeout)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        with suppress(OSError):
-            self._stdin.close()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as stdout:
-            while (content := renderer.read_frame(stdout, _MOST_ANSWERED)) is not None:
-                self._answers.put(content)
-        self._answers.put(None)
+    return _Limits(seconds, seconds, cancelled)
 
 
 class _Renderer:
-    """The process, started when it is first needed and again after it was ended."""
+    """The process that runs `renderer.py`: started when it is needed, and again after its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: _Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
+        self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread()
 
     def start(self) -> None:
+        """Start the process if it does not run, without waiting for it. Raises PromptError."""
         with self._lock:
-            self._started()
-
-    def ask(self, task: Task, limits: _Limits) -> Outcome:
-        """Raises TooMuchError, CancelledError, PromptError; ValueError for a text that cannot be
-        encoded."""
-        content = msgspec.msgpack.encode(task)
-        with self._lock:
-            process = self._started()
-            if not process.is_ready:
-                self._wait_for_start(process, limits)
-            _look(limits)
-            try:
-                process.write(content)
-                while True:
-                    _look(limits)
-                    with suppress(queue.Empty):
-                        return self._understood(process.answer(_LOOK_S))
-            except BaseException:
-                # What it still does is of no use, and what it would answer belongs to no question.
-                self._end()
-                raise
+            self._start()
 
     def stop(self) -> None:
         with self._lock:
             self._end()
 
-    def _started(self) -> _Process:
-        if self._process is not None and not self._process.is_running:
+    def ask(self, task: Task, limits: _Limits) -> str:
+        """Raises PromptError, CancelledError."""
+        try:
+            line = msgspec.json.encode(task) + b"\n"
+        except ValueError as error:  # half of a surrogate pair
+            raise PromptError(
+                f"the model's chat template refuses this conversation: {error}"
+            ) from error
+        with self._lock:
+            try:
+                answer = self._answer(line, limits)
+            except BaseException:
+                # Its answer to this task must not be taken for that to the next.
+                self._end()
+                raise
+        outcome = _decode(answer)
+        if not outcome.is_text:
+            raise PromptError(f"the model's chat template {outcome.text}")
+        return outcome.text
+
+    def _answer(self, line: bytes, limits: _Limits) -> bytes:
+        stdin = self._start()
+        if not self._is_ready:
+            # The template's own time begins when this is over.
+            if not self._wait(_START_S, limits.cancelled):
+                raise PromptError("the process that renders chat templates does not start")
+            self._is_ready = True
+        started = time.monotonic()
+        with suppress(OSError):  # the process has ended, and so have its answers
+            stdin.write(line)
+            stdin.flush()
+        answer = self._wait(limits.left, limits.cancelled)
+        limits.left -= time.monotonic() - started
+        if answer is None:
+            raise _stopped(f"it took longer than {limits.seconds:g} s")
+        if not answer:
+            raise _stopped("the process that renders it ended")
+        return answer
+
+    def _wait(self, seconds: float, cancelled: Callable[[], bool]) -> bytes | None:
+        """The next line; empty if the process has ended, None after so many seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            if cancelled():
+                raise CancelledError
+            with suppress(queue.Empty):
+                return self._answers.get(timeout=_POLL_S)
+            if time.monotonic() > end:
+                return None
+
+    def _start(self) -> IO[bytes]:
+        if self._process is not None and self._process.poll() is not None:
             self._end()
-        self._process = self._process or _Process()
-        return self._process
+        if self._process is None:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", renderer.__name__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    # Out of the terminal's process group: it must not get the terminal's Ctrl+C.
+                    start_new_session=True,
+                    creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                )
+            except (OSError, ValueError) as error:
+                raise PromptError(
+                    f"cannot start the process that renders chat templates: {error}"
+                ) from error
+            assert self._process.stdout is not None
+            self._is_ready = False
+            self._answers = queue.SimpleQueue()
+            self._reader = threading.Thread(
+                target=_read, args=(self._process.stdout, self._answers), daemon=True
+            )
+            self._reader.start()
+        assert self._process.stdin is not None
+        return self._process.stdin
 
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-
-    def _wait_for_start(self, process: _Process, limits: _Limits) -> None:
-        """The template is not to blame for how long that takes: its time begins afterwards."""
-        began = time.monotonic()
-        while (waited := time.monotonic() - began) < _START_S:
-            if limits.cancelled():
-                raise CancelledError
-            with suppress(queue.Empty):
-                process.is_ready = process.answer(_LOOK_S) is not None
-                break
-        if not process.is_ready:
-            self._end()
-            raise PromptError("the process that renders chat templates does not start")
-        limits.end += waited
-
-    @staticmethod
-    def _understood(content: bytes | None) -> Outcome:
-        if content is None:
-            raise TooMuchError("the process that renders it ended")
-        made = _decode(content)
-        if made.kind == "memory":
-            raise TooMuchError(f"it takes more than {MOST_MEMORY >> 20:,} MiB of memory")
-        if made.kind == "length":
-            raise TooMuchError(f"it writes more than {MOST_CHARACTERS:,} characters")
-        return made
+            process.wait()
+            self._reader.join()
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()
 
 
-def _look(limits: _Limits) -> None:
-    """Raises CancelledError, TooMuchError."""
-    if limits.cancelled():
-        raise CancelledError
-    if time.monotonic() > limits.end:
-        raise TooMuchError(f"it took longer than {limits.seconds:g} s")
+def _read(stream: IO[bytes], answers: queue.SimpleQueue[bytes]) -> None:
+    with stream:
+        for line in stream:
+            answers.put(line)
+    answers.put(b"")
+
+
+def _stopped(why: str) -> PromptError:
+    return PromptError(f"the model's chat template was stopped: {why}")
 
 
 _the_renderer = _Renderer()
@@ -244,5 +209,8 @@ atexit.register(_the_renderer.stop)
 
 
 def prepare() -> None:
-    """Start the process, so that the first rendering need not wait for it. Raises PromptError."""
+    """Start the renderer's process, so that the first rendering need not wait for it.
+
+    Raises PromptError.
+    """
     _the_renderer.start()

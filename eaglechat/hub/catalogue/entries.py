@@ -1,22 +1,21 @@
-"""The pairs this program knows: those shipped in catalogue.toml, and the user's own.
+"""The catalogue of pairs: those shipped in catalogue.toml, and the user's own.
 
-An entry that does not fit is named with its file and key and left out; it never costs the others.
+An invalid entry is reported with its file and key, and left out; the other entries are read.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import tomlkit
 from msgspec import Meta
 
 from eaglechat import paths
-from eaglechat.hub.catalogue.names import REVISION
-from eaglechat.hub.catalogue.references import HubReference
+from eaglechat.hub.catalogue.references import REVISION, HubReference
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,18 +41,18 @@ _SHAPES = {
     "revision": "must be a branch, a tag or a commit",
     "sha256": "must be 64 hexadecimal digits",
 }
-"""The patterns above in words, by the key they are for."""
+"""The patterns above in words, by the key that they apply to."""
 
 
 class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GGUF on the Hub, by its file or its quantisation; a split one by its first file."""
+    """A GGUF on the Hub, by file (of a split one, the first) or by quantisation."""
 
     repo: RepoName
     file: GGUFName | None = None
     quantization: str | None = None
     revision: Revision = "main"
     size: Size | None = None
-    """Bytes, as last seen; the Hub's word counts."""
+    """Bytes when the catalogue was written, for display; a download uses the Hub's size."""
     sha256: Sha256 | None = None
 
     def __post_init__(self) -> None:
@@ -66,7 +65,7 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A draft: a GGUF (`repo`) or a checkpoint that is converted after the download."""
+    """A draft: a GGUF in `repo`, or a `checkpoint` that is converted after the download."""
 
     repo: RepoName | None = None
     checkpoint: RepoName | None = None
@@ -86,7 +85,7 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def gguf(self) -> GGUFSource | None:
-        """The draft as a GGUF, or None where it is a checkpoint."""
+        """The draft if it is a GGUF; None for a checkpoint."""
         if self.repo is None:
             return None
         return GGUFSource(
@@ -100,7 +99,7 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A target and a draft that belong together. What is not known is empty."""
+    """A target and a draft for it. Unknown fields are empty."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
     target: GGUFSource
@@ -109,7 +108,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     base_model: RepoName | None = None
     """The model the target is a quantisation of, as the Hub names it."""
     trained_for: RepoName | None = None
-    """What the draft was trained for, where that is not the base model."""
+    """The model that the draft was trained for, if it is not the base model."""
     architecture: str | None = None
     licence: str = ""
     acceptance: str = ""
@@ -117,7 +116,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def size(self) -> int | None:
-        """Bytes of both files as last seen; None where one was not."""
+        """Bytes of both files; None if one is unknown."""
         if self.target.size is None or self.draft.size is None:
             return None
         return self.target.size + self.draft.size
@@ -137,7 +136,7 @@ class CatalogueProblem:
 
 
 def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProblem]]:
-    """The shipped entries with the user's in their places or after them, and what was left out."""
+    """All entries and all problems. A user's entry replaces the shipped one of the same name."""
     entries, problems = read(SHIPPED)
     own, own_problems = read(user_file or paths.user_catalogue())
     by_name = {entry.name: entry for entry in (*entries, *own)}
@@ -145,33 +144,21 @@ def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProb
 
 
 def remember(entry: Entry, user_file: Path | None = None) -> None:
-    """Append a pair to the user's catalogue, so that it is there again after a restart.
-
-    Raises OSError.
-    """
+    """Append a pair to the user's catalogue. Raises OSError."""
     path = user_file or paths.user_catalogue()
-    values = msgspec.to_builtins(entry)
-    # Whatever is in it, its user wrote: what cannot be read there is reported at each start.
+    added = tomlkit.dumps({"pair": [_without_empty(msgspec.to_builtins(entry))]})
+    # Appended, not parsed: whatever the user wrote there stays, even if it is not valid TOML.
     written = path.read_bytes() if path.exists() else b""
-    paths.write_atomically(path, written + f"\n[[pair]]\n{_lines(values)}".encode())
+    paths.write_atomically(path, written + f"\n{added}".encode())
 
 
-def _lines(values: dict[str, Any]) -> str:
-    """TOML of a flat table; inner tables in one line. What is empty is left out."""
-    given = {key: value for key, value in values.items() if value}
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in given.items())
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        inner = ", ".join(f"{key} = {_toml(v)}" for key, v in value.items() if v)
-        return f"{{ {inner} }}"
-    # A JSON string is a TOML basic string, but for the delete character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
+    given = {key: value for key, value in table.items() if value}
+    return {k: _without_empty(v) if isinstance(v, dict) else v for k, v in given.items()}
 
 
 def read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
-    """The entries of one file, and what was left out of it."""
+    """The entries of one file, and its problems."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -201,7 +188,7 @@ def read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
 def _problem(
     path: Path, number: int, given: Any, error: msgspec.ValidationError
 ) -> CatalogueProblem:
-    """msgspec says `... - at `$.target.size``; the entry is named by its name, if it has one."""
+    """msgspec's message ends in `... - at `$.target.size``. An entry without a name is counted."""
     reason, _, place = str(error).partition(" - at ")
     name = given.get("name", number) if isinstance(given, dict) else number
     key = place.strip("`").removeprefix("$").lstrip(".")

@@ -1,6 +1,6 @@
-"""What the Hub says of a pair before it is here: how much to download, what it needs, its licence.
+"""What the Hub says of a pair before its download: size, memory needed, licences.
 
-Kept on disk, so that a menu shows it at once and without a network.
+Saved on disk, so that the menu shows it at once and without a network.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _FRESH_S = 7 * 24 * 3600.0
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Hub answered about a pair at a context size; bytes."""
+    """What the Hub says of a pair, for one context size. Sizes in bytes."""
 
     bytes_total: int
     gated: tuple[str, ...]
-    """Repositories whose licence has to be accepted on their page first."""
+    """Repositories whose licence must be accepted on their page first."""
     licences: tuple[tuple[str, str], ...]
     memory: MemoryNeed | None
-    """None where a header could not be read."""
+    """None if a header could not be read."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class FactBook:
-    """The facts that are known, by pair and context size. May be used from any thread."""
+    """The saved facts, by pair and context size. May be used from any thread."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -44,7 +44,7 @@ class FactBook:
         self._kept: dict[str, _Kept] | None = None
 
     def find(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
-        """What was asked before; None where it never was, or more than a week ago."""
+        """The saved facts; None if there are none, or if they are older than a week."""
         kept = self._read().get(_key(entry, n_ctx))
         is_fresh = kept is not None and time.time() - kept.asked_at < _FRESH_S
         return kept.facts if kept is not None and (is_fresh or however_old) else None
@@ -56,7 +56,7 @@ class FactBook:
             try:
                 write_atomically(self._file, msgspec.json.encode(kept))
             except OSError:
-                # A cache that cannot be written costs a question the next time.
+                # The Hub is asked again the next time.
                 return
 
     def _read(self) -> dict[str, _Kept]:
@@ -73,6 +73,6 @@ class FactBook:
 
 
 def _key(entry: Entry, n_ctx: int) -> str:
-    """An entry that was edited is another question."""
+    """Includes the files, because a user can edit an entry and keep its name."""
     digest = hashlib.sha256(msgspec.json.encode((entry.target, entry.draft))).hexdigest()
     return f"{entry.name} {n_ctx} {digest[:16]}"

@@ -1,4 +1,4 @@
-"""The memory a pair needs against what a machine has."""
+"""Whether a pair fits into the memory of a machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eaglechat.wire.records import KvType
 
 @dataclass(frozen=True)
 class Machine:
-    """Memory of a machine in bytes: RAM, and of its GPUs together; None where it is not known.
+    """Memory in bytes: RAM, and of all GPUs together; None if unknown.
 
-    `unified` is a GPU that shares the RAM.
+    `unified`: the GPU uses the RAM.
     """
 
     ram: int | None
@@ -25,7 +25,7 @@ class Machine:
 
     @property
     def free(self) -> int | None:
-        """What models may take: the GPUs' memory, else the RAM that is free."""
+        """Memory for models: that of the GPUs, else the available RAM."""
         if self.gpu and not self.unified:
             return self.gpu
         return self.ram if self.ram_available is None else self.ram_available
@@ -33,13 +33,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a pair runs on a machine, and one sentence about it; `fits` None if nobody knows."""
+    """Whether a pair fits, with a short text about it; `fits` is None if that is unknown."""
 
     fits: bool | None
     on_gpu: bool
     brief: str
     note: str = ""
-    """What a list has no room for."""
+    """The rest of the text, for which lists have no room."""
 
     @property
     def text(self) -> str:
@@ -53,12 +53,12 @@ def context_size(
     machine: Machine,
     kv_types: tuple[KvType, KvType] = ("f16", "f16"),
 ) -> int:
-    """The context a setting means; 0 is the default one for this pair on this machine."""
+    """The context size for a setting; 0 means the default for this pair on this machine."""
     return n_ctx or default_context(target, draft, machine.free, *kv_types)
 
 
 def judge(need: MemoryNeed, machine: Machine) -> Fit:
-    """Whether the need fits: on the GPU, else in RAM, else how much is missing."""
+    """Judge a need against the GPUs' memory, then against the RAM."""
     wanted = format_bytes(need.total)
     if machine.gpu and not machine.unified and need.total <= machine.gpu:
         return Fit(True, True, f"{wanted} of {format_bytes(machine.gpu)} GPU", " memory")
@@ -77,8 +77,7 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
 
 
 def judge_weights(size: int, machine: Machine) -> Fit | None:
-    """Where no header was read yet: that a machine has no room for weights of `size` bytes, or
-    None."""
+    """A refusal if weights of `size` bytes alone do not fit; else None. No header is needed."""
     if machine.ram is None or size <= max(machine.ram, machine.gpu or 0):
         return None
     brief = f"its weights are {format_bytes(size)}, more than this machine's"
@@ -86,8 +85,10 @@ def judge_weights(size: int, machine: Machine) -> Fit | None:
 
 
 def machine_of(memory: Memory, lent: int = 0) -> Machine:
-    """The machine an engine says it runs on, with what others lend it. A GPU that shares the RAM is
-    not used beside those."""
+    """The memory that an engine reports, plus `lent` bytes of other machines' GPUs.
+
+    llama.cpp does not use a GPU that shares the RAM beside those.
+    """
     own = 0 if lent and memory.unified else memory.gpu
     is_unified = memory.unified and not lent
     return Machine(memory.ram, memory.ram_available, own + lent or None, is_unified)

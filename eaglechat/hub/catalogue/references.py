@@ -1,7 +1,8 @@
-"""References to models as people write them, and the choice among a repository's GGUF files.
+"""Parses references to models, and chooses the GGUF files of a repository that one means.
 
-The forms are those of llama.cpp (`user/repo:Q4_K_M`), Ollama (`hf.co/user/repo`), a browser's
-address bar, and paths.
+Accepted are llama.cpp's form (`user/repo:Q4_K_M`), Ollama's (`hf.co/user/repo`), the address of a
+page of the Hub, and paths. Names that come from a repository or an address become paths here: none
+may lead out of its folder, and a cache filled on one system must work on every other.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.catalogue.names import is_revision
 from eaglechat.paths import expanded
 
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
-"""What is taken when a reference names none, best first; then the first file, as llama.cpp."""
+"""What a reference without a quantisation means, in this order; else the first file, as in
+llama.cpp."""
+
+REVISION = r"^[A-Za-z0-9_](?!.*(\.\.|//|/\.|\./))[A-Za-z0-9._/+-]*(?<![./])\Z"
+"""A branch, a tag, a commit or refs/pr/1, without what has a meaning in paths (`..`, `//`)."""
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:]")
+# Windows opens a device for these names, with any ending.
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\Z", re.I)
 
 _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -28,7 +36,7 @@ _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub addres
 
 
 class InvalidReferenceError(ValueError):
-    """The reference cannot be followed; the text is one sentence that says why."""
+    """A reference cannot be understood, or nothing matches it; the text is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class LocalReference:
 
 @dataclass(frozen=True)
 class HubReference:
-    """A model in a repository on the Hub: by file, by quantisation, or the default one."""
+    """A model in a repository on the Hub, by file or by quantisation; with neither, the default."""
 
     repo: str
     quantization: str | None = None
@@ -55,13 +63,13 @@ class HubReference:
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of one model in a listing, in order: several for a split GGUF."""
+    """The files of one model, in order: several for a split GGUF."""
 
     files: tuple[str, ...]
 
     @property
     def first(self) -> str:
-        """The file a loader is pointed at."""
+        """The file to load."""
         return self.files[0]
 
     @property
@@ -73,20 +81,20 @@ class ModelFiles:
 
     @property
     def is_eagle3(self) -> bool:
-        """Whether the name says it is a draft; only its header can tell."""
+        """Whether the name suggests a draft; only the header can confirm it."""
         return bool(_EAGLE3.search(self.name))
 
 
 def _hosts() -> dict[str, str]:
-    """Hosts whose addresses name models, and the path before a model's name there: those of the
-    Hub, and of the mirror that HF_ENDPOINT names."""
+    """Hosts of the Hub, including the mirror that HF_ENDPOINT names, and the path that precedes a
+    repository's name in their addresses."""
     mirror = urlsplit(os.environ.get("HF_ENDPOINT", ""))
     own = {mirror.netloc.lower(): f"{mirror.path.strip('/')}/".lstrip("/")} if mirror.netloc else {}
     return {**own, **dict.fromkeys(_HOSTS, "")}
 
 
 def parse(text: str) -> LocalReference | HubReference:
-    """Read a reference. Raises InvalidReferenceError with the forms that are understood."""
+    """Raises InvalidReferenceError with the accepted forms."""
     text = text.strip()
     if not text:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
@@ -103,7 +111,7 @@ def parse(text: str) -> LocalReference | HubReference:
 def _is_local(text: str) -> bool:
     if text.startswith(("/", "./", "../", "~", ".\\", "..\\")) or re.match(r"[A-Za-z]:[\\/]", text):
         return True
-    # A file that is there wins over a repository's name; a folder called user/repo does not.
+    # An existing file is preferred to a repository of that name; an existing folder is not.
     return _is_file(text) or ("/" not in text and text.lower().endswith(".gguf"))
 
 
@@ -145,9 +153,9 @@ def _parse_hub(path: str, text: str) -> HubReference:
 
 
 def group_models(files: Iterable[str]) -> list[ModelFiles]:
-    """The models among the files of a listing; a split GGUF is one, if all its files are there.
+    """The GGUF models among `files`; a split GGUF is one model.
 
-    A split model with files missing is left out: it cannot be loaded.
+    A split model with missing files cannot be loaded and is left out.
     """
     shards: dict[tuple[str, int], dict[int, str]] = {}
     models: list[ModelFiles] = []
@@ -164,16 +172,16 @@ def group_models(files: Iterable[str]) -> list[ModelFiles]:
 
 
 def choose(reference: HubReference, files: Sequence[str]) -> ModelFiles:
-    """The model a reference means among the files of its repository.
+    """The model that a reference means among the files of its repository.
 
-    Raises InvalidReferenceError where nothing or more than one fits, listing what there is.
+    Raises InvalidReferenceError, listing what there is, if none or more than one matches.
     """
     models = group_models(files)
     if not models:
         raise InvalidReferenceError(f"{reference.repo} holds no complete GGUF model.")
     if reference.file:
         return _by_file(reference, models)
-    # Projectors and drafts beside a target are not what `user/repo` means, unless nothing else is.
+    # `user/repo` does not mean a projector or a draft unless there is nothing else.
     plain = [model for model in models if not _SIDECAR.search(model.name)] or models
     if reference.quantization:
         return _by_quantization(reference, reference.quantization, plain)
@@ -209,7 +217,7 @@ def _by_quantization(
 
 
 def _with_quantization(quantization: str, models: list[ModelFiles]) -> list[ModelFiles]:
-    """Models whose name ends in the quantisation; an exact tag wins over one like UD-Q4_K_M."""
+    """Models whose name ends in the quantisation; UD-Q4_K_M matches Q4_K_M if no exact one does."""
     ending = re.compile(rf"(?:^|[-_.]){re.escape(quantization)}$", re.IGNORECASE)
     found = [model for model in models if ending.search(model.name)]
     dynamic = re.compile(rf"[-_.]UD[-_.]{re.escape(quantization)}$", re.IGNORECASE)
@@ -220,3 +228,19 @@ def _names(models: Sequence[ModelFiles]) -> str:
     shown = [model.first for model in models[:8]]
     more = f" and {len(models) - 8} more" if len(models) > 8 else ""
     return ", ".join(shown) + more
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether a path in a repository stays inside the repository's folder, on Windows too."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not _UNSAFE.search(path) and all(map(_is_safe_part, parts))
+
+
+def is_revision(text: str) -> bool:
+    return re.search(REVISION, text) is not None and is_safe_path(text)
+
+
+def _is_safe_part(part: str) -> bool:
+    """Neither `..` nor the root, nor a name that Windows takes for a device or shortens."""
+    stem = part.partition(".")[0].rstrip(" ")
+    return part[-1] not in ". /" and not _DEVICE.match(stem)

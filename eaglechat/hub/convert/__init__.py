@@ -1,14 +1,77 @@
-"""Converts EAGLE-3 checkpoints to GGUF drafts."""
+"""Converts an EAGLE-3 checkpoint to a GGUF draft that llama.cpp runs with its target. No torch.
 
-from eaglechat.hub.convert.api import ConversionReport, convert
-from eaglechat.hub.convert.errors import ConversionError
-from eaglechat.hub.convert.output.files import DIRECT_TYPES, TYPES, Progress
+`convert` reads the checkpoint (`checkpoint.py`, then `tensors.py` or `unpickle.py`), checks it
+against its target (`config.py`, `draft.py`), and writes the GGUF (`draft_gguf.py`, `writer.py`).
+"""
 
-__all__ = [
-    "DIRECT_TYPES",
-    "TYPES",
-    "ConversionError",
-    "ConversionReport",
-    "Progress",
-    "convert",
-]
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from eaglechat.hub.convert.checkpoint import open_checkpoint
+from eaglechat.hub.convert.config import read_config
+from eaglechat.hub.convert.copied_embeddings import without_copies
+from eaglechat.hub.convert.draft import examine, read_target, with_tokens
+from eaglechat.hub.convert.draft_gguf import exact_type, output_tensors, packed_fields
+from eaglechat.hub.convert.writer import DIRECT_TYPES, TYPES, Progress, check_out, write_draft
+from eaglechat.hub.errors import ConversionError
+
+__all__ = ["DIRECT_TYPES", "TYPES", "ConversionError", "ConversionReport", "Progress", "convert"]
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """What a conversion wrote."""
+
+    path: Path
+    type: str
+    size_bytes: int
+    n_parameters: int
+    target_layers: tuple[int, ...]
+    draft_vocabulary: int
+    """The number of tokens the draft can propose."""
+    seconds: float
+    notes: tuple[str, ...]
+    """What in the checkpoint was not taken literally, in sentences for the user."""
+
+
+def convert(
+    checkpoint: Path,
+    target: Path,
+    out: Path,
+    type: str = "q8_0",
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> ConversionReport:
+    """Convert the checkpoint in a directory, or one weights file beside its config.json.
+
+    `progress` is called at least a few times per second; an exception it raises stops the
+    conversion and is passed on. `out` appears when it is complete; otherwise what was there stays.
+    Raises ConversionError, OSError.
+    """
+    started = time.monotonic()
+    if type not in TYPES:
+        raise ConversionError(f"{type} is not a type; known are {', '.join(TYPES)}")
+    header = read_target(target)
+    directory, stored = open_checkpoint(checkpoint)
+    config = read_config(directory)
+    draft = without_copies(with_tokens(examine(stored, config, header), header), header)
+    check_out(out)
+    kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else exact_type(draft)]
+    tensors = output_tensors(draft, kind)
+    n_parameters = sum(prod(tensor.shape) for tensor in tensors)
+    fields = packed_fields(draft, header, directory, file_type, n_parameters)
+    write_draft(out, type, fields, tensors, progress)
+    return ConversionReport(
+        path=out,
+        type=type,
+        size_bytes=out.stat().st_size,
+        n_parameters=n_parameters,
+        target_layers=draft.target_layers,
+        draft_vocabulary=header.n_vocab if draft.d2t is None else draft.d2t.size,
+        seconds=time.monotonic() - started,
+        notes=draft.notes,
+    )

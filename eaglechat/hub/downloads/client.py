@@ -1,7 +1,7 @@
-"""The Hub as this program uses it: a thin layer over huggingface_hub.
+"""The client of the Hugging Face Hub: a thin layer over huggingface_hub.
 
-The token comes from huggingface_hub's usual places (HF_TOKEN, the file `hf auth login` writes). It
-is put on requests to the Hub's own origin only, and nowhere else.
+The token comes from huggingface_hub's usual places (HF_TOKEN, the file that `hf auth login`
+writes). Only requests to the Hub's own origin carry it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from eaglechat.gguf.header import (
 from eaglechat.hub.downloads.explain import NOT_JSON, explain
 from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
 
-# Its warnings would be printed over the screen; every failure is an exception here as well.
+# Warnings would be printed over the screen; every failure is an exception as well.
 logging.set_verbosity_error()
 
 _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _LONGEST_WAIT = 5.0
-_PEEK_FIRST = 1 << 20
-_FIGURES = 256 << 10
+_PEEK_BYTES = 1 << 20
+_BEGINNING_BYTES = 256 << 10
 _SEARCH_FIELDS = ["downloads", "likes", "gated", "tags", "lastModified", "siblings"]
 
 Answer = TypeVar("Answer")
@@ -52,7 +52,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds to wait for a connection, and for the next byte on one."""
+    """Seconds to wait for a connection, and for the next byte of a response."""
 
     connect: float = 5.0
     read: float = 20.0
@@ -60,7 +60,7 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a repository at one commit; `sha256` is None for small files kept in git."""
+    """A file of a repository at one commit; `sha256` is None for small files stored in git."""
 
     repo: str
     path: str
@@ -75,7 +75,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class RemoteRepo:
-    """A model repository: its files, and what its card says. Facts it does not state are None."""
+    """A model repository at one commit: its files, and what its card says."""
 
     repo: str
     commit: str
@@ -86,7 +86,7 @@ class RemoteRepo:
     tags: tuple[str, ...] = field(repr=False)
     downloads: int
     renamed: str | None = None
-    """Its name now, where that is another than it was asked for by."""
+    """Its current name, if it is not the name that was asked for."""
 
     def file(self, path: str) -> RemoteFile:
         """Raises NotFoundError."""
@@ -102,7 +102,7 @@ class RemoteRepo:
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A repository a search found."""
+    """A repository that a search found."""
 
     repo: str
     downloads: int
@@ -116,18 +116,18 @@ class SearchHit:
 
 @dataclass(frozen=True)
 class FileMetadata:
-    """What a HEAD request says: where the bytes are, how many, and their hash as the etag."""
+    """The answer to a HEAD request. The etag is the hash of the file."""
 
     commit: str
     etag: str
     location: str
     size: int
     xet: XetFileData | None = None
-    """Where the Hub keeps it in Xet storage."""
+    """Where the file is in Xet storage, if it is."""
 
 
 class Hub:
-    """One Hub, by its address (None is huggingface.co or HF_ENDPOINT), and one cache of it.
+    """The Hub at `endpoint` (None: HF_ENDPOINT, else huggingface.co), and the cache for its files.
 
     Every method may be called from any thread, may wait for the network, and raises HubError.
     """
@@ -139,17 +139,17 @@ class Hub:
         timeouts: Timeouts | None = None,
         waits: tuple[float, ...] = (0.5, 1.5),
     ) -> None:
-        """`waits` are the seconds before a question is asked again that met a passing fault."""
+        """`waits`: seconds before each repetition of a request that failed transiently."""
         self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
         self.cache_dir = (cache_dir or Path(constants.HF_HUB_CACHE)).expanduser()
         self.timeouts = timeouts or Timeouts()
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
-        self._figures: dict[RemoteFile, GGUFHeader] = {}
+        self._beginnings: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
     def repo(self, repo: str, revision: str | None = None) -> RemoteRepo:
-        """The files of a repository with their sizes and hashes, and its card."""
+        """A repository at a revision."""
 
         def ask() -> ModelInfo:
             with self._explained(repo):
@@ -157,7 +157,7 @@ class Hub:
                     repo, revision=revision, files_metadata=True, timeout=self.timeouts.read
                 )
 
-        info = self._insist(ask)
+        info = self._repeat(ask)
         commit = info.sha or ""
         files = tuple(
             RemoteFile(
@@ -181,14 +181,14 @@ class Hub:
     def search(
         self, text: str = "", *, tags: tuple[str, ...] = (), limit: int = 30
     ) -> list[SearchHit]:
-        """Repositories whose name has `text` and which carry all `tags`, most downloaded first."""
+        """Repositories with `text` in their name and with all `tags`, most downloaded first."""
         wanted = text or ", ".join(tags)
         url = f"{self.endpoint}/api/models"
         question: dict[str, Any] = {"filter": list(tags), "sort": "downloads", "limit": limit}
         question |= {"expand": _SEARCH_FIELDS} | ({"search": text} if text else {})
 
         def ask() -> list[dict[str, Any]]:
-            # Not `list_models`: it asks for half a minute before it says that there is no network.
+            # Not `list_models`: without a network it retries for half a minute before it fails.
             with self._explained(f"the search for {wanted}", f"to search for {wanted}"):
                 response = self._session().get(
                     url, params=question, headers=self.request_headers(url)
@@ -196,16 +196,16 @@ class Hub:
                 hf_raise_for_status(response)
                 return msgspec.json.decode(response.content, type=list[dict[str, Any]])
 
-        return [_hit(ModelInfo(**{"siblings": None} | hit)) for hit in self._insist(ask)]
+        return [_hit(ModelInfo(**{"siblings": None} | hit)) for hit in self._repeat(ask)]
 
     def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
-        """Where a file is now; one HEAD request, followed within the Hub only."""
+        """One HEAD request for a file; redirects are followed within the Hub only."""
         name = f"{repo}/{path}"
         url = hf_hub_url(repo, path, revision=revision, endpoint=self.endpoint)
         with self._explained(name):
             found = get_hf_file_metadata(url, timeout=self.timeouts.read, endpoint=self.endpoint)
         commit, etag = found.commit_hash or "", found.etag or ""
-        # Both become file names, and the etag is what the bytes are checked against.
+        # Both become file names, and the file is checked against the etag.
         if not (_COMMIT.fullmatch(commit) and _HASH.fullmatch(etag)) or found.size is None:
             raise HubError(
                 f"{self.endpoint} does not say what {name} is: it is not a Hugging Face Hub, or a "
@@ -216,9 +216,9 @@ class Hub:
 
     @contextmanager
     def stream(self, location: str, name: str, start: int, end: int | None = None) -> Iterator[Any]:
-        """An open response from byte `start` on, up to and with byte `end`.
+        """An open httpx response, status 200 or 206, for the bytes `start` to `end` (inclusive).
 
-        Yields an httpx response of status 200 or 206 whose body is not read yet.
+        Its body has not been read.
         """
         headers = self.request_headers(location) | {"Accept-Encoding": "identity"}
         if start or end is not None:
@@ -231,36 +231,33 @@ class Hub:
             yield response
 
     def peek(self, file: RemoteFile) -> GGUFHeader:
-        """The header of a GGUF on the Hub, from a few Range requests at its beginning.
-
-        Raises GGUFError if it is not a GGUF.
-        """
+        """The header of a GGUF on the Hub, read with a few range requests. Raises GGUFError."""
         known = self._headers.get(file)
         if known is None:
-            known = self._headers[file] = self._insist(lambda: self._peek(file))
+            known = self._headers[file] = self._repeat(lambda: self._peek(file))
         return known
 
-    def figures(self, file: RemoteFile) -> GGUFHeader:
-        """The part of a header before its vocabulary: a fraction of it, enough to count memory."""
+    def beginning(self, file: RemoteFile) -> GGUFHeader:
+        """A GGUF's header up to its vocabulary, which is enough to compute the memory needed."""
 
         def ask() -> GGUFHeader | None:
             found = self.metadata(file.repo, file.path, file.commit)
-            end = min(_FIGURES, found.size)
+            end = min(_BEGINNING_BYTES, found.size)
             with self.stream(found.location, file.name, 0, end - 1) as response:
                 data = _read(response, end)
             return parse_beginning(data, Path(file.path), found.size)
 
-        known = self._headers.get(file) or self._figures.get(file) or self._insist(ask)
+        known = self._headers.get(file) or self._beginnings.get(file) or self._repeat(ask)
         if known is None:
             return self.peek(file)
-        self._figures[file] = known
+        self._beginnings[file] = known
         return known
 
     def _peek(self, file: RemoteFile) -> GGUFHeader:
         found = self.metadata(file.repo, file.path, file.commit)
         if found.size == 0:
             raise GGUFError(f"{file.name} is empty")
-        data, wanted = b"", _PEEK_FIRST
+        data, wanted = b"", _PEEK_BYTES
         while True:
             end = min(wanted, found.size)
             with self.stream(found.location, file.name, len(data), end - 1) as response:
@@ -274,7 +271,7 @@ class Hub:
             wanted = min(3 * len(data), MOST_HEADER_BYTES)
 
     def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
-        """A small file's content, such as config.json; raises HubError if it is not small."""
+        """The content of a small file such as config.json. Raises HubError if it is larger."""
         if file.size > limit:
             raise HubError(f"{file.name} is larger than a file of its kind is: it was not read.")
 
@@ -283,10 +280,10 @@ class Hub:
             with self.stream(found.location, file.name, 0) as response:
                 return _read(response, limit)
 
-        return self._insist(ask)
+        return self._repeat(ask)
 
     def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
-        """The bytes of a file from `start` up to `end`, or to where it ends."""
+        """The bytes `start` to `end` (exclusive) of a file, fewer if the file ends before."""
 
         def ask() -> bytes:
             found = self.metadata(file.repo, file.path, file.commit)
@@ -297,10 +294,10 @@ class Hub:
                 skipped = start if response.status_code == 200 else 0
                 return _read(response, skipped + last - start)[skipped:]
 
-        return self._insist(ask)
+        return self._repeat(ask)
 
-    def _insist(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask again after a passing fault, a few times; what the Hub wants later is not awaited."""
+    def _repeat(self, ask: Callable[[], Answer]) -> Answer:
+        """Repeat a request that failed transiently, unless the Hub asks for a longer wait."""
         for wait in self._waits:
             try:
                 return ask()
@@ -313,12 +310,12 @@ class Hub:
 
     def _session(self) -> httpx.Client:
         session = get_session()
-        # huggingface_hub waits for ever by default.
+        # huggingface_hub's default is to wait for ever.
         session.timeout = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
         return session
 
     def request_headers(self, url: str) -> dict[str, str]:
-        """What a request to this address carries: the token only where it is the Hub's own."""
+        """Headers for a request to this address, with the token only if it is the Hub's."""
         same = httpx.URL(url).origin == httpx.URL(self.endpoint).origin
         return build_hf_headers(token=None if same else False, library_name="eaglechat")
 
@@ -362,7 +359,7 @@ def _licence(info: ModelInfo) -> str | None:
 
 
 def _base_models(info: ModelInfo) -> tuple[str, ...]:
-    """Repositories the card or the Hub's tags name as what this one was made from."""
+    """The repositories that this one was made from, by its card and tags."""
     declared = info.card_data.get("base_model") if info.card_data else None
     names = [declared] if isinstance(declared, str) else list(declared or ())
     names += [tag.rsplit(":", 1)[1] for tag in info.tags or () if tag.startswith("base_model:")]

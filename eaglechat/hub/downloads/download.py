@@ -1,9 +1,9 @@
-"""One file from the Hub into the Hugging Face cache, resumable at any byte.
+"""Downloads one file from the Hub into the Hugging Face cache, and resumes at any byte.
 
-Bytes go to a `.part` file beside the blob as they arrive, nothing is held back; the next run
-fetches what is missing. Only when the whole hashes to the etag is it renamed to the blob and
-linked, so a half-written file is never taken for a model. One process at a time writes: the others
-wait on the lock huggingface_hub uses.
+Bytes are written to a partial file beside the blob as they arrive (`partial_file.py`); the next
+attempt or run fetches only the missing ranges (`transfer.py`). The partial file becomes the blob,
+and is linked, when its hash equals the etag, so an incomplete file never looks like a model.
+Only one process writes a file: the others wait for the lock that huggingface_hub uses too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -21,18 +21,15 @@ from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import FileMetadata, Hub
 from eaglechat.hub.downloads.explain import explain
-from eaglechat.hub.downloads.stop import StopSignal
-from eaglechat.hub.downloads.transfer import Transfer
-from eaglechat.hub.downloads.xet import XetTransfer
+from eaglechat.hub.downloads.transfer import StopSignal, Transfer, XetTransfer
 from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
-from eaglechat.hub.local.cache import RepoCache, free_bytes
-from eaglechat.hub.local.integrity import Hasher
-from eaglechat.hub.local.parts import Part, arrived
+from eaglechat.hub.local.cache import Hasher, RepoCache, free_bytes
+from eaglechat.hub.local.partial_file import PartialFile, bytes_received
 
 _HASHED_AT_ONCE = 4 << 20
 _LOCK_POLL_S = 0.2
-_TIMES_FETCHED = 2
-"""A file that arrives damaged is fetched once more from the start, not for ever."""
+_MOST_DAMAGED = 2
+"""A file that arrives with a wrong hash is fetched once more from the start, then given up."""
 
 
 class Phase(str, Enum):
@@ -47,7 +44,7 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a download stands; `note` is one sentence where there is something to say."""
+    """Progress of a download in bytes; `note` is a sentence for the user, or empty."""
 
     phase: Phase
     bytes_done: int
@@ -57,12 +54,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class FileRequest:
-    """A file to have: of a repository at a revision, and its sha256 if the catalogue pins it."""
+    """A file of a repository at a revision. `sha256` is set if the catalogue pins the file."""
 
     repo: str
     path: str
     revision: str = "main"
     sha256: str | None = None
+    size: int | None = field(default=None, compare=False)
+    """Bytes, if known before the Hub is asked; for display only."""
 
     @property
     def name(self) -> str:
@@ -71,7 +70,7 @@ class FileRequest:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to insist: attempts without a byte of progress, and seconds between them."""
+    """The most attempts in a row that receive no byte, and the seconds between them."""
 
     attempts: int = 6
     first_wait: float = 1.0
@@ -94,9 +93,9 @@ def download(
     policy: RetryPolicy | None = None,
     reserved: Callable[[], int] = lambda: 0,
 ) -> Path:
-    """Bring a file into the cache and return its path there; what is there is not fetched again.
+    """Download a file into the cache unless it is there, and return its path.
 
-    `reserved` is how many bytes of free disk are promised to others.
+    `reserved` returns how many bytes of the free disk space other downloads will take.
     Raises HubError, StoppedError.
     """
     return _Download(
@@ -154,120 +153,128 @@ class _Download:
     def _attempt(self) -> Path:
         self._report(Phase.CONNECTING)
         try:
-            found = self.hub.metadata(self.request.repo, self.request.path, self.request.revision)
+            metadata = self.hub.metadata(
+                self.request.repo, self.request.path, self.request.revision
+            )
         except OfflineError:
             cached = self.cache.find(self.request.path, self.request.revision)
             if cached is None:
                 raise
             return cached
         self.stop.check()
-        self._check_pin(found)
-        self._total = found.size
+        self._check_pin(metadata)
+        self._total = metadata.size
         try:
-            return self._fetch(found)
+            return self._fetch(metadata)
         except OSError as error:
             raise explain(error, self.request.name) from error
 
-    def _check_pin(self, found: FileMetadata) -> None:
+    def _check_pin(self, metadata: FileMetadata) -> None:
         pinned = self.request.sha256
-        if pinned is not None and pinned != found.etag:
+        if pinned is not None and pinned != metadata.etag:
             raise CorruptError(
                 f"{self.request.name} on the Hub is not the file the catalogue means (sha256 "
-                f"{found.etag[:12]}..., not {pinned[:12]}...): nothing was downloaded."
+                f"{metadata.etag[:12]}..., not {pinned[:12]}...): nothing was downloaded."
             )
 
-    def _fetch(self, found: FileMetadata) -> Path:
+    def _fetch(self, metadata: FileMetadata) -> Path:
         path, cache = self.request.path, self.cache
-        pointer, blob = cache.pointer(found.commit, path), cache.blob(found.etag)
+        pointer, blob = cache.pointer(metadata.commit, path), cache.blob(metadata.etag)
         blob.parent.mkdir(parents=True, exist_ok=True)
-        self._forget_other_versions(found.etag)
-        with self._lock(found.etag):
+        self._discard_other_versions(metadata.etag)
+        with self._lock(metadata.etag):
             present = pointer if pointer.exists() else blob
-            if present.exists() and present.stat().st_size != found.size:
-                # A file cut short by another tool: its size alone gives it away.
+            if present.exists() and present.stat().st_size != metadata.size:
+                # Another program left an incomplete file: only its size shows it.
                 self._report(Phase.CONNECTING, f"{path} here is damaged; downloading it again.")
                 present.resolve().unlink()
             if not pointer.exists() and not blob.exists():
-                self._complete(found)
-                cache.part(found.etag).replace(blob)
-                cache.forget(found.etag)
-            self._done = found.size
-            return cache.link(found.etag, found.commit, path, self.request.revision)
+                self._complete(metadata)
+                cache.partial(metadata.etag).replace(blob)
+                cache.discard_partial(metadata.etag)
+            self._done = metadata.size
+            return cache.link(metadata.etag, metadata.commit, path, self.request.revision)
 
-    def _complete(self, found: FileMetadata) -> None:
-        """Fetch what is missing, and see that the whole is what the Hub says."""
-        self.cache.write_record(found.etag, self.request.path, self.request.revision, found.size)
-        folder = self.cache.part(found.etag).parent
-        with Part(self.cache.part(found.etag), found.size) as part:
-            begun = self._done = part.done
-            missing = found.size - begun + self.reserved() - free_bytes(folder)
+    def _complete(self, metadata: FileMetadata) -> None:
+        """Fetch what is missing, and check the hash of the file."""
+        self.cache.write_record(
+            metadata.etag, self.request.path, self.request.revision, metadata.size
+        )
+        path = self.cache.partial(metadata.etag)
+        with PartialFile(path, metadata.size) as partial:
+            before = self._done = partial.received
+            missing = metadata.size - before + self.reserved() - free_bytes(path.parent)
             if missing > 0:
-                raise disk_full(self.request.name, missing, folder)
-            hasher = self._hasher_of(found, part)
+                raise disk_full(self.request.name, missing, path.parent)
+            hasher = self._hasher_for(metadata, partial)
             try:
-                self._receive(found, part, hasher)
+                self._receive(metadata, partial, hasher)
             finally:
-                self._progressed = part.done > begun
-            part.sync()
-            while self._hash(part, hasher):
+                self._progressed = partial.received > before
+            partial.sync()
+            while self._hash(partial, hasher):
                 self.stop.check()
                 self._report(Phase.CHECKING, "checking the download")
         if not hasher.matches():
-            self.cache.forget(found.etag)
-            self._refuse_damaged(hasher, found)
+            self.cache.discard_partial(metadata.etag)
+            self._refuse_damaged(hasher, metadata)
 
-    def _receive(self, found: FileMetadata, part: Part, hasher: Hasher) -> None:
-        # Over plain HTTP the Hub has nothing larger.
-        is_xet = found.xet is not None and found.size > constants.MAX_HTTP_DOWNLOAD_SIZE
-        by = XetTransfer if is_xet else Transfer
-        transfer = by(self.hub, found, self.request.name, part, self.stop)
+    def _receive(self, metadata: FileMetadata, partial: PartialFile, hasher: Hasher) -> None:
+        # The Hub does not serve larger files over plain HTTP.
+        is_xet = metadata.xet is not None and metadata.size > constants.MAX_HTTP_DOWNLOAD_SIZE
+        transfer_type = XetTransfer if is_xet else Transfer
+        transfer = transfer_type(self.hub, metadata, self.request.name, partial, self.stop)
 
         def on_step() -> bool:
-            self._done = part.done
-            note = "" if transfer.resumes else "the Hub sends this file from its start only"
+            self._done = partial.received
+            note = "" if transfer.supports_ranges else "the Hub sends this file from its start only"
             self._report(Phase.DOWNLOADING, note)
-            return self._hash(part, hasher)
+            return self._hash(partial, hasher)
 
         transfer.run(on_step)
-        self._done = part.done
+        self._done = partial.received
 
-    def _hasher_of(self, found: FileMetadata, part: Part) -> Hasher:
-        """A hasher that has seen nothing but what is here: the last attempt's, or a new one."""
+    def _hasher_for(self, metadata: FileMetadata, partial: PartialFile) -> Hasher:
+        """The last attempt's hasher, so that no byte is hashed twice; a new one if the Hub has
+        another version now, or if bytes that it hashed are not in the partial file any more."""
         last = self._hasher
-        if last is None or last.etag != found.etag or last.count > part.unbroken():
-            last = self._hasher = Hasher(found.etag, found.size)
+        if last is None or last.etag != metadata.etag or last.count > partial.received_from_start:
+            last = self._hasher = Hasher(metadata.etag, metadata.size)
         return last
 
-    def _hash(self, part: Part, hasher: Hasher) -> bool:
-        """Hash some of what has arrived without a gap; False once it was all."""
-        left = part.unbroken() - hasher.count
-        hasher.update(part.read(hasher.count, min(left, _HASHED_AT_ONCE)))
+    def _hash(self, partial: PartialFile, hasher: Hasher) -> bool:
+        """Hash at most _HASHED_AT_ONCE bytes; True if more bytes can be hashed now.
+
+        Only bytes before the first gap can be hashed.
+        """
+        left = partial.received_from_start - hasher.count
+        hasher.update(partial.read(hasher.count, min(left, _HASHED_AT_ONCE)))
         return left > _HASHED_AT_ONCE
 
-    def _refuse_damaged(self, hasher: Hasher, found: FileMetadata) -> None:
+    def _refuse_damaged(self, hasher: Hasher, metadata: FileMetadata) -> None:
         self._hasher = None
         self._damaged += 1
-        again = self._damaged < _TIMES_FETCHED
+        again = self._damaged < _MOST_DAMAGED
         advice = (
             "downloading it again" if again else "a proxy or the network changes it; try another"
         )
         raise CorruptError(
             f"{self.request.name} arrived damaged ({hasher.digest()[:12]}..., the Hub says "
-            f"{found.etag[:12]}...): {advice}.",
+            f"{metadata.etag[:12]}...): {advice}.",
             transient=again,
             retry_after=0.0,
         )
 
-    def _forget_other_versions(self, etag: str) -> None:
-        """Drop what had arrived of a version of this file that the Hub has replaced."""
+    def _discard_other_versions(self, etag: str) -> None:
+        """Delete partial files of versions of this file that the Hub has replaced."""
         for other in self.cache.unfinished():
-            other_etag = other.part.name.partition(".")[0]
+            other_etag = other.partial.name.partition(".")[0]
             same_file = (other.path, other.revision) == (self.request.path, self.request.revision)
             if not same_file or other_etag == etag:
                 continue
             try:
                 with WeakFileLock(self.cache.lock(other_etag), timeout=_LOCK_POLL_S):
-                    self.cache.forget(other_etag)
+                    self.cache.discard_partial(other_etag)
             except Timeout:
                 continue
 
@@ -282,7 +289,7 @@ class _Download:
                     return
             except Timeout:
                 self.stop.check()
-                self._done = arrived(self.cache.part(etag), self._total or 0)
+                self._done = bytes_received(self.cache.partial(etag), self._total or 0)
                 self._report(Phase.WAITING, "another program is downloading this file")
 
     def _report(self, phase: Phase, note: str = "") -> None:

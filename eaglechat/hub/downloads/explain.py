@@ -1,4 +1,4 @@
-"""Errors of huggingface_hub, its transport and the disk, each as one sentence with what to do."""
+"""Errors of huggingface_hub, its HTTP client and the disk, as sentences that say what to do."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from eaglechat.hub.errors import (
 from eaglechat.links import retry_after
 
 NOT_JSON = (json.JSONDecodeError, msgspec.DecodeError)
-"""What is raised for an answer that no Hub gives."""
+"""What parsing raises for an answer that did not come from a Hub."""
 
 _LOGIN = "log in with `hf auth login` or set HF_TOKEN"
 
 
 def explain(error: Exception, name: str, purpose: str = "") -> HubError:
-    """Turn an error of huggingface_hub, of its transport or of the disk into one sentence.
+    """The HubError for an error of huggingface_hub, its HTTP client or the disk.
 
-    `name` is what was asked for, as the user knows it, and `purpose` what for, where that is not to
-    get it. Anything else is raised again: it is a bug.
+    `name` is what was requested, in the user's words; `purpose` is why the Hub was asked, if not
+    for `name`. Any other error is raised again, because it is a bug.
     """
     if isinstance(error, hub.HfHubHTTPError):
         return _explain_response(error, name)
@@ -105,7 +105,7 @@ def _explain_status(response: httpx.Response, name: str) -> HubError:
     if status == 401:
         return GatedError(f"The Hub does not accept the token it was given for {name}: {_LOGIN}.")
     if status == 403:
-        # A signed address of the storage runs out within the hour; asking again gives a new one.
+        # A signed address of the storage expires within an hour; a HEAD request gives a new one.
         signed = response.request.method == "GET"
         return GatedError(f"The Hub refuses this account access to {name}.", transient=signed)
     if status == 404:

@@ -1,4 +1,4 @@
-"""Brings a pair of the catalogue onto this machine: asks what it takes, downloads, converts."""
+"""Installing a pair: what the Hub has of it, whether it can be used here, and the conversion."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ from eaglechat.hub.catalogue.entries import Entry, GGUFSource
 from eaglechat.hub.catalogue.references import InvalidReferenceError, choose
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.download import FileRequest
-from eaglechat.hub.downloads.drafts import checkpoint_files, judge_gguf
-from eaglechat.hub.downloads.queue import Queue
+from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge_gguf
 from eaglechat.hub.errors import HubError, disk_full
-from eaglechat.hub.local import journal
 from eaglechat.hub.local.cache import RepoCache, free_bytes
-from eaglechat.hub.local.installed import DEFAULT_DRAFT_TYPE, converted_path, status
+from eaglechat.hub.local.installed import (
+    DEFAULT_DRAFT_TYPE,
+    converted_path,
+    note_begun,
+    note_ended,
+    status,
+)
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.parts import arrived
+from eaglechat.hub.local.partial_file import bytes_received
 
 USUAL_CONTEXT = 1 << 13
-"""Tokens of context that the memory of a pair is said for before it is here."""
+"""Tokens of context for which the memory of a pair is estimated before its download."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What installing a pair takes, as the Hub answered: exact files, sizes and hashes."""
+    """The files of a pair to download, with exact sizes and hashes from the Hub."""
 
     entry: Entry
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...]
     gated: tuple[str, ...]
-    """Repositories whose licence has to be accepted on their page first."""
+    """Repositories whose licence must be accepted on their page first."""
     licences: tuple[tuple[str, str], ...]
-    """Each repository with the licence its card states."""
+    """Each repository and the licence that its card states."""
     bytes_total: int
     bytes_missing: int
 
@@ -45,6 +49,25 @@ class Plan:
     @property
     def files(self) -> tuple[RemoteFile, ...]:
         return (*self.target, *self.draft)
+
+    @property
+    def requests(self) -> list[FileRequest]:
+        target, draft = self.entry.target, self.entry.draft
+        return [
+            *requests(self.target, target.revision, target.sha256),
+            *requests(self.draft, draft.revision, draft.sha256),
+        ]
+
+
+def requests(
+    files: Sequence[RemoteFile], revision: str = "main", sha256: str | None = None
+) -> list[FileRequest]:
+    """The requests for the files of a model; `sha256` pins the first file."""
+    pins = [sha256, *[None] * (len(files) - 1)]
+    return [
+        FileRequest(file.repo, file.path, revision, pin, file.size)
+        for file, pin in zip(files, pins, strict=True)
+    ]
 
 
 def plan(hub: Hub, entry: Entry) -> Plan:
@@ -72,9 +95,10 @@ def plan(hub: Hub, entry: Entry) -> Plan:
 
 
 def check_draft(hub: Hub, plan: Plan) -> None:
-    """Refuse before its download a checkpoint that would not convert after it.
+    """Raise HubError if the draft is a checkpoint that cannot be converted, before its download.
 
-    A gated one is judged when it is here. Raises HubError, GGUFError.
+    A gated checkpoint cannot be read before its download, so it is not checked.
+    Raises HubError, GGUFError.
     """
     if not plan.converts or plan.gated or not plan.bytes_missing:
         return
@@ -87,8 +111,8 @@ def check_draft(hub: Hub, plan: Plan) -> None:
 
 
 def check_access(hub: Hub, plan: Plan) -> None:
-    """Refuse before anything is downloaded a gated repository that this user may not read: the
-    draft of a target that cannot be had is of no use. Raises HubError."""
+    """Raise HubError if this user has no access to one of the pair's gated repositories, so that no
+    draft is downloaded without its target."""
     asked = set[str]()
     for file in plan.files:
         if file.repo in plan.gated and file.repo not in asked and _missing(hub.cache_dir, file):
@@ -97,14 +121,14 @@ def check_access(hub: Hub, plan: Plan) -> None:
 
 
 def why_unfit(hub: Hub, plan: Plan) -> str | None:
-    """Why a plan's draft does not fit its target, by their headers; None if it does.
+    """Why a plan's draft does not fit its target, judged by their headers; None if it fits.
 
     Raises HubError, GGUFError.
     """
     target = hub.peek(plan.target[0])
     if not plan.converts:
         return judge_gguf(hub.peek(plan.draft[0]), target)
-    from eaglechat.hub.downloads.checkpoints import judge_checkpoint  # noqa: PLC0415 - numpy, gguf
+    from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415 - numpy, gguf
 
     return judge_checkpoint(hub, plan.draft, target).problem
 
@@ -128,38 +152,17 @@ def _missing(cache: Path, file: RemoteFile) -> int:
         return file.size
     if repo.blob(file.sha256).exists():
         return 0
-    return file.size - arrived(repo.part(file.sha256), file.size)
+    return file.size - bytes_received(repo.partial(file.sha256), file.size)
 
 
-def check_space(plan: Plan, cache: Path) -> None:
-    """Raises DiskFullError if the pair does not fit beside what is there."""
+def begin(plan: Plan, cache: Path) -> None:
+    """Check the disk space, and note that the pair is being installed. Raises DiskFullError."""
     # A converted draft is at most as large as its checkpoint.
     converted = sum(file.size for file in plan.draft) if plan.converts else 0
     missing = plan.bytes_missing + converted - free_bytes(cache)
     if missing > 0:
         raise disk_full(plan.entry.name, missing, cache)
-
-
-def enqueue(
-    queue: Queue, files: Sequence[RemoteFile], revision: str = "main", sha256: str | None = None
-) -> list[int]:
-    """Queue the files of a model; returns the jobs' numbers. `sha256` pins the first of them."""
-    pins = [sha256, *[None] * (len(files) - 1)]
-    return [
-        queue.add(FileRequest(file.repo, file.path, revision, pin), file.size)
-        for file, pin in zip(files, pins, strict=True)
-    ]
-
-
-def start(queue: Queue, plan: Plan) -> list[int]:
-    """Check the disk and queue all files of a pair. Raises DiskFullError."""
-    target, draft = plan.entry.target, plan.entry.draft
-    check_space(plan, queue.hub.cache_dir)
-    journal.begin(plan.entry.name)
-    return [
-        *enqueue(queue, plan.target, target.revision, target.sha256),
-        *enqueue(queue, plan.draft, draft.revision, draft.sha256),
-    ]
+    note_begun(plan.entry.name)
 
 
 def finish(
@@ -168,10 +171,10 @@ def finish(
     draft_type: str = DEFAULT_DRAFT_TYPE,
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Pair:
-    """The pair once its files are here; converts the draft where it is a checkpoint.
+    """Convert the draft of a downloaded pair if it is a checkpoint, and return the pair.
 
-    `on_progress` gets the stage and the bytes done and in all; what it raises stops the conversion.
-    Raises ConversionError, HubError, OSError.
+    `on_progress` gets the step, the bytes done and the total; an exception it raises stops the
+    conversion and is passed on. Raises ConversionError, HubError, OSError.
     """
     entry = plan.entry
     here = status(entry, cache)
@@ -179,9 +182,9 @@ def finish(
     if plan.converts and here.target and here.checkpoint:
         draft = converted_path(entry.name, draft_type)
         if draft.exists():
-            draft.touch()  # of several types, the newest is loaded
+            draft.touch()  # of several types, the newest file is loaded
         else:
-            from eaglechat.hub.convert import convert  # noqa: PLC0415 - slow, seldom needed
+            from eaglechat.hub.convert import convert  # noqa: PLC0415 - imports numpy and gguf
 
             draft.parent.mkdir(parents=True, exist_ok=True)
             convert(
@@ -193,22 +196,24 @@ def finish(
             )
     if here.target is None or draft is None:
         raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")
-    journal.end(entry.name)
+    note_ended(entry.name)
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note)
 
 
 def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
-    """Memory the pair will need, from headers on the Hub: at a context of `n_ctx` tokens, or where
-    that is 0 at one of at most `USUAL_CONTEXT`. Raises HubError, GGUFError.
+    """The memory a pair will need at a context of `n_ctx` tokens, from its headers on the Hub.
 
-    The draft of a checkpoint counts as large as the checkpoint, with the cache of one layer of
-    the target.
+    0 means USUAL_CONTEXT, or the target's whole context if that is smaller. A checkpoint is counted
+    with its size on the Hub, and a KV cache as large as that of one layer of the target.
+    Raises HubError, GGUFError.
     """
-    target = replace(hub.figures(plan.target[0]), size_bytes=sum(file.size for file in plan.target))
+    target = replace(
+        hub.beginning(plan.target[0]), size_bytes=sum(file.size for file in plan.target)
+    )
     draft_bytes = sum(file.size for file in plan.draft)
     n_ctx = n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
     if not plan.converts:
-        draft = replace(hub.figures(plan.draft[0]), size_bytes=draft_bytes)
+        draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
         return memory_need(target, draft, n_ctx)
     need = memory_need(target, None, n_ctx)
     layer = need.target_kv // max(target.n_layers, 1)

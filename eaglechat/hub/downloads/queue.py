@@ -1,6 +1,7 @@
-"""Downloads side by side: two at a time, each of them paused, resumed or cancelled at once.
+"""Downloads in the background, two files at a time; each install is paused, resumed and cancelled.
 
-Jobs run in threads; whoever shows them asks for snapshots, as often as it paints.
+An install is a pair with its conversion, or the files of one model. Callers change which installs
+are wanted; `_update` then starts and stops the threads. Whoever shows them asks for snapshots.
 """
 
 from __future__ import annotations
@@ -9,45 +10,48 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from eaglechat.hub.downloads import install as installing
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import (
-    FileRequest,
-    Phase,
-    Progress,
-    RetryPolicy,
-    download,
-)
-from eaglechat.hub.downloads.stop import StoppedError, StopSignal
+from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
+from eaglechat.hub.downloads.install import Plan
+from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
 from eaglechat.hub.errors import HubError
+from eaglechat.hub.local.installed import DEFAULT_DRAFT_TYPE, note_ended
+from eaglechat.hub.local.pair import Pair
 
 _SPEED_WINDOW_S = 5.0
 
 
-class State(str, Enum):
-    """Where a job of the queue is."""
+class FileState(str, Enum):
+    """What the queue is doing with a file."""
 
     QUEUED = "queued"
     RUNNING = "running"
     PAUSED = "paused"
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "cancelled"
 
 
-_ENDED = (State.DONE, State.FAILED, State.CANCELLED)
+class Stage(str, Enum):
+    """How far an install is."""
+
+    DOWNLOADING = "downloading"
+    PAUSED = "paused"
+    CONVERTING = "converting"
+    INSTALLED = "installed"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class FileSnapshot:
-    """One file of the queue; `eta` in seconds and `speed` in bytes a second while it moves."""
+    """One file. `speed` in bytes per second and `eta` in seconds are set while it downloads."""
 
-    job: int
     request: FileRequest
-    state: State
+    state: FileState
     phase: Phase
     bytes_done: int
     bytes_total: int | None
@@ -59,22 +63,26 @@ class FileSnapshot:
 
 
 @dataclass(frozen=True)
-class QueueSnapshot:
-    """All files, and their sum over those that are not cancelled; total None while unknown."""
+class InstallSnapshot:
+    """One install. The bytes are of its files or, while converting, of the conversion's `step`.
 
+    `pair` is set once a pair is installed.
+    """
+
+    name: str
+    stage: Stage
     files: tuple[FileSnapshot, ...]
     bytes_done: int
-    bytes_total: int | None
-    speed: float | None
-    eta: float | None
-
-    @property
-    def active(self) -> bool:
-        return any(file.state in (State.QUEUED, State.RUNNING) for file in self.files)
+    bytes_total: int
+    speed: float | None = None
+    eta: float | None = None
+    step: str = ""
+    error: str | None = None
+    pair: Pair | None = None
 
 
 class SpeedMeter:
-    """Bytes a second over the last seconds, from a running count."""
+    """Bytes per second over the last _SPEED_WINDOW_S, from a running count of bytes."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
@@ -90,35 +98,55 @@ class SpeedMeter:
         self._samples.clear()
 
     def speed(self, now: float) -> float | None:
-        """None until two counts are known; falls while nothing arrives."""
+        """None before there are two counts; falls while nothing arrives."""
         samples = [s for s in self._samples if now - s[0] <= _SPEED_WINDOW_S]
         if len(samples) < 2 or now <= samples[0][0]:
             return None
         return (samples[-1][1] - samples[0][1]) / (now - samples[0][0])
 
 
-@dataclass
-class _Job:
-    number: int
+@dataclass(eq=False)
+class _File:
+    """A file that one or more installs want."""
+
     request: FileRequest
-    state: State = State.QUEUED
-    size: InitVar[int | None] = None
-    progress: Progress = field(init=False)
-    meter: SpeedMeter = field(init=False, default_factory=SpeedMeter)
+    progress: Progress
+    meter: SpeedMeter = field(default_factory=SpeedMeter)
     path: Path | None = None
     error: str | None = None
-    stop: StopSignal | None = None
-    """Of the thread that works on the job; one that was told to stop may take a while to notice."""
 
-    def __post_init__(self, size: int | None) -> None:
-        self.progress = Progress(Phase.CONNECTING, 0, size)
+    def reset_if_ended(self) -> None:
+        """Allow another attempt after an error, or if the file was deleted after its download."""
+        self.error = None
+        if self.path is not None and not self.path.exists():
+            self.path = None
+            self.progress = _not_begun(self.request)
 
-    def left(self) -> int:
-        return (self.progress.bytes_total or 0) - self.progress.bytes_done
+
+def _not_begun(request: FileRequest) -> Progress:
+    return Progress(Phase.CONNECTING, 0, request.size)
 
 
-class Queue:
-    """Downloads from one Hub. Every method may be called from any thread and returns at once."""
+@dataclass(eq=False)
+class _Install:
+    name: str
+    files: list[_File]
+    plan: Plan | None = None
+    """None for a model: nothing is to be done after the download."""
+    paused: bool = False
+    converting: tuple[str, int, int] | None = None
+    """Step, bytes done and total, from when all files are there."""
+    error: str | None = None
+    pair: Pair | None = None
+
+    @property
+    def can_finish(self) -> bool:
+        ended = self.paused or self.converting or self.error or self.pair
+        return self.plan is not None and not ended and all(file.path for file in self.files)
+
+
+class Downloads:
+    """The installs of one Hub. Every method may be called from any thread and returns at once."""
 
     def __init__(
         self,
@@ -127,157 +155,234 @@ class Queue:
         side_by_side: int = 2,
         policy: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
+        draft_type: str = DEFAULT_DRAFT_TYPE,
     ) -> None:
         self.hub = hub
         self._side_by_side = side_by_side
-        self._policy = policy or RetryPolicy()
+        self._policy = policy
         self._clock = clock
-        self._jobs: dict[int, _Job] = {}
+        self._draft_type = draft_type
+        self._installs: dict[str, _Install] = {}
+        self._running: dict[_File, StopSignal] = {}
+        """The files that a thread downloads. A thread that was stopped may end much later."""
         self._changed = threading.Condition(threading.RLock())
+        self._one_conversion = threading.Lock()
 
-    def add(self, request: FileRequest, size: int | None = None) -> int:
-        """Queue a file and return its job's number; one that is queued already keeps its number.
-
-        `size` in bytes, where it is known before the Hub is asked.
-        """
+    def install(self, plan: Plan) -> None:
+        """Download a pair, and convert its draft if necessary. Raises DiskFullError."""
+        name = plan.entry.name
         with self._changed:
-            for job in self._jobs.values():
-                if job.request == request and job.state not in _ENDED:
-                    return job.number
-            job = _Job(len(self._jobs), request, size=size)
-            self._jobs[job.number] = job
-            self._start_next()
-            return job.number
-
-    def pause(self, job: int) -> None:
-        self._halt(job, State.PAUSED)
-
-    def cancel(self, job: int) -> None:
-        """Stop a job for good. What has arrived stays on disk: a later download goes on from it."""
-        self._halt(job, State.CANCELLED)
-
-    def resume(self, job: int) -> None:
-        """Queue a paused, failed or cancelled job again, and one whose file has gone since."""
-        with self._changed:
-            found = self._jobs[job]
-            is_here = found.path is not None and found.path.exists()
-            if found.state not in (State.QUEUED, State.RUNNING) and not is_here:
-                found.state, found.error = State.QUEUED, None
-                self._start_next()
-
-    def cancel_all(self) -> None:
-        for job in list(self._jobs):
-            self.cancel(job)
-
-    def snapshot(self) -> QueueSnapshot:
-        with self._changed:
-            now = self._clock()
-            files = tuple(self._describe(job, now) for job in self._jobs.values())
-        wanted = [file for file in files if file.state is not State.CANCELLED]
-        totals = [file.bytes_total for file in wanted]
-        total = None if None in totals else sum(size or 0 for size in totals)
-        done = sum(file.bytes_done for file in wanted)
-        speeds = [file.speed for file in wanted if file.speed is not None]
-        speed = sum(speeds) if speeds else None
-        return QueueSnapshot(files, done, total, speed, _eta(total, done, speed))
-
-    def wait(self, jobs: Iterable[int] | None = None, timeout: float | None = None) -> bool:
-        """Wait until jobs (all, if not given) have ended or are paused; False on a timeout."""
-        with self._changed:
-            wanted = [self._jobs[job] for job in jobs] if jobs is not None else None
-
-            def settled() -> bool:
-                waited_for = self._jobs.values() if wanted is None else wanted
-                return all(job.state in (*_ENDED, State.PAUSED) for job in waited_for)
-
-            return self._changed.wait_for(settled, timeout)
-
-    def _halt(self, number: int, state: State) -> None:
-        with self._changed:
-            job = self._jobs[number]
-            if job.state in _ENDED or job.state is state:
+            current = self._installs.get(name)
+            if current is not None and current.pair is None:
+                self.resume(name)
                 return
-            job.state = state
-            job.meter.reset()
-            stop = job.stop
-            self._start_next()
-            self._changed.notify_all()
-        if stop:
-            stop.stop()
+            installing.begin(plan, self.hub.cache_dir)
+            self._add(name, plan.requests, plan)
 
-    def _start_next(self) -> None:
+    def fetch(self, name: str, requests: Iterable[FileRequest]) -> None:
+        """Download the files of a model."""
         with self._changed:
-            busy = sum(job.state is State.RUNNING for job in self._jobs.values())
-            for job in self._jobs.values():
-                if busy < self._side_by_side and job.state is State.QUEUED:
-                    job.state, job.stop = State.RUNNING, StopSignal()
-                    threading.Thread(
-                        target=self._run, args=(job, job.stop), name=job.request.name, daemon=True
-                    ).start()
-                    busy += 1
+            self._add(name, requests, None)
 
-    def _run(self, job: _Job, stop: StopSignal) -> None:
-        path, error = None, None
+    def _add(self, name: str, requests: Iterable[FileRequest], plan: Plan | None) -> None:
+        files = [self._file_for(request) for request in requests]
+        self._installs[name] = _Install(name, files, plan)
+        self._update()
+
+    def pause(self, name: str) -> None:
+        """Stop the files of an install that no other install wants."""
+        with self._changed:
+            self._installs[name].paused = True
+            self._update()
+
+    def resume(self, name: str) -> None:
+        """Go on with an install that is paused or has failed."""
+        with self._changed:
+            install = self._installs[name]
+            install.paused, install.error = False, None
+            for file in install.files:
+                file.reset_if_ended()
+            self._update()
+
+    def cancel(self, name: str) -> None:
+        """Stop an install and forget it. What was downloaded stays, for a later download."""
+        with self._changed:
+            del self._installs[name]
+            self._update()
+        note_ended(name)
+
+    def close(self) -> None:
+        """Stop everything at the end of the program; the next one offers to resume the pairs."""
+        with self._changed:
+            self._installs.clear()
+            self._update()
+
+    def snapshots(self) -> list[InstallSnapshot]:
+        """The installs in the order they were started, without those cancelled."""
+        with self._changed:
+            return [self._describe(install) for install in self._installs.values()]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every install has ended or is paused; False on a timeout."""
+
+        def is_settled() -> bool:
+            stages = {self._describe(install).stage for install in self._installs.values()}
+            return not stages & {Stage.DOWNLOADING, Stage.CONVERTING}
+
+        with self._changed:
+            return self._changed.wait_for(is_settled, timeout)
+
+    def _wanted(self) -> list[_File]:
+        installs = [install for install in self._installs.values() if not install.paused]
+        return list(dict.fromkeys(file for install in installs for file in install.files))
+
+    def _file_for(self, request: FileRequest) -> _File:
+        """A file that another install is waiting for, or a new one."""
+        for install in self._installs.values():
+            for file in install.files:
+                if file.request == request and file.path is None:
+                    file.reset_if_ended()
+                    return file
+        return _File(request, _not_begun(request))
+
+    def _update(self) -> None:
+        """Stop the threads of files that no install wants, and start what can be started."""
+        wanted = self._wanted()
+        for file in [file for file in self._running if file not in wanted]:
+            file.meter.reset()
+            self._running.pop(file).stop()
+        for file in wanted:
+            is_waiting = self._state(file) is FileState.QUEUED
+            if is_waiting and len(self._running) < self._side_by_side:
+                stop = self._running[file] = StopSignal()
+                self._start(self._download, file, stop)
+        for install in self._installs.values():
+            if install.can_finish:
+                install.converting = ("waiting for another conversion", 0, 0)
+                self._start(self._finish, install)
+        self._changed.notify_all()
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _download(self, file: _File, stop: StopSignal) -> None:
+        path, error = None, "The download ended unexpectedly."
         try:
             path = download(
                 self.hub,
-                job.request,
-                on_progress=lambda progress: self._note(job, stop, progress),
+                file.request,
+                on_progress=lambda progress: self._note(file, stop, progress),
                 stop=stop,
                 policy=self._policy,
-                reserved=lambda: self._reserved_by_others(job),
+                reserved=lambda: self._reserved_by_others(file),
             )
         except StoppedError:
             pass
         except HubError as failure:
             error = str(failure)
         finally:
-            self._end(job, stop, path, error)
+            with self._changed:
+                if self._running.get(file) is stop:
+                    del self._running[file]
+                    file.meter.reset()
+                    file.path, file.error = path, None if path else error
+                    size = file.progress.bytes_total or 0
+                    if path:
+                        file.progress = Progress(Phase.DOWNLOADING, size, size)
+                    self._update()
 
-    def _end(self, job: _Job, stop: StopSignal, path: Path | None, error: str | None) -> None:
+    def _note(self, file: _File, stop: StopSignal, progress: Progress) -> None:
         with self._changed:
-            if job.stop is not stop:
+            if self._running.get(file) is not stop:
                 return
-            job.stop = None
-            job.meter.reset()
-            if path is not None:
-                job.state, job.path = State.DONE, path
-                size = job.progress.bytes_total or 0
-                job.progress = Progress(Phase.DOWNLOADING, size, size)
-            elif job.state is State.RUNNING:
-                job.state, job.error = State.FAILED, error or "The download ended unexpectedly."
-            self._start_next()
-            self._changed.notify_all()
-
-    def _note(self, job: _Job, stop: StopSignal, progress: Progress) -> None:
-        with self._changed:
-            if job.stop is not stop or job.state is not State.RUNNING:
-                return
-            total = progress.bytes_total or job.progress.bytes_total
-            job.progress = Progress(progress.phase, progress.bytes_done, total, progress.note)
+            total = progress.bytes_total or file.progress.bytes_total
+            file.progress = replace(progress, bytes_total=total)
             if progress.phase is Phase.DOWNLOADING:
-                job.meter.add(self._clock(), progress.bytes_done)
+                file.meter.add(self._clock(), progress.bytes_done)
 
-    def _reserved_by_others(self, job: _Job) -> int:
+    def _reserved_by_others(self, file: _File) -> int:
+        """Bytes that the other running downloads will still write."""
         with self._changed:
-            running = [other for other in self._jobs.values() if other.state is State.RUNNING]
-            return sum(other.left() for other in running if other is not job)
+            others = [other.progress for other in self._running if other is not file]
+            return sum((other.bytes_total or 0) - other.bytes_done for other in others)
 
-    def _describe(self, job: _Job, now: float) -> FileSnapshot:
-        progress = job.progress
-        speed = job.meter.speed(now) if job.state is State.RUNNING else None
+    def _finish(self, install: _Install) -> None:
+        def on_progress(step: str, done: int, total: int) -> None:
+            if self._installs.get(install.name) is not install:
+                raise StoppedError
+            install.converting = (step, done, total)
+
+        assert install.plan is not None
+        pair, error = None, None
+        try:
+            with self._one_conversion:
+                cache = self.hub.cache_dir
+                pair = installing.finish(install.plan, cache, self._draft_type, on_progress)
+        except StoppedError:
+            pass
+        except HubError as failure:
+            error = str(failure)
+        except OSError as failure:
+            error = f"The draft cannot be written: {failure.strerror or failure}."
+        except ValueError as failure:
+            # What the converter refuses: a sentence about the checkpoint.
+            error = f"The draft cannot be converted: {failure}."
+        with self._changed:
+            install.converting, install.pair, install.error = None, pair, error
+            self._update()
+
+    def _state(self, file: _File) -> FileState:
+        if file.path is not None:
+            return FileState.DONE
+        if file.error is not None:
+            return FileState.FAILED
+        if file in self._running:
+            return FileState.RUNNING
+        return FileState.QUEUED if file in self._wanted() else FileState.PAUSED
+
+    def _describe(self, install: _Install) -> InstallSnapshot:
+        files = tuple(self._describe_file(file) for file in install.files)
+        states = {file.state for file in files}
+        known = InstallSnapshot(
+            name=install.name,
+            stage=Stage.DOWNLOADING,
+            files=files,
+            bytes_done=sum(file.bytes_done for file in files),
+            bytes_total=sum(file.bytes_total or 0 for file in files),
+        )
+        errors = [error for error in (install.error, *(file.error for file in files)) if error]
+        if install.pair is not None:
+            return replace(known, stage=Stage.INSTALLED, pair=install.pair)
+        if install.converting is not None:
+            step, done, total = install.converting
+            return replace(
+                known, stage=Stage.CONVERTING, step=step, bytes_done=done, bytes_total=total
+            )
+        if errors and not states & {FileState.QUEUED, FileState.RUNNING}:
+            return replace(known, stage=Stage.FAILED, error=errors[0])
+        if install.paused:
+            return replace(known, stage=Stage.PAUSED)
+        if states == {FileState.DONE}:
+            return replace(known, stage=Stage.INSTALLED)
+        speeds = [file.speed for file in files if file.speed is not None]
+        speed = sum(speeds) if speeds else None
+        return replace(known, speed=speed, eta=_eta(known.bytes_total, known.bytes_done, speed))
+
+    def _describe_file(self, file: _File) -> FileSnapshot:
+        progress, state = file.progress, self._state(file)
+        is_running = state is FileState.RUNNING
+        speed = file.meter.speed(self._clock()) if is_running else None
         return FileSnapshot(
-            job=job.number,
-            request=job.request,
-            state=job.state,
+            request=file.request,
+            state=state,
             phase=progress.phase,
             bytes_done=progress.bytes_done,
             bytes_total=progress.bytes_total,
             speed=speed,
             eta=_eta(progress.bytes_total, progress.bytes_done, speed),
-            note=progress.note if job.state is State.RUNNING else "",
-            path=job.path,
-            error=job.error,
+            note=progress.note if is_running else "",
+            path=file.path,
+            error=file.error,
         )
 
 

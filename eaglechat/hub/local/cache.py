@@ -1,13 +1,15 @@
-"""Places in the Hugging Face cache, in huggingface_hub's layout, so other tools share the files.
+"""Files in the Hugging Face cache, in huggingface_hub's layout, so that other tools share them.
 
-models--user--repo/ holds blobs/<etag> (the bytes), snapshots/<commit>/<file> (links to them) and
-refs/<revision> (a commit). Ours beside them: blobs/<etag>.part, a download under way,
-blobs/<etag>.part.map, which of its bytes are there, and blobs/<etag>.part.json, of what it is.
+models--user--repo/ holds blobs/<etag> (the bytes), snapshots/<commit>/<file> (links to blobs) and
+refs/<revision> (a commit). eaglechat adds three files during a download: blobs/<etag>.part and
+.part.map (see partial_file.py) and .part.json (which file of which revision it is).
+huggingface_hub writes links and refs in private functions only, so they are written here.
 Source: huggingface.co/docs/huggingface_hub, "Manage cache".
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -20,31 +22,36 @@ from filelock import Timeout
 from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
-from eaglechat.hub.catalogue.names import is_revision, is_safe_path
+from eaglechat.hub.catalogue.references import is_revision, is_safe_path
 from eaglechat.hub.errors import NotFoundError
-from eaglechat.hub.local.parts import PART, arrived, map_of
+from eaglechat.hub.local.partial_file import PARTIAL, bytes_received, counts_file
 from eaglechat.paths import write_atomically
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-RECORD = ".part.json"
+_RECORD = ".part.json"
 _LOCK_TRY_S = 0.05
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A download that was interrupted, by its record beside it."""
+    """An interrupted download; `partial` is the path of its partial file."""
 
     repo: str
     path: str
     revision: str
-    part: Path
+    partial: Path
     bytes_done: int
     bytes_total: int
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file of the download that is on the disk, the partial file first."""
+        beside = (counts_file(self.partial), _record_of(self.partial))
+        return (self.partial, *(file for file in beside if file.exists()))
+
 
 class _Record(msgspec.Struct, frozen=True):
-    """What is written beside a download under way."""
-
     path: str
     revision: str
     size: int
@@ -64,19 +71,17 @@ class RepoCache:
     def blob(self, etag: str) -> Path:
         return self.folder / "blobs" / etag
 
-    def part(self, etag: str) -> Path:
-        return self.folder / "blobs" / (etag + PART)
-
-    def record(self, etag: str) -> Path:
-        return self.folder / "blobs" / (etag + RECORD)
+    def partial(self, etag: str) -> Path:
+        """The partial file of a blob."""
+        return self.folder / "blobs" / (etag + PARTIAL)
 
     def lock(self, etag: str) -> Path:
-        """The lock huggingface_hub takes for the same blob."""
+        """The lock file that huggingface_hub uses for the same blob."""
         return self.cache_dir / ".locks" / self.folder.name / f"{etag}.lock"
 
-    def is_arriving(self, part: Path) -> bool:
-        """Whether a program is downloading this file now."""
-        lock = self.lock(part.name.removesuffix(PART))
+    def is_downloading(self, partial: Path) -> bool:
+        """Whether a program is writing this partial file now."""
+        lock = self.lock(partial.name.removesuffix(PARTIAL))
         if not lock.exists():
             return False
         try:
@@ -88,7 +93,7 @@ class RepoCache:
             return False
 
     def pointer(self, commit: str, path: str) -> Path:
-        """Where a file of a commit is. Raises NotFoundError for a name no folder can keep."""
+        """Where a file of a commit is. Raises NotFoundError for an unsafe name."""
         if not is_safe_path(path):
             raise NotFoundError(
                 f"{self.repo} names a file {path!r}, which leads out of its folder or means a "
@@ -97,13 +102,13 @@ class RepoCache:
         return self.folder.joinpath("snapshots", commit, *PurePosixPath(path).parts)
 
     def reference(self, revision: str) -> Path:
-        """Where the commit of a branch or a tag is noted. Raises NotFoundError for no revision."""
+        """The file with the commit of a branch or tag. Raises NotFoundError for an unsafe name."""
         if not is_revision(revision):
             raise NotFoundError(f"{revision!r} is not the name of a revision of {self.repo}.")
         return self.folder.joinpath("refs", *PurePosixPath(revision).parts)
 
     def find(self, path: str, revision: str = "main") -> Path | None:
-        """The file as the cache holds it at a revision."""
+        """A file at a revision, if it is in the cache."""
         for snapshot in self.snapshots(revision):
             pointer = self.pointer(snapshot.name, path)
             if pointer.exists():
@@ -111,9 +116,9 @@ class RepoCache:
         return None
 
     def snapshots(self, revision: str = "main") -> list[Path]:
-        """Folders of the commits a revision means: of a branch all that were fetched, newest first.
+        """The folders of a revision's commits: for a branch, every commit fetched, newest first.
 
-        A branch moves on; what was fetched of it before is still what the user asked for.
+        A branch moves on, but what was fetched of it earlier is still usable.
         """
         commit = self._commit(revision)
         if commit == revision:
@@ -123,7 +128,7 @@ class RepoCache:
         return sorted(folders, key=lambda p: (p.name == commit, p.stat().st_mtime), reverse=True)
 
     def files_of(self, etag: str) -> list[Path]:
-        """The files of all commits that are this blob."""
+        """The files, in any commit, that link to this blob."""
         blob = self.blob(etag)
         if not blob.exists():
             return []
@@ -139,11 +144,11 @@ class RepoCache:
             return None
 
     def link(self, etag: str, commit: str, path: str, revision: str) -> Path:
-        """Make a finished blob a file of a commit, and the commit what the revision means."""
+        """Link a complete blob as a file of a commit, and note the commit of the revision."""
         blob, pointer = self.blob(etag), self.pointer(commit, path)
         pointer.parent.mkdir(parents=True, exist_ok=True)
         if revision != commit and self._commit(revision) != commit:
-            # Written in place as huggingface_hub does: a second file here would be a second branch.
+            # Not written atomically: a temporary file in refs/ would be read as another branch.
             reference = self.reference(revision)
             reference.parent.mkdir(parents=True, exist_ok=True)
             reference.write_text(commit)
@@ -153,23 +158,28 @@ class RepoCache:
 
     def unfinished(self) -> Iterator[Unfinished]:
         """Interrupted downloads whose record can be read."""
-        for part in self.folder.glob(f"blobs/*{PART}"):
+        for partial in self.folder.glob(f"blobs/*{PARTIAL}"):
             try:
-                record = msgspec.json.decode(
-                    part.with_name(part.name + ".json").read_bytes(), type=_Record
-                )
-                done = arrived(part, record.size)
+                record = msgspec.json.decode(_record_of(partial).read_bytes(), type=_Record)
+                done = bytes_received(partial, record.size)
             except (OSError, msgspec.DecodeError):
                 continue
-            yield Unfinished(self.repo, record.path, record.revision, part, done, record.size)
-
-    def forget(self, etag: str) -> None:
-        """Remove what is here of a download under way."""
-        for file in (self.part(etag), map_of(self.part(etag)), self.record(etag)):
-            file.unlink(missing_ok=True)
+            yield Unfinished(self.repo, record.path, record.revision, partial, done, record.size)
 
     def write_record(self, etag: str, path: str, revision: str, size: int) -> None:
-        write_atomically(self.record(etag), msgspec.json.encode(_Record(path, revision, size)))
+        """Note which file a partial file belongs to."""
+        record = msgspec.json.encode(_Record(path, revision, size))
+        write_atomically(_record_of(self.partial(etag)), record)
+
+    def discard_partial(self, etag: str) -> None:
+        """Delete the files of a download that are not the blob."""
+        partial = self.partial(etag)
+        for file in (partial, counts_file(partial), _record_of(partial)):
+            file.unlink(missing_ok=True)
+
+
+def _record_of(partial: Path) -> Path:
+    return partial.with_name(partial.name.removesuffix(PARTIAL) + _RECORD)
 
 
 def _link_or_move(blob: Path, pointer: Path) -> None:
@@ -179,7 +189,7 @@ def _link_or_move(blob: Path, pointer: Path) -> None:
         pointer.unlink(missing_ok=True)
         pointer.symlink_to(os.path.relpath(blob, pointer.parent))
     except OSError:
-        # No links here (Windows without developer mode): huggingface_hub too moves the file then.
+        # No symbolic links here (Windows without developer mode): huggingface_hub moves it too.
         blob.replace(pointer)
 
 
@@ -189,7 +199,47 @@ def repo_of(folder: Path) -> str:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space where a folder is or will be."""
+    """Free disk space for a folder, which need not exist yet."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
+
+
+class Hasher:
+    """The hash that an etag is: sha256 of an LFS file, git's blob hash of a small file."""
+
+    def __init__(self, etag: str, size: int) -> None:
+        self.etag = etag
+        self.count = 0
+        """Bytes hashed so far."""
+        if len(etag) == 40:
+            self._hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        else:
+            self._hash = hashlib.sha256()
+
+    def update(self, data: bytes) -> None:
+        self._hash.update(data)
+        self.count += len(data)
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def matches(self) -> bool:
+        return self.digest() == self.etag
+
+
+def matches_etag(file: Path, sha256: str | None = None) -> bool:
+    """Whether a file of the cache still has the hash that its blob is named by.
+
+    On a disk without symbolic links the file is not in blobs/ and its etag is unknown: it is
+    compared with the Hub's `sha256`. True if that is None too (a small file): it cannot be checked.
+    """
+    blob = file.resolve()
+    etag = blob.name if blob.parent.name == "blobs" else sha256
+    if etag is None:
+        return True
+    hasher = Hasher(etag, blob.stat().st_size)
+    with blob.open("rb") as content:
+        while chunk := content.read(_READ_BYTES):
+            hasher.update(chunk)
+    return hasher.matches()

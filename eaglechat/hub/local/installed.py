@@ -1,4 +1,5 @@
-"""What is here of the catalogue's pairs, found on the disk alone: the Hub is not asked."""
+"""What of each catalogue pair is on this machine, without asking the Hub; and which installations
+were begun."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+import msgspec
 
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of, shard_paths
@@ -16,11 +19,11 @@ from eaglechat.hub.local.library import cache_dir
 from eaglechat.hub.local.pair import Pair
 
 DEFAULT_DRAFT_TYPE = "q8_0"
-"""Half the size of f16; a draft in fewer bits loses acceptance (llama.cpp issue 15039)."""
+"""Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
 
 
 class State(str, Enum):
-    """How much of a pair is here."""
+    """How much of a pair is on this machine."""
 
     INSTALLED = "installed"
     PARTLY = "partly"
@@ -29,7 +32,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Status:
-    """What is here of a pair, found without asking the Hub; `pair` once it can be loaded."""
+    """What of a pair is on this machine; `pair` is set if it can be loaded."""
 
     state: State
     pair: Pair | None
@@ -37,11 +40,10 @@ class Status:
     draft: Path | None
     checkpoint: Path | None
     bytes_here: int = 0
-    """Of its download, unfinished files included."""
+    """Bytes downloaded so far, unfinished files included."""
 
 
 def status(entry: Entry, cache: Path | None = None) -> Status:
-    """What is here of a pair."""
     folder = cache or cache_dir()
     target = _cached(folder, entry.target)
     gguf = entry.draft.gguf
@@ -63,7 +65,7 @@ def status(entry: Entry, cache: Path | None = None) -> Status:
 
 
 def _unfinished(cache: Path, entry: Entry) -> Iterator[Unfinished]:
-    """Downloads of a pair's own files that were interrupted."""
+    """Interrupted downloads of a pair's files."""
     for source in filter(None, (entry.target, entry.draft.gguf)):
         shard = shard_of(source.file or "")
         stem = shard.stem if shard else source.file or ""
@@ -78,7 +80,7 @@ def _unfinished(cache: Path, entry: Entry) -> Iterator[Unfinished]:
 
 
 def _bytes_of(model: Path | None) -> int:
-    """Of a GGUF with all its shards, or of a checkpoint's folder."""
+    """The size of a GGUF with all its shards, or of a checkpoint's folder."""
     if model is None:
         return 0
     files = model.iterdir() if model.is_dir() else shard_paths(model)
@@ -86,7 +88,7 @@ def _bytes_of(model: Path | None) -> int:
 
 
 def _cached(cache: Path, source: GGUFSource) -> Path | None:
-    """A source's first file; one of any commit whose bytes are those that are pinned."""
+    """A source's first file. If its hash is pinned, a file with that hash in any commit will do."""
     found = cached_model(cache, source.reference)
     if found is not None or source.sha256 is None:
         return found
@@ -95,7 +97,7 @@ def _cached(cache: Path, source: GGUFSource) -> Path | None:
 
 
 def cached_model(cache: Path, reference: HubReference) -> Path | None:
-    """The first file of a model the cache holds whole: the newest commit that has it."""
+    """The first file of a model in the newest commit of which the cache has all its files."""
     repo = RepoCache(cache, reference.repo)
     for snapshot in repo.snapshots(reference.revision):
         names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.gguf")]
@@ -116,13 +118,46 @@ def _cached_checkpoint(cache: Path, draft: DraftSource) -> Path | None:
 
 
 def converted_path(name: str, draft_type: str) -> Path:
-    """Where the draft of a pair goes that was converted here."""
+    """Where the draft that is converted for a pair is written."""
     return paths.drafts_dir() / f"eagle3-{name}-{draft_type.upper()}.gguf"
 
 
 def _converted(entry: Entry) -> Path | None:
-    """The one that was asked for last."""
+    """The draft converted for a pair; of several types, the one requested last."""
     stem = converted_path(entry.name, "").stem
-    # A pair's name may begin with another's: what follows is a type, which has no hyphen.
+    # Another pair's name may begin with this one's; what follows here is a type, without hyphens.
     found = (p for p in paths.drafts_dir().glob(f"{stem}*.gguf") if "-" not in p.stem[len(stem) :])
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def begun_pairs() -> list[str]:
+    """Names of the pairs whose installation was begun and has not ended, the oldest first."""
+    try:
+        return msgspec.json.decode(_begun_file().read_bytes(), type=list[str])
+    except (OSError, msgspec.DecodeError):
+        return []
+
+
+def note_begun(name: str) -> None:
+    """Remember that a pair is being installed: a later session offers to resume it."""
+    _write_begun([*(known for known in begun_pairs() if known != name), name])
+
+
+def note_ended(name: str) -> None:
+    """Forget a pair whose installation is complete or was cancelled."""
+    names = begun_pairs()
+    if name in names:
+        names.remove(name)
+        _write_begun(names)
+
+
+def _write_begun(names: list[str]) -> None:
+    try:
+        paths.write_atomically(_begun_file(), msgspec.json.encode(names))
+    except OSError:
+        # The downloaded files stay; only the offer to resume is lost.
+        return
+
+
+def _begun_file() -> Path:
+    return paths.state_dir() / "downloads.json"

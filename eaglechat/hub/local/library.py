@@ -1,9 +1,12 @@
-"""The models on this machine: in the Hugging Face cache, LM Studio's and llama.cpp's folders, the
-user's folders, and the drafts converted here. What each is, its header says, not its name.
+"""Finds the models on this machine and deletes them.
+
+They are in the Hugging Face cache, LM Studio's and llama.cpp's folders, the user's folders, and the
+folder of drafts converted here. A model's kind is read from its header, not from its name.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,7 +17,7 @@ from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from huggingface_hub import constants
+from huggingface_hub import constants, scan_cache_dir
 
 from eaglechat import paths
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
@@ -27,7 +30,6 @@ from eaglechat.gguf.preflight import (
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue.references import HubReference, choose, group_models
 from eaglechat.hub.local.cache import RepoCache, Unfinished, repo_of
-from eaglechat.hub.local.parts import map_of
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)
@@ -58,13 +60,13 @@ class Source(str, Enum):
 
 @dataclass(frozen=True)
 class Model:
-    """A model here: all its files, and the sentence that says what is wrong with it, if so."""
+    """A model on this machine. `problem` says in one sentence why it cannot be used, if so."""
 
     name: str
     kind: Kind
     source: Source
     path: Path
-    """What a loader is pointed at: the first file, or a checkpoint's folder."""
+    """The path to load: the first file, or a checkpoint's folder."""
     files: tuple[Path, ...] = field(repr=False)
     size_bytes: int
     repo: str | None = None
@@ -78,7 +80,7 @@ def cache_dir() -> Path:
 
 
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[Model]:
-    """Every model of every place, each once. `folders` are the user's."""
+    """Every model on this machine, each once. `folders` are the user's."""
     found: dict[Path, Model] = {}
     for model in _everything(folders, cache or cache_dir()):
         found.setdefault(Path(os.path.realpath(model.path)), model)
@@ -106,7 +108,7 @@ def _hugging_face(cache: Path) -> Iterator[Model]:
             if checkpoint:
                 yield checkpoint
         for unfinished in RepoCache(cache, repo).unfinished():
-            yield _unfinished(unfinished, RepoCache(cache, repo).is_arriving(unfinished.part))
+            yield _unfinished(unfinished, RepoCache(cache, repo).is_downloading(unfinished.partial))
 
 
 def _folder(folder: Path, source: Source) -> Iterator[Model]:
@@ -117,20 +119,20 @@ def _folder(folder: Path, source: Source) -> Iterator[Model]:
 
 
 def _models_under(folder: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    """Each model's first file and all its files; of a split one with files missing, what is there.
+    """Each model's first file and all its files; of an incomplete split model, the files there.
 
-    Folders are searched a few levels deep: a link may lead in a circle.
+    Folders are searched _MAX_DEPTH levels deep, because links may form a circle.
     """
     names = [path.relative_to(folder).as_posix() for path in _ggufs(folder, _MAX_DEPTH)]
     models = [model.files for model in group_models(names)]
     complete = {name for files in models for name in files}
-    parts: dict[object, list[str]] = {}
+    incomplete: dict[object, list[str]] = {}
     for name in names:
         if name not in complete:
             shard = shard_of(name)
-            of = (shard.stem, shard.count) if shard and shard.is_possible else name
-            parts.setdefault(of, []).append(name)
-    for files in (*models, *map(tuple, parts.values())):
+            model = (shard.stem, shard.count) if shard and shard.is_possible else name
+            incomplete.setdefault(model, []).append(name)
+    for files in (*models, *map(tuple, incomplete.values())):
         yield folder / files[0], tuple(folder / file for file in files)
 
 
@@ -158,7 +160,7 @@ def _modified(path: Path) -> float:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, none of one that went away or whose link leads nowhere."""
+    """A file's size in bytes; 0 if it is gone or its link is broken."""
     try:
         return path.stat().st_size
     except OSError:
@@ -203,7 +205,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _checkpoint(snapshot: Path, repo: str) -> Model | None:
-    """A draft's checkpoint, told by its configuration."""
+    """The draft checkpoint in a folder, recognised by its config.json."""
     weights = [path for pattern in _WEIGHTS for path in sorted(snapshot.glob(pattern))]
     config = snapshot / "config.json"
     try:
@@ -217,20 +219,18 @@ def _checkpoint(snapshot: Path, repo: str) -> Model | None:
     return Model(repo, Kind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
 
 
-def _unfinished(left: Unfinished, is_arriving: bool) -> Model:
-    beside = (map_of(left.part), left.part.with_name(left.part.name + ".json"))
-    files = (left.part, *(file for file in beside if file.exists()))
+def _unfinished(left: Unfinished, is_downloading: bool) -> Model:
     percent = 100 * left.bytes_done // max(left.bytes_total, 1)
     return Model(
         name=f"{left.repo}/{left.path}",
         kind=Kind.UNFINISHED,
         source=Source.HUGGING_FACE,
-        path=left.part,
-        files=files,
+        path=left.partial,
+        files=left.files,
         size_bytes=left.bytes_done,
         repo=left.repo,
         problem=f"It is being downloaded: {percent}% is here."
-        if is_arriving
+        if is_downloading
         else f"Its download stopped at {percent}%; pulling it resumes.",
     )
 
@@ -247,7 +247,7 @@ def _lm_studio_folders() -> list[Path]:
 
 
 def _llama_cpp_folder() -> Path:
-    """Where llama.cpp kept its downloads before it took to the Hugging Face cache."""
+    """llama.cpp's folder for downloads; newer releases use the Hugging Face cache."""
     own = os.environ.get("LLAMA_CACHE")
     if own:
         return Path(own)
@@ -259,10 +259,7 @@ def _llama_cpp_folder() -> Path:
 
 
 def find(models: Iterable[Model], text: str) -> list[Model]:
-    """The models a name means: a listed name, a path, a file's name, or a Hub reference.
-
-    More than one where the name is not enough to tell them apart.
-    """
+    """The models that `text` may mean: a listed name, a path, a file name or a Hub reference."""
     models = list(models)
     path = paths.expanded(text)
     exact = [model for model in models if text == model.name or path in (model.path, *model.files)]
@@ -282,3 +279,77 @@ def _in_repo(models: list[Model], text: str) -> list[Model]:
         return [names[choose(HubReference(repo, quantization.upper()), list(names)).first]]
     except (ValueError, KeyError):
         return []
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The files that a removal deletes, and the bytes that it frees."""
+
+    models: tuple[Model, ...]
+    files: tuple[Path, ...]
+    freed_bytes: int
+
+
+def plan_removal(models: Iterable[Model]) -> Removal:
+    """The files to delete to remove these models.
+
+    In the Hugging Face cache, a blob is deleted with every link to it, in all commits.
+    Raises OSError, also if one of them is being downloaded now.
+    """
+    models = tuple(models)
+    for model in models:
+        if model.kind is Kind.UNFINISHED and _cache(model).is_downloading(model.path):
+            raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
+    files: dict[Path, int] = {}
+    for model in models:
+        for file in model.files:
+            in_cache = model.source is Source.HUGGING_FACE and model.kind is not Kind.UNFINISHED
+            for path in _with_blob(file) if in_cache else [file]:
+                files[path] = 0 if path.is_symlink() else path.stat().st_size
+            if model.kind is Kind.UNFINISHED:
+                # The file is sparse: its gaps take no disk space.
+                files[model.path] = model.size_bytes
+    return Removal(models, tuple(files), sum(files.values()))
+
+
+def _with_blob(file: Path) -> list[Path]:
+    """A file of a snapshot, all links to its blob, and the blob."""
+    if not file.is_symlink():
+        return [file]
+    blob = file.resolve()
+    snapshots = blob.parent.parent / "snapshots"
+    links = [path for path in snapshots.rglob("*") if path.is_symlink() and path.resolve() == blob]
+    return [*links, blob]
+
+
+def remove(removal: Removal) -> None:
+    """Delete the files, and commits of the cache that are empty then. Raises OSError."""
+    for file in removal.files:
+        file.unlink(missing_ok=True)
+    for model in removal.models:
+        if model.source is Source.HUGGING_FACE:
+            _tidy(_repo_folder(model))
+
+
+def _cache(model: Model) -> RepoCache:
+    return RepoCache(_repo_folder(model).parent, model.repo or "")
+
+
+def _repo_folder(model: Model) -> Path:
+    first = model.files[0]
+    return next(parent for parent in first.parents if parent.name.startswith("models--"))
+
+
+def _tidy(folder: Path) -> None:
+    """Let huggingface_hub delete the commits of a repository that have no files left."""
+    if not folder.is_dir() or any(folder.glob("blobs/*.part")):
+        return
+    info = scan_cache_dir(folder.parent)
+    empty = [
+        revision.commit_hash
+        for repo in info.repos
+        for revision in repo.revisions
+        if repo.repo_path == folder.resolve() and not revision.files
+    ]
+    if empty:
+        info.delete_revisions(*empty).execute()

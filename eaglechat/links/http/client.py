@@ -1,13 +1,16 @@
-"""Requests to one server, over HTTP: its addresses, key, headers, certificates and patience.
+"""HTTP requests to one server: its address, key, headers, certificates and timeouts.
 
-Everything here runs in one event loop, so that a cancelled task closes its connection at once,
-whatever it waits for. httpx2 is the client that huggingface_hub brings; it is read when a server is
-first asked.
+Each request runs in an event loop, so that a cancelled task closes its connection at once, whatever
+it waits for. httpx2 is the HTTP library of huggingface_hub; this module is imported when a server
+is first asked.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -25,14 +28,16 @@ from eaglechat.links.http.faults import (
     of_status,
     of_transport,
 )
-from eaglechat.links.http.keys import find_key, forget_key
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
 
 _PAGE_S = 30.0
-"""What a server says of itself comes within this, whatever the patience with its replies."""
+"""The longest timeout for the pages on which a server describes itself; a reply may have more."""
 _SHORTEST_KEY = 6
-"""A header's value may be one."""
+"""Characters from which the value of a header is taken for a key, and kept out of messages."""
+_KEY_COMMAND_S = 30.0
+_printed_keys: dict[tuple[str, ...], str] = {}
+"""By key_command, the key that it printed: the command may ask for a password or a touch."""
 _FAULTS = (httpx2.RequestError, httpx2.InvalidURL, httpx2.SSEError)
 DONE = "[DONE]"
 
@@ -40,7 +45,7 @@ Answer = TypeVar("Answer")
 
 
 class ServerClient:
-    """Asks one server. Errors are ServerErrors, in words."""
+    """Asks one server. Whatever goes wrong becomes a ServerError."""
 
     def __init__(self, server: ServerSettings) -> None:
         """Raises AddressError."""
@@ -50,8 +55,8 @@ class ServerClient:
         self._key = ""
         self._http: httpx2.AsyncClient | None = None
 
-    async def __aenter__(self) -> ServerClient:
-        """Raises ServerError where the certificates or the proxies cannot be used."""
+    def open(self) -> None:
+        """Raises ServerError if the certificates or a proxy of the environment cannot be used."""
         server = self.server
         certificates = _certificates(server.ca_file)
         try:
@@ -59,28 +64,28 @@ class ServerClient:
                 headers={"User-Agent": "eaglechat", **server.headers},
                 verify=certificates,
                 timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
-                # Not followed: neither the chat nor a key goes where nobody said it should.
+                # The chat and the key go to no address that the user has not named.
                 follow_redirects=False,
                 trust_env=not self.address.is_here,
             )
         except (ImportError, OSError, ValueError) as error:
             raise of_environment(error) from None
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
 
     async def get(self, url: str, kind: type[Answer]) -> Answer:
-        """What is at an address, which says it soon. Raises ServerError."""
+        """The JSON at an address, of this type. Raises ServerError."""
         soon = min(_PAGE_S, self.server.timeout)
         return self._read(await self._ask("GET", url, silence_s=soon), kind)
 
     async def text(self, url: str) -> str:
-        """The text that is at an address. Raises ServerError."""
+        """The text at an address. Raises ServerError."""
         return (await self._ask("GET", url)).text
 
     async def post(self, url: str, body: Mapping[str, Any], kind: type[Answer]) -> Answer:
-        """The answer to a request. Raises ServerError."""
+        """The JSON that answers a request, of this type. Raises ServerError."""
         return self._read(await self._ask("POST", url, body), kind)
 
     async def _ask(
@@ -108,8 +113,10 @@ class ServerClient:
     async def stream(
         self, url: str, body: Mapping[str, Any] | None = None
     ) -> AsyncIterator[AsyncIterator[str]]:
-        """The events that answer a request, as JSON, up to its end; those of an address without
-        one. Raises ServerError."""
+        """The data of the server-sent events that answer a request, as JSON text.
+
+        Without a body it is a GET. Raises ServerError.
+        """
         headers = {"Accept": "text/event-stream", **await self._key_header()}
         with self._explained(self.server.timeout):
             async with self._client.stream(
@@ -127,19 +134,19 @@ class ServerClient:
         with self._explained(self.server.timeout):
             async for event in httpx2.EventSource(response):
                 if event.data == DONE:
-                    # Not waited for: a server may be slow to end the answer behind it.
+                    # A server may be slow to close the response after it.
                     return
                 if event.data:
                     yield event.data
         raise ServerError(f"{self.where} broke off during the reply", code=CUT, is_passing=True)
 
     async def _key_header(self) -> dict[str, str]:
-        self._key = await find_key(self.server)
+        self._key = await _find_key(self.server)
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
     @contextmanager
     def _explained(self, silence_s: float) -> Iterator[None]:
-        """Turns errors of the connection into ServerErrors."""
+        """Turns the HTTP library's errors into ServerErrors."""
         try:
             yield
         except _FAULTS as error:
@@ -154,17 +161,18 @@ class ServerClient:
         has_key = "Authorization" in response.request.headers
         error = of_status(response, self.where, has_key=has_key, model=model)
         if error.code == "key":
-            forget_key(self.server)
+            # A key_command prints another one next time.
+            _printed_keys.pop(self.server.key_command, None)
         raise self.without_key(error)
 
     async def _check_error(self, response: httpx2.Response) -> None:
-        """Some servers send an error with status 200."""
+        """Raises the error that some servers send with status 200."""
         is_json = "json" in response.headers.get("Content-Type", "")
         if is_json and (said := message_in(await response.aread())):
             raise self.without_key(ServerError(f"{self.where} failed: {said}"))
 
     def without_key(self, error: ServerError) -> ServerError:
-        """The error; what it was asked with is not in its text, though servers quote it."""
+        """The error without the keys that were sent: servers quote them."""
         text = str(error)
         given = [value.split()[-1] for value in self.server.headers.values() if value.strip()]
         for secret in (self._key, *(value for value in given if len(value) >= _SHORTEST_KEY)):
@@ -186,3 +194,60 @@ def _certificates(ca_file: str) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=expanded(ca_file))
     except (OSError, ssl.SSLError) as error:
         raise ServerError(f"ca_file {ca_file} cannot be read: {error}", code="settings") from None
+
+
+async def _find_key(server: ServerSettings) -> str:
+    """The key of a server; empty if its settings name none. Raises ServerError."""
+    if server.key_env:
+        source, key = server.key_env, os.environ.get(server.key_env, "").strip()
+        if not key:
+            raise ServerError(
+                f"the key of {server.name} is read from {server.key_env}, which is not set",
+                code="key",
+            )
+    elif server.key_command:
+        source, known = "key_command", _printed_keys.get(server.key_command)
+        key = known if known is not None else await _printed_by_command(server)
+    else:
+        return ""
+    if not (key.isascii() and key.isprintable()):
+        raise ServerError(
+            f"the key of {server.name} ({source}) holds characters that no key has", code="key"
+        )
+    if server.key_command:
+        _printed_keys[server.key_command] = key
+    return key
+
+
+async def _printed_by_command(server: ServerSettings) -> str:
+    """The first line that key_command prints, as `pass show` does. The command is killed when the
+    task is cancelled."""
+    try:
+        process = subprocess.Popen(
+            server.key_command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, ValueError) as error:
+        raise _key_failed(server, f"cannot be started ({type(error).__name__})") from None
+    try:
+        # A thread reads its output and waits for its end.
+        printed, _ = await asyncio.to_thread(process.communicate, timeout=_KEY_COMMAND_S)
+    except subprocess.TimeoutExpired:
+        raise _key_failed(server, f"took longer than {_KEY_COMMAND_S:g} s") from None
+    finally:
+        process.kill()
+    if process.returncode:
+        raise _key_failed(server, f"failed (exit status {process.returncode})")
+    # An error never quotes what it printed, which may be a key.
+    lines = printed.decode("utf-8", "replace").strip().splitlines()
+    if not lines:
+        raise _key_failed(server, "printed nothing")
+    return lines[0].strip()
+
+
+def _key_failed(server: ServerSettings, how: str) -> ServerError:
+    return ServerError(
+        f"the key_command of {server.name}, {server.key_command[0]}, {how}", code="key"
+    )

@@ -1,7 +1,14 @@
-"""What answers at an address: which kind of server, and which models it has."""
+"""What answers at an address: which kind of server, and which models it has.
+
+llama-server's router and llama-swap load a model when it is asked for; that is done here too, for
+such a server describes a model only once it is loaded.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import quote
@@ -21,6 +28,12 @@ from eaglechat.wire.protocol import ModelInfo, Reasoning
 _VLLM_COUNTER = "vllm:spec_decode_num_drafts"
 _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
 _EFFORTS = ("low", "medium", "high")
+LOOK_S = 0.5
+"""Seconds between two looks at a load on demand."""
+_STAGES = {"spec_model": "draft"}
+
+Tell = Callable[[str, float], None]
+"""Is told what is being loaded, and the fraction of the whole load that is done."""
 
 State = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
 _STATES: dict[str, State] = {
@@ -218,7 +231,7 @@ async def _llama_swap(client: ServerClient, models: tuple[ServedModel, ...]) -> 
     return Found(LlamaSwap(), tuple(stated), on_demand=True)
 
 
-async def look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
+async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
     """What a server that loads on demand says of a model that it has loaded. Raises ServerError."""
     root = client.address.root
     if not isinstance(found.kind, LlamaSwap):
@@ -226,7 +239,7 @@ async def look_into(client: ServerClient, found: Found, model: ServedModel) -> F
         props = await client.get(f"{root}/props{query}", _Props)
         found = replace(found, pages=root)
         return await _described(client, found, props, f"{root}/slots{query}")
-    pages = upstream(client, model)
+    pages = _upstream(client, model)
     try:
         props = await client.get(f"{pages}/props", _Props)
     except ServerError:
@@ -239,7 +252,7 @@ async def look_into(client: ServerClient, found: Found, model: ServedModel) -> F
     return await _described(client, found, props, f"{pages}/slots")
 
 
-def upstream(client: ServerClient, model: ServedModel) -> str:
+def _upstream(client: ServerClient, model: ServedModel) -> str:
     """Where llama-swap has the pages of the server behind it, which starts if one is asked for."""
     return f"{client.address.root}/upstream/{quote(model.id)}"
 
@@ -281,11 +294,88 @@ def _info(listed: _Listed) -> ModelInfo:
     )
 
 
+# Loading on demand
+
+
+class _Progress(msgspec.Struct):
+    stages: list[str]
+    current: str
+    value: float
+
+    @property
+    def fraction(self) -> float:
+        """Of the whole load; its stages count alike."""
+        place = self.stages.index(self.current) if self.current in self.stages else 0
+        return (place + self.value) / (len(self.stages) or 1)
+
+
+class _Change(msgspec.Struct):
+    progress: _Progress | None = None
+
+
+class _News(msgspec.Struct):
+    """What the router says of one of its models."""
+
+    model: str
+    data: _Change
+
+
+async def made_ready(client: ServerClient, found: Found, model: ServedModel, tell: Tell) -> Found:
+    """What a server says of one of its models, which it loads if it has to. Raises ServerError."""
+    if isinstance(found.kind, LlamaSwap):
+        # Its pages are asked for, so it is started.
+        tell("target", 0.0)
+        await client.text(f"{_upstream(client, model)}/v1/models")
+    elif model.state not in ("loaded", "asleep"):
+        tell("target", 0.0)
+        await _load(client, model, tell)
+    found = await discover(client)
+    return await _look_into(client, found, found.model(model.id) or model)
+
+
+async def _load(client: ServerClient, model: ServedModel, tell: Tell) -> None:
+    news = asyncio.ensure_future(_follow(client, model.id, tell))
+    try:
+        if model.state in ("not loaded", "failed to load"):
+            body = {"model": model.id}
+            await client.post(f"{client.address.root}/models/load", body, msgspec.Raw)
+        while (now := (await discover(client)).model(model.id)) is not None:
+            if now.state in ("loaded", "asleep"):
+                return
+            if now.state in ("not loaded", "failed to load"):
+                raise ServerError(
+                    f"{client.where} could not load {model.id}: the log of that server says why",
+                    code=MISSING,
+                )
+            await asyncio.sleep(LOOK_S)
+        raise ServerError(f"{client.where} no longer has {model.id}", code=MISSING)
+    finally:
+        news.cancel()
+
+
+async def _follow(client: ServerClient, name: str, tell: Tell) -> None:
+    """Tell how far a load is, where the router says."""
+    with suppress(ServerError):
+        async with client.stream(f"{client.address.root}/models/sse") as events:
+            async for event in events:
+                with suppress(msgspec.MsgspecError):
+                    news = msgspec.json.decode(event, type=_News)
+                    if news.model == name and news.data.progress:
+                        progress = news.data.progress
+                        tell(_STAGES.get(progress.current, "target"), progress.fraction)
+
+
+# Asking once
+
+
 def ask(server: ServerSettings) -> Found:
-    """What answers at a server's address; waits for it. Raises EngineError."""
+    """What answers at a server's address; waits for the answer. Raises EngineError."""
     return result_of(_ask(ServerClient(server)))
 
 
 async def _ask(client: ServerClient) -> Found:
-    async with client:
+    try:
+        client.open()
         return await discover(client)
+    finally:
+        await client.close()

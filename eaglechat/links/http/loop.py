@@ -1,23 +1,23 @@
-"""Event loops in threads of their own, which nobody waits for at the end of the program."""
+"""Event loops that do not hold up the end of the program."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 
-class _Daemons(ThreadPoolExecutor):
-    """Looks up names of hosts in daemon threads: an exit does not wait for a name server."""
+class DaemonExecutor(ThreadPoolExecutor):
+    """Runs each call in a daemon thread of its own: asyncio looks up host names in its executor,
+    and the program's exit would wait for a name server that does not answer."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        # What is begun cannot be cancelled: its thread goes on, and has a result in the end.
+        # A future that runs cannot be cancelled: set_result would raise in a cancelled one.
         future.set_running_or_notify_cancel()
 
         def run() -> None:
@@ -32,29 +32,27 @@ class _Daemons(ThreadPoolExecutor):
 
 def new_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(_Daemons())
+    loop.set_default_executor(DaemonExecutor())
     return loop
 
 
-def run_to_end(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
-    """Run a task in this thread until it is done or cancelled, and end what it left behind."""
-    asyncio.set_event_loop(loop)
-    try:
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-    finally:
-        left = asyncio.all_tasks(loop)
-        for one in left:
-            one.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks that are left in a loop, and close it."""
+    loop.run_until_complete(_end(asyncio.all_tasks(loop)))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def result_of(work: Coroutine[Any, Any, Result]) -> Result:
-    """What comes of the work, done in this thread; it raises what the work does."""
+    """The result of the work, done in this thread; what it raises is raised here."""
     loop = new_loop()
-    task = loop.create_task(work)
-    with suppress(Exception):
-        run_to_end(loop, task)
-    return task.result()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        close_loop(loop)

@@ -1,22 +1,27 @@
-"""BINDINGS of screens and widgets, and other keys in the place of those shipped."""
+"""From commands to Textual's bindings, and back from the bindings of a screen to commands."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
+from textual.screen import Screen
 
 from eaglechat.tui.commands.command import Command, Scope
-from eaglechat.tui.commands.registry import BY_ID, Keymap, commands_of
+from eaglechat.tui.commands.registry import BY_ID, Keymap, commands_of, keys_of
+from eaglechat.tui.commands.table import COMMANDS
 
 _FIRST = "!"
-"""Ends the id of a binding that comes before what the widget with the focus makes of its keys."""
+"""Ends the id of a command's second binding, which takes its key before the focused widget."""
 _NO_KEY = "unbound"
 
 
 def bindings_of(*scopes: Scope) -> list[BindingType]:
-    """BINDINGS for a screen or widget, with the keys as shipped."""
+    """The BINDINGS of a screen or widget, with the keys as shipped."""
     return [
         binding
         for command in commands_of(*scopes)
@@ -26,7 +31,7 @@ def bindings_of(*scopes: Scope) -> list[BindingType]:
 
 
 def textual_keymap(keymap: Keymap) -> dict[str, str]:
-    """What `App.set_keymap` takes to put other keys in force."""
+    """The argument of `App.set_keymap` that puts other keys in force."""
     ids: dict[str, str] = {}
     for id, keys in keymap.items():
         ids[id] = ",".join(keys)
@@ -40,8 +45,8 @@ def command_of(binding: Binding) -> Command | None:
 
 
 def _bindings(command: Command) -> Iterator[Binding]:
-    """The command's keys; and, for a user's keys, which may be keys of the widget with the focus,
-    a binding that comes before it."""
+    """The binding of the command's keys, and one with priority for keys that a user chose, which
+    may also be keys of the focused widget."""
     keys = ",".join(command.all_keys)
     yield _binding(command, command.id, keys, command.priority)
     if not command.priority:
@@ -61,5 +66,46 @@ def _binding(command: Command, id: str, keys: str, priority: bool) -> Binding:
 
 
 def _is_spare(key: str) -> bool:
-    """Whether lists, buttons and text have no use for the key of their own."""
+    """Whether the key may be taken from any focused widget: none types or moves by it."""
     return re.search(r"ctrl\+|alt\+|^f\d+$", key) is not None
+
+
+@dataclass(frozen=True)
+class Active:
+    """A command that holds now, the widget, screen or app it belongs to, and its keys."""
+
+    command: Command
+    node: DOMNode
+    keys: tuple[str, ...]
+    enabled: bool
+
+
+def active_commands(screen: Screen[Any]) -> list[Active]:
+    """The commands that hold now: of the focused widget, then of the screen, then of the app."""
+    found: dict[str, Active] = {}
+    for key, active in screen.active_bindings.items():
+        command = command_of(active.binding)
+        if command is None:
+            continue
+        before = found.get(command.id)
+        keys = (*before.keys, key) if before else (key,)
+        found[command.id] = Active(command, active.node, keys, active.enabled)
+    # A dialog hides the bindings of the app, although those with priority work.
+    for command in commands_of("app"):
+        found.setdefault(command.id, Active(command, screen.app, keys_of(command.id), True))
+    return sorted(map(_in_order, found.values()), key=lambda one: (_depth(one), _place(one)))
+
+
+def _in_order(active: Active) -> Active:
+    """The same, with its keys in the order of the table: the first is the one that is named."""
+    keys = tuple(key for key in keys_of(active.command.id) if key in active.keys)
+    return replace(active, keys=keys)
+
+
+def _depth(active: Active) -> int:
+    """Sorts the focused widget first, then outwards."""
+    return -len(active.node.ancestors_with_self)
+
+
+def _place(active: Active) -> int:
+    return COMMANDS.index(active.command)

@@ -1,4 +1,4 @@
-"""What a command is: a name, a sentence about it, where it holds, and its keys as shipped."""
+"""The record of a command: its name, a sentence about it, where it holds, its keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "transcript", "prompt", "slider", "bench", "seen", "inside", "chats", "find",
+    "chat", "prompt", "slider", "bench", "seen", "inside", "chats", "find",
 ]  # fmt: skip
-"""Screens and widgets that have commands of their own: each makes its BINDINGS from one or more."""
+"""Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
 
 PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "menu", "list"}),
@@ -18,14 +18,14 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "downloads"}),
     frozenset({"app", "dialog", "confirm"}),
     frozenset({"app", "dialog", "prompt"}),
-    frozenset({"app", "chat", "transcript", "prompt", "slider"}),
+    frozenset({"app", "chat", "prompt", "slider"}),
     frozenset({"app", "bench"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),
     frozenset({"app", "find"}),
 )
-"""What holds at the same time: a key has one meaning within each."""
+"""Scopes that hold at the same time. Within each of these, a key has one meaning."""
 
 LEADER = "leader"
 """`leader v` is the key v after the key of `app.leader`."""
@@ -33,21 +33,21 @@ LEADER = "leader"
 
 @dataclass(frozen=True)
 class Argument:
-    """The value a command takes: a number in a range, or one of some words. Without a kind only
-    words will do, or any text where `text` says what it is."""
+    """The value a command takes: a number of `kind` from `least` to `most`, one of `words`, or any
+    text if `text` is set."""
 
     kind: type[int] | type[float] | None = None
     least: float = 0.0
     most: float = 0.0
     words: tuple[str, ...] = ()
     text: str = ""
-    """What a text stands for, as “the name of a role”."""
+    """What the text is, such as “the name of a role”."""
     is_optional: bool = False
-    """The command does something without it too, as its keys do."""
+    """The command can be run without it, as by its keys."""
 
     @property
     def span(self) -> str:
-        """What it may be: `0 to 16, or auto`."""
+        """What it can be, in words: `0 to 16, or auto`."""
         if self.kind is None:
             return self.text or " or ".join(
                 filter(None, (", ".join(self.words[:-1]), self.words[-1]))
@@ -55,7 +55,7 @@ class Argument:
         return ", or ".join((f"{self.least:g} to {self.most:g}", *self.words))
 
     def parse(self, text: str) -> int | float | str:
-        """The value that is typed. Raises ValueError with what it may be."""
+        """The value of a typed text. Raises ValueError, which says what it can be."""
         if self.text:
             return text
         if text.casefold() in self.words:
@@ -73,10 +73,10 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Something the user can have done, by a key, from the palette, or with a button.
+    """Something the user can run by a key, from the palette, or by typing a slash and its name.
 
-    The part of the id before the dot is the thing, the part behind it what is done: commands that
-    end alike do the same on different screens, and have the same keys.
+    The id is `thing.verb`. Commands with the same verb do the same on different screens, and have
+    the same keys.
     """
 
     id: str
@@ -84,19 +84,18 @@ class Command:
     help: str
     scopes: tuple[Scope, ...]
     keys: tuple[str, ...] = ()
-    """Each works in every terminal and on every keyboard; the first is the one that is named."""
+    """These work in every terminal and on every keyboard. Sentences name the first."""
     aliases: tuple[str, ...] = ()
-    """Function keys and such: some terminals and laptops keep them to themselves."""
+    """Function keys and the like, which some terminals and laptops use themselves."""
     action: str = ""
-    """What the screen or widget does, as Textual writes it, with {} for the value; the verb of the
-    id if empty."""
+    """The Textual action of the screen or widget, with {} for the value; empty: the id's verb."""
     priority: bool = False
-    """Before the widget with the focus sees the key."""
+    """The command gets the key before the focused widget."""
     footer: str = ""
-    """Its word in the bottom line; empty keeps it out."""
+    """Its label in the bottom line; empty: it is not shown there."""
     argument: Argument | None = None
     slash: str | None = ""
-    """What is typed behind a slash in the prompt; the verb of the id if empty, None for nothing."""
+    """What is typed after a slash in the prompt; empty: the id's verb, None: it cannot be typed."""
 
     @property
     def verb(self) -> str:
@@ -107,12 +106,12 @@ class Command:
         return (*self.keys, *self.aliases)
 
     def call(self, value: int | float | str | None = None) -> str:
-        """The action to run, with the value if the command takes one."""
+        """The Textual action to run, with the value if the command takes one."""
         return (self.action or self.verb).replace("{}", repr(value))
 
     @property
     def slash_name(self) -> str | None:
-        """Its name behind a slash, where it can be typed in a chat."""
+        """What is typed after a slash; None if the command cannot be typed in a chat."""
         if self.slash is None or {"app", "chat"}.isdisjoint(self.scopes):
             return None
         return self.slash or self.verb

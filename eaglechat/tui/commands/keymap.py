@@ -1,26 +1,27 @@
-"""The user's keys, checked: `[keys]` of config.toml gives commands other keys than their own."""
+"""Reads `[keys]` of config.toml, which gives commands other keys."""
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
+
 from eaglechat.settings import Problem
 from eaglechat.tui.commands.command import LEADER, PLACES, Command, Scope
-from eaglechat.tui.commands.registry import BY_ID, COMMANDS, Keymap
+from eaglechat.tui.commands.registry import BY_ID, Keymap
+from eaglechat.tui.commands.table import COMMANDS
 
 _MODIFIERS = ("ctrl", "alt", "shift")
-_NAMED = {
-    "escape", "enter", "tab", "space", "backspace", "insert", "delete", "home", "end", "pageup",
-    "pagedown", "up", "down", "left", "right", *(f"f{number}" for number in range(1, 25)),
-}  # fmt: skip
-_SHORT = {"esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "pgup": "pageup"}
-_SHORT["pgdn"] = "pagedown"
-_RENAMED = {"hyphen_minus": "minus", "plus_sign": "plus", "low_line": "underscore"} | {
-    "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at",
+_NAMED = {key.value for key in Keys if re.fullmatch(r"\w+", key.value)}
+"""Keys that write no character, as Textual names them."""
+_SHORT = {
+    "esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "pgup": "pageup",
+    "pgdn": "pagedown",
 }  # fmt: skip
 _TAKEN = {
     "ctrl+i": "Tab",
@@ -28,16 +29,16 @@ _TAKEN = {
     "ctrl+h": "Backspace",
     "ctrl+left_square_bracket": "Esc",
 }
-"""Terminals send the same for both."""
-_NOTHING_TYPED: set[Scope] = {"transcript", "downloads", "confirm", "slider"}
+"""Keys for which terminals send the same as for the other."""
+_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider"}
 _MEANT_TO_SHARE = {frozenset({"list.clear", "dialog.back"})}
-"""The filter takes the key first, and only while something is typed in it."""
+"""Pairs of commands that share a key: the filter takes it only while it has text."""
 
 
 def read_keymap(
     given: Mapping[str, str | tuple[str, ...]], file: Path
 ) -> tuple[Keymap, list[Problem]]:
-    """The keys that can be put in force, and why the others cannot; `file` is where they stand."""
+    """The keys that can be put in force, and a problem for each other one; `file` has them."""
     keymap: dict[str, tuple[str, ...]] = {}
     reasons: dict[str, str] = {}
     for id, keys in given.items():
@@ -45,8 +46,8 @@ def read_keymap(
             keymap[id] = _keys(id, (keys,) if isinstance(keys, str) else keys)
         except ValueError as error:
             reasons[id] = str(error)
-    # Both may be moved, so a clash shows only when all keys are read. Back where it was, a command
-    # may clash anew.
+    # Clashes are looked for when all keys are read, as both commands may have other keys. A
+    # command that is put back to its own keys may clash again.
     while clash := next(clashes(keymap), None):
         key, one, other = clash
         moved, first = (other, one) if other in keymap else (one, other)
@@ -61,7 +62,7 @@ def read_keymap(
 
 
 def clashes(keymap: Keymap) -> Iterator[tuple[str, str, str]]:
-    """A key and the two commands that have it where both hold."""
+    """Each key that two commands have in one place, with their ids."""
     for place in PLACES:
         owners: dict[str, str] = {}
         for command in COMMANDS:
@@ -74,7 +75,7 @@ def clashes(keymap: Keymap) -> Iterator[tuple[str, str, str]]:
 
 
 def _keys(id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The keys as Textual names them. Raises ValueError with what is wrong."""
+    """The keys as Textual names them. Raises ValueError, which says what is wrong."""
     command = BY_ID.get(id)
     if command is None:
         near = get_close_matches(id, BY_ID, 1, cutoff=0.4)
@@ -129,12 +130,12 @@ def _base(name: str) -> str | None:
 
 def _named_character(character: str) -> str:
     name = unicodedata.name(character, "").lower().replace("-", "_").replace(" ", "_")
-    return _RENAMED.get(name, name)
+    return KEY_NAME_REPLACEMENTS.get(name, name)
 
 
 _PUNCTUATION = {_named_character(character) for character in string.punctuation}
 
 
 def _writes(key: str) -> bool:
-    """Whether a field takes the key as text."""
+    """Whether the key types a character in a text field."""
     return len(key) == 1 or key == "space" or key in _PUNCTUATION

@@ -1,4 +1,4 @@
-"""The command palette: every command of the screen by its name, with a value where it takes one."""
+"""The command palette: commands found by name, some typed with a value."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from eaglechat.tui.commands.active import active_commands
+from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.command import Argument, Command
-from eaglechat.tui.commands.registry import COMMANDS, name_of
+from eaglechat.tui.commands.registry import name_of
+from eaglechat.tui.commands.table import COMMANDS
 
 
 class ScreenCommands(Provider):
-    """The commands that need no more than a key."""
+    """Commands that need no value."""
 
     async def discover(self) -> Hits:
         for active in active_commands(self.screen):
@@ -31,7 +32,7 @@ class ScreenCommands(Provider):
 
 
 class ChatControls(Provider):
-    """`n_draft_max 5`, `n_draft_max auto`, `p_min 0.4`, `temperature 0.8`, as they are typed."""
+    """Commands typed with a value, such as `n_draft_max 5` or `temperature 0.8`."""
 
     async def discover(self) -> Hits:
         for command in _without_key():
@@ -66,7 +67,8 @@ class ChatControls(Provider):
 
 
 def _typed_behind(title: str, query: str) -> str | None:
-    """The value behind a command's name, which may be cut short: `temp 0.8`."""
+    """The value after the name of a command, which may be abbreviated: `temp 0.8`. Empty if only
+    the name is typed, None if it is another command's."""
     words = query.casefold().split()
     if words and title.startswith("_".join(words)):
         return ""
@@ -74,14 +76,14 @@ def _typed_behind(title: str, query: str) -> str | None:
 
 
 def _with_argument() -> Iterator[tuple[Command, Argument]]:
-    """Those that need a value."""
+    """The commands that need a value."""
     for command in COMMANDS:
         if command.argument is not None and not command.argument.is_optional:
             yield command, command.argument
 
 
 def _without_key() -> Iterator[Command]:
-    """Those that could do without a value, and have no key."""
+    """The commands whose value is optional, and which have no key."""
     for command in COMMANDS:
         if command.argument is not None and command.argument.is_optional and not command.keys:
             yield command

@@ -1,4 +1,4 @@
-"""Commands as they are typed in the prompt of a chat: `/new`, `/temp 0.8`."""
+"""Commands typed in the prompt of a chat, such as `/new` or `/temp 0.8`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ SLASH = "/"
 
 _NAMED = {command.slash_name: command for command in commands_of("app", "chat")}
 BY_SLASH: Mapping[str, Command] = {name: _NAMED[name] for name in sorted(filter(None, _NAMED))}
-"""The commands that can be typed in a chat, by name, in the order of the alphabet."""
+"""The commands that can be typed in a chat by name, sorted."""
 
 Choices = Callable[[Command], Sequence[tuple[str, str]]]
-"""The names that a command's text may be now, each with a few words about it."""
+"""Gives the names a command's text can be, each with a few words about it."""
 
 
 class SlashError(ValueError):
-    """What is typed is no command, or not what it takes; the text is a sentence for people."""
+    """What is typed is no command, or its value is wrong. The text is a sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A command that was typed, and the value behind it."""
+    """A typed command with its value."""
 
     command: Command
     value: int | float | str | None = None
@@ -33,45 +33,46 @@ class Call:
 
 @dataclass(frozen=True)
 class Completion:
-    """A way to go on: `text` takes the place of what is typed; there is none where only a value
-    that one has to know is missing."""
+    """One completion: `text` replaces what is typed. It is empty if the row only says which value
+    has to be typed."""
 
     shown: str
     help: str
     text: str = ""
     is_whole: bool = False
-    """Nothing need follow: it can be sent as it is."""
+    """Nothing has to follow: it can be sent like this."""
     path: str = ""
-    """Of a file that takes the place of its name."""
+    """The path of the file to attach, if it is one."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What the text before the cursor can become, from the column `start` of its line on."""
+    """The completions of the text before the cursor; they replace it from column `start` on."""
 
     start: int
     ways: tuple[Completion, ...]
 
 
 def literal(text: str) -> str | None:
-    """The text that is sent where it is no command: two slashes are one. None for a command."""
+    """The text that is sent to the model, in which two slashes at the start are one; None for a
+    command."""
     if text.startswith(SLASH * 2):
         return text[1:]
     return None if text.startswith(SLASH) else text
 
 
 def begins_command(text: str) -> bool:
-    """Whether a text is a command, or may become one: then it is nothing to keep."""
+    """Whether a text is a command or the beginning of one."""
     return literal(text) is None and any(_named(text[1:].partition(" ")[0]))
 
 
 def escaped(text: str) -> str:
-    """A text as it is typed to be sent."""
+    """What to type so that this text is sent: `literal` backwards."""
     return SLASH + text if text.startswith(SLASH) else text
 
 
 def parse(text: str) -> Call:
-    """The command that a text with a slash is. A name may be cut short where it stays clear.
+    """The command in a text that begins with a slash. Unambiguous names may be shortened.
 
     Raises SlashError.
     """
@@ -91,7 +92,7 @@ def parse(text: str) -> Call:
 
 
 def offer(before: str, choices: Choices) -> Offer | None:
-    """What the first line can become, of which this stands before the cursor."""
+    """The completions of the first line, given its text before the cursor."""
     if not before.startswith(SLASH) or before.startswith(SLASH * 2):
         return None
     name, space, typed = before[1:].partition(" ")
@@ -131,7 +132,7 @@ def _unknown(name: str, near: list[str]) -> str:
 
 
 def _named(name: str) -> Iterator[Completion]:
-    """The commands whose name begins so, then those in which it stands."""
+    """The commands whose name begins with this, then those that contain it."""
     found = [one for one in BY_SLASH if one.startswith(name)]
     found += [one for one in BY_SLASH if name in one and one not in found]
     for one in found:
@@ -160,7 +161,7 @@ def _values(
 
 
 def _short(argument: Argument) -> str:
-    """What it takes, in a word or two."""
+    """What an argument can be, in a word or two."""
     if argument.kind is not None:
         return f"{argument.least:g}-{argument.most:g}"
     return argument.text.split()[-1].upper() if argument.text else "|".join(argument.words)

@@ -1,4 +1,4 @@
-"""What the screens share."""
+"""The base classes of all screens, and the title bar."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.compositor import WholeCompositor
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.textual_fixes import WholeCompositor
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
@@ -23,14 +23,14 @@ Chosen = TypeVar("Chosen")
 
 
 class TooSmall(Static):
-    """Covers a screen in a terminal it does not fit into; what lies beneath stays as it was."""
+    """Covers a screen in a terminal that is too small for it."""
 
     def __init__(self) -> None:
         super().__init__("Terminal\ntoo small\n\nneeds 44x12")
 
 
 class TitleBar(Widget):
-    """The top line: the program, what it is about, what it is doing."""
+    """The top line: the name of the program, its subject (such as a pair) and its state."""
 
     def __init__(self, subject: str, state: str = "") -> None:
         super().__init__()
@@ -61,7 +61,8 @@ class EagleScreen(Screen[Result]):
         self._compositor = WholeCompositor()
 
     async def on_event(self, event: events.Event) -> None:
-        # Closed while it is made, it has not all its widgets: nothing of it begins, or ends.
+        # A screen that is closed while it is composed lacks widgets: no handler of its mount or
+        # unmount runs.
         if isinstance(event, events.Mount):
             self._has_begun = self.app.is_running and not self._pruning
         if self._has_begun or not isinstance(event, events.Mount | events.Unmount):
@@ -74,21 +75,21 @@ class EagleScreen(Screen[Result]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is shown or lies beneath what is; else its widgets may be gone."""
+        """Whether the screen is on the stack; if not, its widgets may be gone."""
         return self in self.app.screen_stack
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether leaving it loses what is its user's."""
+        """Whether closing the screen would lose something of the user's."""
         return False
 
     @property
     def is_on_top(self) -> bool:
-        """Whether no other screen lies above: `is_current` is also what shows around a dialog."""
+        """Whether no screen is above it. Textual's `is_current` is also true behind a dialog."""
         return self.app.screen is self
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Close this screen, once no other lies above it."""
+        """Close this screen, as soon as no other is above it."""
         if not self.is_on_top:
             self._closing_with = (result,)
             return AwaitComplete()
@@ -100,12 +101,12 @@ class EagleScreen(Screen[Result]):
             self.dismiss(*self._closing_with)
 
     def action_copy_text(self) -> None:
-        # Textual's own copies, and raises where nothing is selected.
+        # Textual's own copies, and raises if nothing is selected.
         super().action_copy_text()
         clipboard.copy(self.app, self.get_selected_text() or "", "the selection")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that come before the screen has its widgets do nothing to it."""
+        """Ignore keys that come before the screen has its widgets."""
         return self.is_mounted and super().check_action(action, parameters)
 
     def open(
@@ -115,8 +116,7 @@ class EagleScreen(Screen[Result]):
         open_screen(self.app, screen, then)
 
     def leave(self) -> None:
-        """Stop what runs for this screen and keep what is its user's: it is about to go, and not
-        by its own doing."""
+        """Stop what runs for this screen and save the user's work: the app is about to close it."""
 
 
 def open_screen(

@@ -15,7 +15,6 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Button, DataTable, Input, SelectionList, Static
 
-from eaglechat.chat import wording
 from eaglechat.chat.controls import Controls
 from eaglechat.engine.bench.measure import settings_of
 from eaglechat.engine.bench.prompts import builtin_prompts
@@ -27,6 +26,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bench import (
     best_setting,
     chart,

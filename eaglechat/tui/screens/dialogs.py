@@ -8,8 +8,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import ENTER, TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 

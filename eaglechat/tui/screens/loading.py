@@ -12,15 +12,15 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
-from eaglechat.chat import wording
 from eaglechat.chat.controls import first_speculation
-from eaglechat.chat.greeting import to_be_loaded
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
 from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.greeting import to_be_loaded
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import left_out, protocol
 
@@ -119,7 +119,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     @on(Prompt.Sent)
     def _sent(self, event: Prompt.Sent) -> None:
         if not event.text.strip():
-            self.notify(wording.write_first(key_of))
+            self.notify(wording.write_first())
         self._send_later(bool(event.text.strip()))
 
     @on(TextArea.Changed)

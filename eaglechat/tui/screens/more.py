@@ -1,4 +1,4 @@
-"""What one more key does: the commands of a screen behind the leader's key."""
+"""The list behind the leader's key: the commands that a second key runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import OptionList
 
-from eaglechat.tui.commands.active import Active, active_commands
+from eaglechat.tui.commands.bindings import Active, active_commands
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.registry import key_of, name_of
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
 
 class MoreScreen(EagleModal[Active]):
-    """Dismisses with the command that was chosen on the screen below, or None."""
+    """Dismisses with the command that was chosen, which belongs to the screen below."""
 
     CSS_PATH = "more.tcss"
 
@@ -50,7 +50,7 @@ class MoreScreen(EagleModal[Active]):
 
 
 def _seconds(active: Active) -> list[str]:
-    """The keys that come after the leader's."""
+    """The second keys of a command, after the leader's."""
     return [key.partition(" ")[2] for key in active.keys if key.startswith(f"{LEADER} ")]
 
 

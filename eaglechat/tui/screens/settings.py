@@ -14,8 +14,7 @@ from textual.widgets import Checkbox, Input, Select, Static
 
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.values import WrongValueError, parse, wanted, written
-from eaglechat.tui.commands.key_names import ENTER, TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.panel.tick import Tick

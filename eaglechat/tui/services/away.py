@@ -1,4 +1,4 @@
-"""What a terminal shows and does while its user looks elsewhere: its title, a bell, a notice."""
+"""The terminal's title, and the bell or notice when a reply ends while the user is elsewhere."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _NOTICES_OF_URXVT = ("rxvt", "foot")
 
 
 class Away:
-    """Tells the terminal what goes on. `write` writes to it past the screen, `is_watched` says
-    whether it has the focus."""
+    """Sets the title and sends notices. `write` writes to the terminal past Textual's screen,
+    `is_watched` says whether the terminal has the focus."""
 
     def __init__(
         self,
@@ -31,24 +31,26 @@ class Away:
         self._began: float | None = None
 
     def open(self) -> None:
-        """Take the terminal's title over."""
+        """Keep the terminal's own title, and set one."""
         self._write(_KEEP_TITLE)
         self.show("")
 
     def close(self) -> None:
-        """Give back the title that it had."""
+        """Restore the terminal's own title."""
         self._write(_OLD_TITLE)
 
     def show(self, doing: str) -> None:
-        """Say in the title what is being done."""
+        """Set the title to what the app is doing."""
         title = _plain(f"{doing} · eaglechat" if doing else "eaglechat")
         if title != self._title:
             self._title = title
             self._write(f"\x1b]2;{title}\x07")
 
     def follow(self, doing: str | None, about: str) -> None:
-        """What is being written in the chat `about`, as of now; None for nothing. When it ends,
-        the user is told, who may have gone to do something else meanwhile."""
+        """Show the progress of a reply, None if none is being written; `about` names the chat.
+
+        When a reply ends that took long enough, an absent user is told.
+        """
         if doing is not None:
             self._began = self._clock() if self._began is None else self._began
             self.show(doing)
@@ -72,10 +74,10 @@ class Away:
         notice = f"\x1b]777;notify;eaglechat;{text}\x07" if is_urxvt else f"\x1b]9;{text}\x07"
         if "TMUX" not in self._environment:
             return notice
-        # tmux hands on what stands in this, where allow-passthrough is on.
+        # tmux passes on what is wrapped like this, if allow-passthrough is on.
         return f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\"
 
 
 def _plain(text: str) -> str:
-    """Without what would end the sequence it stands in."""
+    """A text without control characters, which would end the escape sequence around it."""
     return "".join(character for character in text if character.isprintable())

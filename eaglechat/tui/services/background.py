@@ -1,4 +1,4 @@
-"""Work that waits for the network or the disk, away from the screen."""
+"""Work in threads that waits for the network or the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def in_background(screen: Screen[Any], work: Callable[[], Iterable[Update]]) -> 
                     return
                 post(screen.call_later, _call, update)
         except Exception as bug:
-            # It ends the app, as in Textual's workers.
+            # An exception ends the app, as in Textual's workers.
             post(screen.app.call_later, _raise, bug)
 
     def post(call: Callable[..., object], *values: object) -> None:

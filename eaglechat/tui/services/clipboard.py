@@ -1,7 +1,7 @@
-"""The clipboard of the machine the user sits at, as far as it can be reached.
+"""Copying to the clipboard of the machine the user sits at.
 
-A terminal may put what is copied into it (OSC 52), and does not say whether it did: macOS' Terminal
-does not. A program of the desktop does say so.
+Terminals are asked by OSC 52, to which they do not answer; macOS' Terminal ignores it. So a program
+of the desktop is asked too, whose exit status says whether the text was copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PROGRAM_S = 2.0
 
 
 def program(environment: Mapping[str, str] = os.environ) -> Sequence[str] | None:
-    """What puts its input into the clipboard of this desktop; None over SSH, and without one."""
+    """The command that copies its input on this desktop; None over SSH, or if there is none."""
     if "SSH_CONNECTION" in environment:
         return None
     candidates: list[tuple[str, ...]] = []
@@ -35,11 +35,11 @@ def program(environment: Mapping[str, str] = os.environ) -> Sequence[str] | None
 
 
 def put(text: str) -> bool:
-    """Whether the text is in the clipboard of this desktop now."""
+    """Copy a text by the desktop's program; False if it has none, or it failed."""
     command = program()
     if command is None:
         return False
-    # clip.exe reads UTF-16 where a mark says so.
+    # clip.exe reads UTF-16 with a byte order mark.
     encoding = "utf-16" if command[0] == "clip.exe" else "utf-8"
     try:
         done = subprocess.run(
@@ -56,7 +56,7 @@ def put(text: str) -> bool:
 
 
 def copy(app: App[object], text: str, what: str) -> None:
-    """Copy a text, and say what is known of where it went; `what` names it."""
+    """Copy a text by all means, and notify the user whether it surely arrived; `what` names it."""
     app.copy_to_clipboard(text)
     sentence = f"Copied {what}." if put(text) else f"Sent {what} to the terminal's clipboard."
     app.notify(sentence, markup=False)

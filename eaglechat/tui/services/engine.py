@@ -1,4 +1,4 @@
-"""The app's one engine: what state it is in, and what it says, at frame rate."""
+"""The engine or server that the app talks to, whose answers are delivered at frame rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eaglechat.links.base import (
     Watcher,
     wrong_version,
 )
-from eaglechat.links.rpc import Server, ask_all
+from eaglechat.links.rpc import RpcServer, ask_all
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.wire.capabilities import Memory
@@ -38,8 +38,8 @@ FEWEST_FRAMES_PER_SECOND = 8
 
 
 class EngineService:
-    """What the screens use of a link: the engine's of the settings, or a server's. Their listeners
-    are called in frames, by `tick`."""
+    """The link in use: the one to the engine of the settings, or one to a server. Listeners are
+    called by `tick`, once a frame."""
 
     def __init__(
         self,
@@ -47,24 +47,24 @@ class EngineService:
         is_here: Callable[[], bool],
         connect: Callable[[ServerSettings], Link] | None = None,
     ) -> None:
-        """`is_here` says whether the engine that is started runs on this machine; `connect` makes
+        """`is_here` says whether the engine of the settings runs on this machine; `connect` makes
         the link to a server."""
         self._own = self._link = link
         self._server: ServerSettings | None = None
         self._is_here = is_here
-        self._connect = connect or _http_link
+        self._connect = connect or _server_link
         self._watchers: list[Watcher] = []
         self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
         self.loaded: PairInfo | None = None
-        """The pair in the engine's memory; None while one is loaded, and where there is none."""
+        """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._latest: object = None
-        """Stands for the last request that changed what is loaded: ids are those of one link."""
+        """The last Load or Unload. Ids would not do: each link counts its own."""
         self.lent = 0
-        """Bytes that the RPC servers of the settings have free, as far as is known."""
+        """Bytes free on the RPC servers of the settings, as last reported."""
         link.watch(lambda news: self._note(link, news))
 
     def use(self, server: ServerSettings | None) -> None:
-        """Speak with this server from here on, or with the engine of the settings.
+        """Use this server from now on, or with None the engine of the settings.
 
         Raises EngineStartError.
         """
@@ -72,21 +72,21 @@ class EngineService:
             return
         self.leave_server()
         if server is not None:
-            # The memory of this machine is not kept for models that nobody uses.
+            # The models in this machine's memory will not be used now.
             self.unload()
             link = self._connect(server)
             link.watch(lambda news: self._note(link, news))
             self._link, self._server, self.loaded = link, server, None
 
     def leave_server(self) -> None:
-        """Speak with the engine of the settings again."""
+        """Close the link to a server, and use the engine of the settings."""
         if self._link is not self._own:
             self._link.close()
             self._link, self._server, self.loaded = self._own, None, None
 
     @property
     def hello(self) -> Hello | None:
-        """What the engine is and can do; None while there is none."""
+        """What the engine said it is and can do; None until it has."""
         return self._link.hello
 
     def start(self) -> None:
@@ -97,9 +97,9 @@ class EngineService:
         self._link.start()
 
     def warm(self) -> None:
-        """Start an engine on this machine before it is needed; it says what the machine has.
+        """Start an engine on this machine before it is needed, as it reports the machine's memory.
 
-        What goes wrong is said when it is needed.
+        Errors are ignored: they come again when it is needed.
         """
         if self._is_here() and self._link is self._own:
             with suppress(EngineStartError):
@@ -107,7 +107,8 @@ class EngineService:
 
     @property
     def machine(self) -> Machine:
-        """The engine's machine; before it has said, the RAM of this one if it runs here."""
+        """The memory of the engine's machine; until it has reported, the RAM of this machine if the
+        engine runs here."""
         hello = self._own.hello
         if hello is not None and hello.memory is not None:
             return machine_of(hello.memory, self.lent)
@@ -115,18 +116,21 @@ class EngineService:
 
     @cached_property
     def _ram(self) -> Memory:
-        """Read once: the menu asks for each of its rows."""
+        """Read once, as the menu asks for each of its rows."""
         return memory()
 
     def ask_lent(self, rpc_servers: Sequence[str]) -> Callable[[], int] | None:
-        """What asks these servers for the memory they lend, for a thread; None where that cannot
-        be asked from here: they answer one client at a time, which an engine with models is."""
+        """A function, for a thread, that asks these servers for their free bytes and adds them up.
+
+        None if they cannot be asked: RPC servers answer one client at a time, and an engine with
+        loaded models is one.
+        """
         if self.loaded is not None or not self._is_here() or not (rpc_servers or self.lent):
             return None
-        return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, Server))
+        return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, RpcServer))
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
-        """Send a request; `listener` gets what the engine answers, up to the end of it."""
+        """Send a request and return its id; `listener` gets each answer to it."""
         if not isinstance(message, Load | Unload):
             return self._link.request(message, listener)
 
@@ -146,8 +150,7 @@ class EngineService:
         self.request(Unload(), lambda _event: None)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` what becomes of the engine in use, until the function returned is
-        called."""
+        """Tell `watcher` when the engine in use starts or dies; the returned function ends this."""
         self._watchers.append(watcher)
 
         def unwatch() -> None:
@@ -157,14 +160,14 @@ class EngineService:
         return unwatch
 
     def tick(self) -> None:
-        """Deliver what the engine said since the last frame, if a frame is due."""
+        """Deliver the answers since the last frame, if a frame is due."""
         if self._pace.is_due():
             self._own.pump()
             if self._link is not self._own:
                 self._link.pump()
 
     def close(self) -> None:
-        """End the engine, in a second at most."""
+        """End the engine. Takes a second at most."""
         self.leave_server()
         self._own.close()
 
@@ -177,8 +180,8 @@ class EngineService:
             watcher(news)
 
 
-def _http_link(server: ServerSettings) -> Link:
-    # It reads the HTTP client, for which the first paint does not wait.
-    from eaglechat.links.http.link import HttpLink  # noqa: PLC0415
+def _server_link(server: ServerSettings) -> Link:
+    # Imports the HTTP client, for which the first paint does not wait.
+    from eaglechat.links.http.server_worker import server_link  # noqa: PLC0415
 
-    return HttpLink(server)
+    return server_link(server)

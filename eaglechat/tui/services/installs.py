@@ -1,4 +1,4 @@
-"""The watch over downloads and conversions: says once when a pair is ready, or cannot be had."""
+"""Watches downloads and conversions, and announces each pair that is installed or failed."""
 
 from __future__ import annotations
 
@@ -9,35 +9,31 @@ from textual.dom import DOMNode
 from textual.signal import Signal
 
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.local.pair import Pair
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 
 class InstallWatch:
-    """`newest` is the pair that was installed last; subscribers of `changed` are told when models
-    were installed or deleted."""
+    """Subscribers of `changed` are told when models were installed or deleted."""
 
     def __init__(
         self, owner: DOMNode, desk: HubDesk, announce: Callable[[InstallSnapshot], None]
     ) -> None:
-        """`announce` gets each pair that is installed, or failed."""
-        self.newest: Pair | None = None
+        """`announce` gets each installation that ended or failed."""
         self.changed: Signal[None] = Signal(owner, "installs")
         self._desk = desk
         self._announce = announce
         self._stages: dict[str, str] = {}
 
     def look(self) -> None:
-        """See what has moved since the last look."""
+        """Announce what has ended or failed since the last look."""
         for install in self._desk.snapshots():
-            name, stage = install.entry.name, install.stage.value
+            name, stage = install.name, install.stage.value
             if self._stages.get(name) == stage:
                 continue
             self._stages[name] = stage
             if install.pair is not None:
-                self.newest = install.pair
                 self._announce(install)
                 self.changed.publish(None)
             elif install.error is not None:

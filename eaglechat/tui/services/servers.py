@@ -1,4 +1,4 @@
-"""The servers of the settings: what answers at each of them, asked away from the screen."""
+"""The servers of the settings, and which models each of them last said it has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServerNews:
-    """What a server answered, or why it did not."""
+    """What a server answered, or in `trouble` why it did not."""
 
     server: ServerSettings
     found: Found | None
@@ -32,15 +32,15 @@ class ServerNews:
 
 
 def ask_server(server: ServerSettings) -> Found:
-    """Raises EngineError."""
-    # It reads the HTTP client, for which the first paint does not wait.
+    """Ask a server which models it has. Raises EngineError."""
+    # Imports the HTTP client, for which the first paint does not wait.
     from eaglechat.links.http.discovery import ask  # noqa: PLC0415
 
     return ask(server)
 
 
 class ServerWatch:
-    """Knows what each server said last. `ask` is what asks one, and waits for it."""
+    """Keeps the last answer of each server. `ask` asks one, and blocks until it answers."""
 
     def __init__(self, ask: Callable[[ServerSettings], Found] = ask_server) -> None:
         self._ask = ask
@@ -50,7 +50,8 @@ class ServerWatch:
         """By the name of a server."""
 
     def question(self, server: ServerSettings) -> Callable[[], Iterator[ServerNews]] | None:
-        """What asks a server and yields its news, for a thread; None while it is being asked."""
+        """A function, for a thread, that asks a server and yields its news; None while it is
+        already being asked."""
         with self._lock:
             if server.name in self._asking:
                 return None
@@ -68,11 +69,12 @@ class ServerWatch:
         return ask
 
     def news_of(self, pair: Pair | None) -> ServerNews | None:
-        """What the server that has a pair said."""
+        """The last news of the server that has a pair."""
         return self.news.get(pair.server.name) if pair and pair.server else None
 
     def pairs(self, servers: Sequence[ServerSettings]) -> list[Pair]:
-        """What can be chosen: each model of a server whose entry names none of several."""
+        """The pairs that can be chosen. A server with several models has one for each, unless its
+        entry in the settings names a model."""
         pairs = []
         for server in servers:
             news = self.news.get(server.name)

@@ -1,4 +1,4 @@
-"""What the app hands to its screens."""
+"""The services the app hands to its screens."""
 
 from __future__ import annotations
 
@@ -13,13 +13,25 @@ from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.installs import InstallWatch
 from eaglechat.tui.services.servers import ServerWatch
 from eaglechat.tui.services.settings import SettingsService
-from eaglechat.tui.services.typeahead import Typeahead
+
+
+@dataclass
+class Typeahead:
+    """What is typed while models are loading; `is_sent` is whether it will be sent."""
+
+    text: str = ""
+    is_sent: bool = False
+
+    def take(self) -> Typeahead:
+        """Return what was typed, and forget it."""
+        taken = Typeahead(self.text, self.is_sent)
+        self.text, self.is_sent = "", False
+        return taken
 
 
 @dataclass(frozen=True)
 class Services:
-    """What a screen may use beside its own widgets; where to go next it asks by a message of
-    `tui.navigation`."""
+    """What screens share besides their own widgets."""
 
     engine: EngineService
     settings: SettingsService

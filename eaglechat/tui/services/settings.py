@@ -1,4 +1,4 @@
-"""The settings in force, what was changed in them, and the file they are kept in."""
+"""The settings in force, and changing them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class SettingsChange:
 
 
 class SettingsService:
-    """`current` is what holds now; subscribers of `changed` are told of each change."""
+    """Has the settings in force; subscribers of `changed` are told of each change."""
 
     def __init__(
         self, owner: DOMNode, settings: Settings, file: Path, complain: Callable[[str], None]
     ) -> None:
-        """`complain` gets a sentence when a change cannot be written to `file`."""
+        """`complain` gets a sentence if a change cannot be written to `file`."""
         self.current = settings
         self.file = file
         self.changed: Signal[SettingsChange] = Signal(owner, "settings")
         self._complain = complain
 
     def change(self, table: str, key: str, value: Any) -> None:
-        """Put a valid value in force and in the configuration file; None leaves it unset."""
+        """Put a valid value in force and write it to the file; None removes the setting."""
         before = self.current
         if value is None:
             self.current = before.without_value(table, key)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.chat import wording
+from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.wire.bench_records import PLAIN, REFERENCE
 from eaglechat.wire.records import NGRAM

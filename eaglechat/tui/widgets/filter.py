@@ -1,4 +1,4 @@
-"""The line above a list: typing filters it, arrows move through it."""
+"""The line above a list: typing filters the list, the arrows move through it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 
 
 class Filter(Input):
-    """Keeps the focus while a list beside it is used; `Submitted` means the highlighted row."""
+    """Has the focus instead of its list; `Submitted` means that the highlighted row is chosen."""
 
     BINDINGS = bindings_of("list")
 
@@ -19,13 +19,13 @@ class Filter(Input):
 
     @property
     def words(self) -> list[str]:
-        """What every row left must contain."""
+        """The words that every shown row must contain."""
         return self.value.casefold().split()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "row":
             return None if self._rows.option_count < 2 else True
-        # Where there is nothing to clear, its key means what it means to the screen.
+        # Without text to clear, the key is the screen's.
         return bool(self.value) if action == "empty" else True
 
     def action_row(self, action: str) -> None:

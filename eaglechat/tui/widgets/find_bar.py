@@ -1,4 +1,4 @@
-"""The line in which one types what is to be found in the open chat."""
+"""The line in which the user types what to find in the open chat."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from eaglechat.tui.widgets.readouts import Line
 
 
 class FindBar(Horizontal):
-    """Hidden until it is opened. It says what is typed and what is wanted; who shows the chat says
-    which of how many places is shown."""
+    """Hidden until it is opened. It posts what is typed and which match is wanted; the screen finds
+    the matches, and sets their count by `say`."""
 
     BINDINGS = bindings_of("find")
     DEFAULT_CSS = """
@@ -41,18 +41,18 @@ class FindBar(Horizontal):
 
     @dataclass
     class Typed(Message):
-        """What is to be found is something else."""
+        """The text was changed."""
 
         text: str
 
     @dataclass
     class Stepped(Message):
-        """The next place is wanted, or the one before."""
+        """The next match is wanted (1), or the previous one (-1)."""
 
         by: int
 
     class Closed(Message):
-        """The reader wants back to where it was opened."""
+        """The bar is to be closed, and the chat scrolled back to where it was opened."""
 
     def compose(self) -> ComposeResult:
         yield Input(
@@ -68,11 +68,11 @@ class FindBar(Horizontal):
         return self.has_class("-open")
 
     def open(self) -> None:
-        """Show it, with the words of the last time to be typed over."""
+        """Show the bar with the last text selected, so that typing replaces it."""
         self.add_class("-open")
         line = self.query_one(Input)
         line.action_select_all()
-        # At once: `focus` lets keys go elsewhere for a while.
+        # `focus` would take effect only after the keys that are already queued.
         self.screen.set_focus(line)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class FindBar(Horizontal):
         return self.query_one(Input).value
 
     def say(self, found: str) -> None:
-        """Which of how many places is shown."""
+        """Show a text beside the input, such as “2 of 5”."""
         self.query_one("#found", Line).show(found)
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -1,4 +1,4 @@
-"""The bottom line: the keys of what has the focus."""
+"""The bottom line, with the keys of the focused widget and its screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.widgets import Footer
 
 
 class KeyLine(Footer):
-    """Textual's footer, which is made anew whenever the focus moves: here, if its keys differ."""
+    """Textual's footer, recomposed only if its keys differ and not whenever the focus moves."""
 
     def __init__(self) -> None:
         super().__init__(show_command_palette=False)

@@ -6,9 +6,9 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.chat import wording
-from eaglechat.chat.numbers import Numbers
+from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10

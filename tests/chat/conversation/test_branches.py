@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.conversation.entries import Place
-from tests.chat.headless import Headless, reopened_after_leaving
+from eaglechat.tui.texts.timeline import Place
+from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
 
 
@@ -24,11 +24,11 @@ def test_branches_come_back_with_the_one_that_was_chosen(chat: Headless) -> None
     chat.session.edit(chat.session.turns.path[2].id, "zwei")
     chat.finish()
     chat.session.step(chat.session.turns.path[2].id, -1)
-    again = reopened_after_leaving(chat)
+    again = reopened(chat)
     assert again.texts == ["one", REPLY, "two", REPLY]
     again.session.delete(again.session.turns.path[2].id)
     assert again.texts == ["one", REPLY, "zwei", REPLY]
-    assert reopened_after_leaving(again).texts == ["one", REPLY, "zwei", REPLY]
+    assert reopened(again).texts == ["one", REPLY, "zwei", REPLY]
 
 
 def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> None:
@@ -41,12 +41,12 @@ def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> 
     chat.session.delete(second)
     chat.session.delete(first)
     assert chat.texts == []
-    assert "<chat.undo_delete> restores it" in chat.said[-1]
+    assert "{chat.undo_delete} restores it" in chat.said[-1]
     assert chat.session.undo_delete() == first
     assert chat.session.undo_delete() == second
     assert chat.shown[-len(before) + 1 :] == before[1:]
     assert chat.session.undo_delete() is None
-    assert reopened_after_leaving(chat).texts == ["one", REPLY, "two", REPLY]
+    assert reopened(chat).texts == ["one", REPLY, "two", REPLY]
 
 
 def test_there_is_no_sibling_beyond_the_last(chat: Headless) -> None:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from eaglechat.chat.controls import N_DRAFT_MAX, turned
-from eaglechat.chat.history.reading import read_chat
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
-
-
-@pytest.fixture
-def chat(tmp_path: Path) -> Headless:
-    return Headless(tmp_path)
 
 
 def stopped(chat: Headless, rounds: int = 3) -> Recording:
@@ -35,14 +28,18 @@ def stopped(chat: Headless, rounds: int = 3) -> Recording:
     return reply.recording
 
 
+def forget_ids(recording: Recording) -> None:
+    """As if the engine had reported no ids."""
+    recording.settle(
+        [
+            replace(one, tokens=tuple(replace(token, id=None) for token in one.tokens))
+            for one in recording.rounds
+        ]
+    )
+
+
 def goes_on(chat: Headless) -> bool:
-    return chat.session.go_on(chat.session.turns.path[-1].id)
-
-
-def reopened(chat: Headless) -> Headless:
-    chat.session.leave("")
-    (file,) = (chat.pair.target.parent / "chats").iterdir()
-    return Headless(chat.pair.target.parent, read_chat(file))
+    return chat.session.continue_reply(chat.session.turns.path[-1].id)
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
@@ -101,7 +98,7 @@ def test_stopping_before_anything_new_leaves_it_as_it_was(chat: Headless) -> Non
 
 def test_turned_controls_are_noted(chat: Headless) -> None:
     recording = stopped(chat)
-    chat.session.turn(turned(chat.session.controls, N_DRAFT_MAX, 1))
+    chat.session.change_controls(turned(chat.session.controls, N_DRAFT_MAX, 1))
     assert goes_on(chat)
     chat.finish()
     assert recording.changed == {"n_draft_max"}
@@ -122,7 +119,7 @@ def test_what_cannot_go_on_says_why(chat: Headless) -> None:
     assert not goes_on(chat)
     assert "complete" in chat.said[-1]
     recording = stopped(chat)
-    assert not chat.session.go_on(chat.session.turns.path[1].id)
+    assert not chat.session.continue_reply(chat.session.turns.path[1].id)
     assert chat.said[-1] == "Only the last reply of a chat can be continued."
     hello = chat.session.hello
     assert hello is not None
@@ -138,9 +135,7 @@ def test_what_cannot_go_on_says_why(chat: Headless) -> None:
 
 def test_one_whose_tokens_are_not_known_cannot(chat: Headless) -> None:
     recording = stopped(chat)
-    round_ = recording.rounds[0]
-    tokens = tuple(replace(token, id=None) for token in round_.tokens)
-    recording._rounds[0] = replace(round_, tokens=tokens)
+    forget_ids(recording)
     assert not goes_on(chat)
     assert "not known" in chat.said[-1]
 
@@ -151,9 +146,7 @@ def test_an_engine_that_needs_no_tokens_gets_the_text(chat: Headless) -> None:
     assert hello is not None
     can = msgspec.structs.replace(EVERYTHING, goes_on=False, goes_on_from_text=True)
     chat.engine.hello = msgspec.structs.replace(hello, can=can)
-    round_ = recording.rounds[0]
-    tokens = tuple(replace(token, id=None) for token in round_.tokens)
-    recording._rounds[0] = replace(round_, tokens=tokens)
+    forget_ids(recording)
     text = recording.text
     assert goes_on(chat)
     asked = chat.last_request
@@ -181,7 +174,9 @@ def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -
     assert running is not None
     assert running.request_id is not None
     settled = chat.session.turns.latest_rounds(2)
-    chat.session._heard(running, protocol.Settled(id=running.request_id, rounds=tuple(settled)))
+    chat.engine.tell(protocol.Settled(id=running.request_id, rounds=tuple(settled)))
+    chat.engine.budget = 0
+    chat.pump_until(lambda: running.turn.recording.is_settled)
     after = chat.session.rolling.stats()
     assert after.rounds == before.rounds + 2
     chat.finish()

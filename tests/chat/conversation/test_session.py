@@ -9,14 +9,19 @@ import pytest
 
 from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
+from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history.reading import read_chat
-from eaglechat.chat.numbers import numbers_of
+from eaglechat.chat.recording import Recording
+from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.replies import progress
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
-from eaglechat.wire.records import FinishReason
-from tests.chat.headless import Headless, reopened_after_leaving
+from eaglechat.wire.records import FinishReason, Prefill
+from tests.chat.headless import Headless, reopened
+from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY, SEED
 
 
@@ -36,7 +41,7 @@ def test_a_change_is_said_once_until_it_was_looked_at(chat: Headless) -> None:
     assert chat.changes == 1
     chat.session.look()
     chat.session.stop()
-    chat.session.turn(chat.session.controls)
+    chat.session.change_controls(chat.session.controls)
     assert chat.changes == 2
 
 
@@ -80,9 +85,16 @@ def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -
     chat.session.ask("why?")
     running = chat.session.running
     assert running is not None
-    event = protocol.Loading(id=running.request_id, stage=stage, fraction=0.4)
-    chat.session._heard(running, event)
-    assert running.progress == said
+    chat.engine.tell(protocol.Loading(id=running.request_id, stage=stage, fraction=0.4))
+    Link.pump(chat.engine)  # without a step of the script
+    assert progress(running) == said
+
+
+def test_how_far_a_prompt_is_read_is_said_where_it_is_known() -> None:
+    running = Running(Reply(2, 1, Recording(TERMS)), 1)
+    assert progress(running) == "reading the prompt"
+    running.prefill = Prefill(5, 10, 0)
+    assert progress(running) == "reading the prompt 50%"
 
 
 @pytest.mark.parametrize("how", ["stopped", "refused", "died"])
@@ -198,10 +210,10 @@ def test_there_is_nothing_to_compare_before_a_reply(chat: Headless) -> None:
 def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.rounds(1)
-    chat.session.draft(2)
-    chat.session.turn(replace(chat.session.controls, temperature=0.3))
+    chat.session.change_draft_length(2)
+    chat.session.change_controls(replace(chat.session.controls, temperature=0.3))
     chat.session.switch_auto()
-    chat.session.draft(-99)
+    chat.session.change_draft_length(-99)
     assert chat.engine.requests(protocol.Set) == [
         protocol.Set(n_draft_max=5),
         protocol.Set(temperature=0.3),
@@ -211,7 +223,7 @@ def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None
     assert chat.session.shown
     assert chat.session.shown.changed == {"n_draft_max", "temperature"}
     chat.finish()
-    chat.session.draft(99)
+    chat.session.change_draft_length(99)
     chat.ask("more")
     assert chat.last_request.speculation.n_draft_max == 16
     assert chat.last_request.sampling.temperature == 0.3
@@ -258,7 +270,7 @@ def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) ->
     marked = chat.session.turns.path[2]
     assert chat.session.first_question == marked.id
     assert [entry.kind for entry in chat.entries[2:5]] == ["reply", "window", "question"]
-    again = reopened_after_leaving(chat)
+    again = reopened(chat)
     assert again.session.first_question == marked.id
     again.ask("four")
     assert again.session.first_question is None
@@ -270,11 +282,11 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.finish()
     chat.session.ask("two")
     chat.rounds(3)
-    chat.session.draft(1)
+    chat.session.change_draft_length(1)
     chat.session.stop()
     chat.finish()
     before, numbers = chat.entries[1:], numbers_of(chat.session)
-    again = reopened_after_leaving(chat, "half a thought")
+    again = reopened(chat, "half a thought")
     assert again.session.unsent[0].text == "half a thought"
     for was, now in zip(before, again.entries, strict=True):
         assert (was.kind, was.text, was.note) == (now.kind, now.text, now.note)
@@ -294,7 +306,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
 def test_a_question_without_an_answer_outlives_leaving(chat: Headless) -> None:
     chat.engine.budget = 0
     chat.session.ask("why?")
-    assert reopened_after_leaving(chat).session.unsent[0].text == "why?"
+    assert reopened(chat).session.unsent[0].text == "why?"
 
 
 def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
@@ -302,14 +314,14 @@ def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.session.stop()
     chat.pump_until(lambda: chat.session.running is None)
-    (file,) = (chat.pair.target.parent / "chats").iterdir()
+    (file,) = (chat.folder / "chats").iterdir()
     saved = read_chat(file)
     assert (len(saved.turns), saved.unsent) == (0, "why?")
 
 
 def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:
     chat.ask("why?")
-    again = reopened_after_leaving(chat)
+    again = reopened(chat)
     again.session.info = None
     again.session.is_engine_gone = True
     again.session.open(None)
@@ -329,7 +341,7 @@ def test_a_stopped_reply_says_so_and_how_fast_it_was(chat: Headless) -> None:
     assert (chat.entries[-1].note or "").startswith("stopped · ")
 
 
-@pytest.mark.parametrize("what", ["delete", "answer_again", "step", "go_on", "edit"])
+@pytest.mark.parametrize("what", ["delete", "answer_again", "step", "continue_reply", "edit"])
 def test_a_turn_that_is_gone_is_said_to_be(tmp_path: Path, what: str) -> None:
     """A key may come for a turn that was deleted a moment ago."""
     chat = Headless(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -54,39 +55,38 @@ def test_a_full_disk_is_said_once_and_the_chat_can_be_left() -> None:
     assert "No space left" in complaints[0]
 
 
-class SmallDisk:
-    """A stream that takes so many bytes, then none, until there is room again."""
+class SmallDisk(io.FileIO):
+    """A file on a disk that takes `room` more bytes, then none until there is room again."""
 
-    def __init__(self, path: Path, room: int) -> None:
-        self._stream = path.open("ab", buffering=0)
-        self.room = room
+    room = 10_000
 
     def write(self, data: bytearray) -> int:
-        taken = bytes(data[: self.room])
+        taken = bytes(data[: SmallDisk.room])
         if data and not taken:
             raise OSError(28, "No space left on device")
-        self.room -= len(taken)
-        return self._stream.write(taken)
+        SmallDisk.room -= len(taken)
+        return super().write(taken)
 
     def close(self) -> None:
-        self._stream.close()
+        super().close()
         raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize("room", [0, 1, 30, 77])
-def test_what_a_full_disk_did_not_take_goes_on_at_the_very_byte(tmp_path: Path, room: int) -> None:
+def test_what_a_full_disk_did_not_take_goes_on_at_the_very_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr("io.FileIO", SmallDisk)
+    monkeypatch.setattr(SmallDisk, "room", 10_000)
     complaints = Complaints()
     log = fresh(tmp_path, complaints)
     log.add(question(1, "first"), *reply_to(1))
-    assert log._stream is not None
-    disk = SmallDisk(log.file, room)
-    log._stream.close()
-    log._stream = disk  # type: ignore[assignment]
+    SmallDisk.room = room
     log.add(QuestionLine(id=3, parent=2, parts=(TurnPart("second"),)), *reply_to(3))
     log.try_again()
     assert len(complaints) == 1
     assert [t.text for t in read_chat(log.file).turns.path][:2] == ["first", " t1"]
-    disk.room = 10_000
+    SmallDisk.room = 10_000
     log.try_again()
     log.close()
     assert [t.text for t in read_chat(log.file).turns.path] == ["first", " t1", "second", " t1"]

@@ -116,7 +116,7 @@ def long_chat(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     chat.finish()
     chat.session.step(chat.session.turns.path[2].id, -1)
     chat.session.leave("typed")
-    (file,) = (chat.pair.target.parent / "chats").iterdir()
+    (file,) = (chat.folder / "chats").iterdir()
     return file.read_bytes()
 
 

@@ -53,7 +53,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @property
     def file(self) -> Path:
-        return self.chat.session._recorder._log.file
+        return self.chat.session.record.file
 
     def pick(self, data: st.DataObject, *kinds: type[Question | Reply]) -> int:
         return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kinds)]))
@@ -81,7 +81,7 @@ class ChatMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data())
     def go_on(self, data: st.DataObject) -> None:
-        if self.chat.session.go_on(self.turns.path[-1].id):
+        if self.chat.session.continue_reply(self.turns.path[-1].id):
             self.end(data)
 
     @precondition(lambda self: len(self.turns))

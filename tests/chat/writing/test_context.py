@@ -9,8 +9,9 @@ import msgspec
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.history.reading import saved_chats
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.context import ContextUse, TurnLength, context_use, in_words
+from eaglechat.chat.writing.context import ContextUse, TurnLength, context_use
 from eaglechat.settings import Settings
+from eaglechat.tui.texts.context import in_words, warning
 from tests.chat.headless import Headless
 
 DRAFT = (TurnPart("x" * 400),)
@@ -35,7 +36,7 @@ def test_turns_are_measured_by_what_the_engine_reported(tmp_path: Path) -> None:
     assert all(turn.is_measured and turn.is_in for turn in found.turns)
     assert (found.n_ctx, found.used, found.draft) == (8192, ends[1], 100)
     assert found.room == 8192 - ends[1] - 100
-    assert found.warning == ""
+    assert warning(found) == ""
     assert "What you have typed, about 100, is counted." in in_words(found)
     assert "two?" in in_words(found)
 
@@ -77,20 +78,20 @@ def test_turns_that_left_are_marked(tmp_path: Path) -> None:
 
 
 def test_the_warning_comes_before_turns_leave_and_once() -> None:
-    assert use(600, 100, FIRST, SECOND).warning == ""
-    assert "pushes the oldest turns out, “first?” first" in use(601, 100, FIRST, SECOND).warning
-    assert use(601, 100, GONE, SECOND).warning == ""
-    assert use(601, 100).warning == ""
+    assert warning(use(600, 100, FIRST, SECOND)) == ""
+    assert "pushes the oldest turns out, “first?” first" in warning(use(601, 100, FIRST, SECOND))
+    assert warning(use(601, 100, GONE, SECOND)) == ""
+    assert warning(use(601, 100)) == ""
 
 
 def test_a_question_that_does_not_fit_is_said_each_time() -> None:
     for turns in ((), (FIRST,), (GONE, SECOND)):
-        assert use(0, 701, *turns).warning.startswith("About 701 tokens in a context of 800: ")
+        assert warning(use(0, 701, *turns)).startswith("About 701 tokens in a context of 800: ")
 
 
 def test_without_models_there_is_no_context() -> None:
     nothing = ContextUse(n_ctx=0, used=0, draft=9999, wanted=0, turns=())
-    assert nothing.warning == ""
+    assert warning(nothing) == ""
     assert "No models" in in_words(nothing)
 
 

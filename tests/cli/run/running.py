@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.process.local import LocalEngine
+from eaglechat.engine.process.pair_worker import local_link
 from eaglechat.links.base import Link
 from eaglechat.settings import Settings
 
@@ -38,7 +38,7 @@ Runner = Callable[..., Ended]
 
 
 def in_this_process(_settings: Settings) -> Link:
-    engine = LocalEngine()
+    engine = local_link()
     engine.start()
     return engine
 

@@ -80,7 +80,7 @@ def test_an_engine_of_another_version_is_named(eaglechat: Runner) -> None:
 
 def test_only_the_engine_looks_at_the_files_of_an_engine_elsewhere(eaglechat: Runner) -> None:
     """Where its command starts it, there may be other files."""
-    engine = engine_that("from eaglechat.engine.process import job_loop")
+    engine = engine_that("from eaglechat.engine.process import pair_worker")
     pair = ("--target", "/models/not-here.gguf")
     ended = eaglechat(*engine, PROMPT, pair=pair, own_engine=False)
 

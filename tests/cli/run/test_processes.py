@@ -47,21 +47,21 @@ def test_ctrl_c_during_generation_keeps_what_was_written(
         assert (report["finish_reason"], report["text"]) == ("cancelled", text)
     else:
         assert out.decode().rstrip("\n") == text
-        assert b", cancelled" in err
+        assert b", stopped" in err
 
 
 def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     """The engine sends the signal at the first progress, and loads until it is cancelled."""
     engine = engine_that(
         "import os, signal, time\n"
-        "from eaglechat.engine.process import job_loop\n"
+        "from eaglechat.engine.process import pair_worker\n"
         "from eaglechat.wire.errors import LoadCancelledError\n"
         "def load(headers, options, progress, leave_out):\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
         "    while progress('target', 0.5):\n"
         "        time.sleep(0.01)\n"
         "    raise LoadCancelledError('the load was cancelled')\n"
-        "job_loop.LoadedPair = load"
+        "pair_worker.LoadedPair = load"
     )
     with process(["-m", "eaglechat", *command(tiny_files, *engine)], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)

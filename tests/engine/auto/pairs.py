@@ -72,7 +72,7 @@ def step_at_nine(width: int, _n_past: int) -> float:
 HOPELESS = (0.02, 0.01, 0.01)
 
 PAIRS = {
-    "quantised on a processor": Simulated(Q4_1, steady(0.5)),
+    "quantised on a CPU": Simulated(Q4_1, steady(0.5)),
     "quantised, good draft": Simulated(Q4_1, steady(0.75)),
     "bf16, weak draft": Simulated(BF16, steady(0.45)),
     "bf16, fair draft": Simulated(BF16, steady(0.6)),

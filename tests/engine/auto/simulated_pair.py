@@ -18,13 +18,13 @@ from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.draft_plan import (
     CHAIN,
     TREE,
+    Allowed,
     Arm,
-    Choice,
     DraftPlan,
     Observation,
     shapes_open,
 )
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
+from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
@@ -179,9 +179,9 @@ def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> 
         found = pair.found(reply.tokens)[:n_most]
         if controller is not None:
             shapes = shapes_open(pair.shape, grows_trees=True)
-            choice = Choice(n_most * pair.has_draft, n_min, shapes)
-            plan = controller.choose(n_past, waiting, choice)
-            assert plan.arm in choice.arms
+            allowed = Allowed(n_most * pair.has_draft, n_min, shapes)
+            plan = controller.choose(n_past, waiting, allowed)
+            assert plan.arm in allowed.arms
             probabilities = [probability for _, probability in found]
             plan = (controller.worth_taking(plan, probabilities) if found else None) or plan
         else:
@@ -217,7 +217,7 @@ def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> 
             reply.states.append(plan.state)
         loss_ms = verify_ms + draft_ms - pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, loss_ms)
-        waiting = accepted + 1 if drafts else min(waiting + accepted + 1, MOST_CAUGHT_UP)
+        waiting = accepted + 1 if drafts else min(waiting + accepted + 1, MOST_WAITING)
         reply.tokens += accepted + 1
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * pair.verify(1, n_past)
@@ -238,13 +238,13 @@ def _right(guesses: Sequence[tuple[bool, float]]) -> int:
 
 def _waiting_at_first(pair: Simulated, driver: Driver) -> int:
     if pair.n_waiting is not None:
-        return min(pair.n_waiting, MOST_CAUGHT_UP)
+        return min(pair.n_waiting, MOST_WAITING)
     if isinstance(driver, Controller):
         shapes = shapes_open(pair.shape, grows_trees=True)
         will_draft = driver.expects_to_draft(pair.n_prompt, shapes)
     else:
         will_draft = driver != 0
-    return 1 if will_draft else min(pair.n_prompt, MOST_CAUGHT_UP)
+    return 1 if will_draft else min(pair.n_prompt, MOST_WAITING)
 
 
 def _draft(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.auto.calibrate import calibrate
-from eaglechat.engine.auto.calibration import NOT_CALIBRATED
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.auto import calibration
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
+from eaglechat.engine.drafters.base import MOST_WAITING
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
@@ -29,7 +30,7 @@ def fresh(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, no time is up."""
-    monkeypatch.setattr("eaglechat.engine.auto.calibrate._BUDGET_S", float("inf"))
+    monkeypatch.setattr(calibration, "BUDGET_S", float("inf"))
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -49,21 +50,21 @@ def test_a_catch_up_is_timed_at_the_size_it_will_have(
 ) -> None:
     """More than once: the first one finds memory that was never touched."""
     waiting = []
-    take_in = fresh.session.take_in
+    take_in = fresh.drafter.take_in
 
-    def noted(seq_id: int) -> None:
-        waiting.append(fresh.session.waiting(seq_id))
-        take_in(seq_id)
+    def noted() -> None:
+        waiting.append(fresh.drafter.waiting)
+        take_in()
 
-    monkeypatch.setattr(fresh.session, "take_in", noted)
+    monkeypatch.setattr(fresh.drafter, "take_in", noted)
     calibrate(fresh.target, fresh.drafter)
     assert len(waiting) > 1
-    assert set(waiting) == {MOST_CAUGHT_UP + 1}
+    assert set(waiting) == {MOST_WAITING + 1}
 
 
 def test_nothing_of_it_is_left_behind(fresh: Rig) -> None:
     calibrate(fresh.target, fresh.drafter)
-    assert fresh.session.known_length(0) == 0
+    assert fresh.drafter.known == 0
     prompt = fresh.prompt("the cat sat on the mat")
     check_bookkeeping(fresh.reply(prompt), prompt)
 
@@ -71,7 +72,7 @@ def test_nothing_of_it_is_left_behind(fresh: Rig) -> None:
 def test_a_slow_machine_is_timed_as_far_as_there_is_time(
     fresh: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.engine.auto.calibrate._BUDGET_S", 0.0)
+    monkeypatch.setattr(calibration, "BUDGET_S", 0.0)
     seen = calibrate(fresh.target, fresh.drafter)
     assert [width for width, _ in seen.verify] == [1, 2]
     assert seen.draft is not None
@@ -92,7 +93,7 @@ def test_on_a_slow_machine_one_token_and_one_draft_decide(
 
     decode = Context.decode
     monkeypatch.setattr(Context, "decode", slow)
-    monkeypatch.setattr("eaglechat.engine.auto.calibrate.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     calibrate(fresh.target, fresh.drafter)
     assert rows == [1, 2]
 
@@ -114,7 +115,7 @@ def test_a_cancelled_load_is_not_timed_any_further(
     with pytest.raises(LoadCancelledError):
         calibrate(fresh.target, fresh.drafter, lambda: n_decodes >= n_measures)
     assert n_decodes == n_measures
-    assert fresh.session.known_length(0) == 0
+    assert fresh.drafter.known == 0
 
 
 def test_a_load_can_be_cancelled_while_it_is_timed(
@@ -145,9 +146,9 @@ def test_a_load_can_be_cancelled_while_it_is_timed(
 
 
 def test_a_pair_that_fails_is_not_calibrated(fresh: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> list[int]:
+    def fail(*_: object) -> None:
         raise ProcessError("no memory")
 
-    monkeypatch.setattr(Eagle3Session, "draft", fail)
+    monkeypatch.setattr(Eagle3Drafter, "propose", fail)
     assert calibrate(fresh.target, fresh.drafter) == NOT_CALIBRATED
-    assert fresh.session.known_length(0) == 0
+    assert fresh.drafter.known == 0

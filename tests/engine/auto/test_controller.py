@@ -97,7 +97,7 @@ def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int) -> None:
-    pair = replace(PAIRS["quantised on a processor"], seed=seed)
+    pair = replace(PAIRS["quantised on a CPU"], seed=seed)
     reply = write(pair, TOKENS, Controller(calibrated(pair)))
     assert reply.ms <= 1.01 * reply.plain_ms
 
@@ -122,7 +122,7 @@ def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int
 
 @pytest.mark.parametrize("will_pay", [False, True])
 def test_a_prompt_is_taken_in_while_it_is_read_where_drafting_will_pay(will_pay: bool) -> None:
-    pair = PAIRS["bf16, good draft" if will_pay else "quantised on a processor"]
+    pair = PAIRS["bf16, good draft" if will_pay else "quantised on a CPU"]
     controller = Controller(calibrated(pair))
     assert controller.expects_to_draft(400, (CHAIN,)) is will_pay
     assert not Controller().expects_to_draft(400, (CHAIN, TREE))

@@ -58,7 +58,7 @@ def test_a_target_without_a_draft_gains_from_copies_alone() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "quantised on a processor",
+        "quantised on a CPU",
         pytest.param("bf16, fair draft", marks=pytest.mark.slow),
         pytest.param("gpu", marks=pytest.mark.slow),
     ],

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.auto.auto_length import AutoLength
 from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import Choice, DraftPlan
-from eaglechat.engine.drafters.base import MOST_CAUGHT_UP
-from eaglechat.engine.drafters.lookup_first import LookupFirst
+from eaglechat.engine.auto.draft_plan import Allowed, DraftPlan
+from eaglechat.engine.drafters.base import MOST_WAITING
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import AutoDraft, AutoReason, Prefill, Round
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Prefill, Round
 from tests.engine.rig import (
     GREEDY,
     Reply,
@@ -29,7 +28,7 @@ TEXT = "the cat sat on the mat"
 LONG = TEXT + " and the dog" * 20
 PASTED = "the quick brown fox" + " and the mat" * 20
 AUTOMATIC = Live(Speculation(n_draft_max=AUTO), 0.0)
-WINDOW = MOST_CAUGHT_UP
+WINDOW = MOST_WAITING
 
 
 @pytest.mark.parametrize("will_draft", [False, True])
@@ -37,14 +36,14 @@ def test_auto_takes_the_prompt_in_whether_it_means_to_draft_or_not(
     rig: Rig, will_draft: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = rig.prompt(TEXT)
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
     reply = rig.stream(prompt, live=AUTOMATIC)
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
-    assert rig.session.waiting(0) == 1
+    assert rig.drafter.waiting == 1
 
 
 @pytest.mark.parametrize("will_draft", [False, True])
-@pytest.mark.parametrize("n_plain", [1, 2 * MOST_CAUGHT_UP], ids=["drafting", "plain rounds"])
+@pytest.mark.parametrize("n_plain", [1, 2 * MOST_WAITING], ids=["drafting", "plain rounds"])
 def test_a_draft_holds_under_auto_what_it_holds_at_a_length_of_one_s_own(
     tiny_models: tuple[Model, Model],
     monkeypatch: pytest.MonkeyPatch,
@@ -52,15 +51,15 @@ def test_a_draft_holds_under_auto_what_it_holds_at_a_length_of_one_s_own(
     will_draft: bool,
 ) -> None:
     """Prompts of several batches, one after the other, and many plain rounds."""
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt(LONG)
         for _ in range(2):
-            assert len(prompt) > 6 * MOST_CAUGHT_UP
+            assert len(prompt) > 6 * MOST_WAITING
             auto_plays(monkeypatch, [3, 0, 3] + [0] * n_plain + [3] * 8)
             reply = rig.reply(prompt, live=AUTOMATIC, max_tokens=n_plain + 12)
             check_bookkeeping(reply, prompt)
-            assert (rig.draft.first_position(0), rig.drafter.is_blind) == (0, False)
+            assert (rig.draft.first_position(0), rig.drafter.longest) == (0, N_DRAFT_MAX_LIMIT)
             # With the same before them, the draft guesses the same.
             own = fresh_reply(tiny_models, [*prompt, *reply.tokens], n_draft_max=3)
             assert drafts_of(rig.reply([*prompt, *reply.tokens])) == drafts_of(own)
@@ -73,12 +72,12 @@ def test_what_waits_for_a_trial_of_drafting_is_never_much(
     auto_plays(monkeypatch, [])
     with open_rig(*tiny_models) as rig:
         waiting = [
-            rig.session.waiting(0)
+            rig.drafter.waiting
             for event in rig.stream(rig.prompt(LONG), live=AUTOMATIC, max_tokens=150)
             if isinstance(event, Round)
         ]
-    assert len(waiting) > 2 * MOST_CAUGHT_UP
-    assert max(waiting) == MOST_CAUGHT_UP + 1
+    assert len(waiting) > 2 * MOST_WAITING
+    assert max(waiting) == MOST_WAITING + 1
 
 
 def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
@@ -98,19 +97,19 @@ def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
 ) -> None:
     with open_rig(*tiny_models, draft_window=WINDOW) as rig:
         long = leave_out(rig, monkeypatch)
-        monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: will_draft)
+        monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
         allowed = auto_plays(monkeypatch, [])
         again = rig.reply(long, live=AUTOMATIC, max_tokens=60)
     seen_again = len(long) - 1 - again.prefills[0].reused
     assert seen_again == (WINDOW + 1 if will_draft else 1)
     # As long as the draft knows next to nothing no length is on offer.
-    assert allowed.index(True) == (0 if will_draft else MOST_CAUGHT_UP - 1)
+    assert allowed.index(True) == (0 if will_draft else MOST_WAITING - 1)
 
 
 def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: True)
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: True)
     allowed = auto_plays(monkeypatch, [3] * 6)
     with open_rig(*tiny_models, draft_window=16) as rig:
         long = rig.prompt(LONG)
@@ -158,14 +157,14 @@ def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool
     """Have auto choose these lengths, then none; whether each round could have drafted."""
     rest, allowed = iter(lengths), []
 
-    def choose(_self: AutoLength, _past: int, _waiting: int, choice: Choice) -> DraftPlan:
-        allowed.append(choice.n_most > 0)
-        n = min(next(rest, 0), choice.n_most)
+    def choose(_self: Controller, _past: int, _waiting: int, allows: Allowed) -> DraftPlan:
+        allowed.append(allows.n_most > 0)
+        n = min(next(rest, 0), allows.n_most)
         state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
         return DraftPlan(n, worth=(0.0,) * n, by_probability=(1.0,) * 10, state=state)
 
-    monkeypatch.setattr(AutoLength, "choose", choose)
-    monkeypatch.setattr(AutoLength, "observe", lambda *_: None)
+    monkeypatch.setattr(Controller, "choose", choose)
+    monkeypatch.setattr(Controller, "observe", lambda *_: None)
     return allowed
 
 
@@ -175,7 +174,7 @@ def test_without_a_draft_auto_verifies_what_n_grams_find(
     flat = Calibration(verify=((1, 1.0), (17, 1.2)))
     with open_rig(*tiny_models) as rig:
         prompt = rig.prompt(TEXT)
-        alone = Generator(rig.target, LookupFirst(None), flat)
+        alone = Generator(rig.target, ngram=NgramDrafter(), calibration=flat)
         live = Live(Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True), 0.0)
         events = tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120))
         alone.close()

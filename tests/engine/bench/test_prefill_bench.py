@@ -21,7 +21,6 @@ LONG = BenchPrompt("long", "abc def " * 60)
 
 def test_each_reading_starts_anew_and_the_draft_takes_in_all_of_it(rig: Rig) -> None:
     """On the tiny pair, through the loop: nothing of the prompt comes from the KV cache."""
-    session = rig.session
     taken_in = []
 
     def write(prompt: BenchPrompt, setting: Speculation | None, most: int) -> Iterator[object]:
@@ -30,7 +29,7 @@ def test_each_reading_starts_anew_and_the_draft_takes_in_all_of_it(rig: Rig) -> 
         yield from rig.generator.reply(
             tokens, Sampling(temperature=0.0), Live(setting, 0.0), seed=0, max_tokens=most
         )
-        taken_in.append((prompt.name, len(tokens), session.known_length(0), session.waiting(0)))
+        taken_in.append((prompt.name, len(tokens), rig.drafter.known, rig.drafter.waiting))
 
     length = len(rig.prompt(LONG.text))
     for repeat in range(2):

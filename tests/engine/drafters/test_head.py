@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.drafters.eagle3.session_config import Eagle3SessionConfig
+from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
 from eaglechat.wire.protocol import Shape
 from tests import tiny
@@ -22,14 +24,15 @@ def test_drafts_are_those_of_a_whole_graph(
         short = _drafted(rig)
         assert rig.draft.head is not None
         assert rig.draft.head.is_last
-    monkeypatch.setattr(DraftHead, "_follow", lambda _self, _tensor, asks, _data: not asks)
+    # A head without logits: the logits are those of the context, so no graph ends early.
+    monkeypatch.setattr(DraftHead, "logits", lambda *_: np.empty(0, dtype=np.float32))
     with open_rig(*tiny_models, shape=shape) as rig:
         assert _drafted(rig) == short
         assert rig.draft.head is not None
         assert not rig.draft.head.is_last
 
 
-def test_the_next_session_of_a_context_drafts_the_same(tiny_models: tuple[Model, Model]) -> None:
+def test_the_next_drafter_of_a_context_drafts_the_same(tiny_models: tuple[Model, Model]) -> None:
     texts = [[start, start + 1, start + 2] for start in range(6)]
     with open_contexts(*tiny_models) as (target, draft):
         drafts = [_first_draft(target, draft, text) for text in texts]
@@ -57,12 +60,12 @@ def test_a_draft_whose_tokens_stand_in_another_order_keeps_its_whole_graph(
 
 def _first_draft(target: Context, draft: Context, text: list[int]) -> list[int]:
     with (
-        Eagle3Session(target, draft, Eagle3SessionConfig(n_seq=1, n_draft_max=4)) as session,
+        closing(Eagle3Drafter(target, draft)) as drafter,
         Batch(target) as batch,
     ):
         decode(target, batch, text, 0)
-        session.process(batch)
-        drafted = list(session.draft(0, 3, 4))
+        drafter.see(batch)
+        drafted = drafter.propose(3, 4, Limits(4)).ids
     target.forget(0, 0)
     draft.forget(0, 0)
     return drafted

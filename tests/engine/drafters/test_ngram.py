@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from eaglechat.engine.drafters.base import Drafter, Limits
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.wire.errors import ProcessError
+from eaglechat.wire.errors import DrafterError
 
 FREE = Limits(16)
 
@@ -77,9 +77,9 @@ def test_probabilities_are_the_share_of_places_that_agree_and_end_a_draft() -> N
 
 def test_a_drafter_out_of_step_says_so() -> None:
     drafter = drafter_of([1, 2, 3])
-    with pytest.raises(ProcessError, match=r"saw 3 tokens, the batch goes on at 5"):
+    with pytest.raises(DrafterError, match=r"saw 3 tokens, the batch goes on at 5"):
         drafter.see(Decoded([1], first=5))
-    with pytest.raises(ProcessError, match=r"saw 3 tokens, drafting after position 4 needs 4"):
+    with pytest.raises(DrafterError, match=r"saw 3 tokens, drafting after position 4 needs 4"):
         drafter.propose(4, 1, FREE)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
+from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.llama.objects import Batch, Context
-from tests.engine.drafters.session_rig import Driver, Models, prompt_of
+from tests.engine.drafters.by_hand import Driver, Models, prompt_of
 from tests.engine.rig import open_contexts, open_rig
 
 EPS = 1e-5
@@ -70,13 +70,10 @@ def test_a_draft_of_eagle_3_1(
     norms = Norms(EPS, features, weights(tiny_models[1].n_embd) if output else None)
     prompt = prompt_of(tiny_models[0])
     with open_rig(*tiny_models, norms=norms) as rig, Batch(rig.target) as batch:
-        driver = Driver(rig.target, rig.session, batch, 0)
+        driver = Driver(rig.target, rig.draft, rig.drafter, batch, Limits(6, is_tree=is_tree))
         driver.prefill(prompt)
-        rig.session.limits = Limits(6, is_tree=is_tree)
-        drafted = rig.session.draft(0, driver.n_past, driver.id_last)
-        parents, shares = rig.session.parents(0), rig.session.probabilities(0)
-    tokens = zip(drafted, shares, parents, strict=True)
-    proposal = Proposal([ProposedToken(*token, "eagle3") for token in tokens])
+        proposal = driver.propose()
+    drafted, parents, shares = proposal.ids, proposal.parents, proposal.probabilities
     # The likeliest of each parent's children.
     firsts = [place for place, parent in enumerate(parents) if parent not in parents[:place]]
     differences = []

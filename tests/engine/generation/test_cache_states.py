@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.drafters.lookup_first import LookupFirst
 from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.generator import ReplyEvent
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.loop import ReplyEvent
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Shape, Speculation
 from eaglechat.wire.records import FinishReason, Prefill, Round
@@ -50,8 +48,8 @@ OFF_AND_ON = st.fixed_dictionaries(
 )
 
 
-class Fragile:
-    """A drafter that fails at the call that is asked for, counted from the one that comes next."""
+class Fragile(Eagle3Drafter):
+    """A draft that fails at the call that is asked for, counted from the one that comes next."""
 
     calls_left: int | None = None
 
@@ -63,31 +61,6 @@ class Fragile:
             if self.calls_left is not None:
                 self.calls_left -= 1
         return super().__getattribute__(name)
-
-
-class FragileEagle3(Fragile, Eagle3Drafter):
-    pass
-
-
-class FragileNgram(Fragile, NgramDrafter):
-    def __init__(self, _session: Eagle3Session) -> None:
-        super().__init__()
-
-
-class FragileBoth(LookupFirst):
-    """Its draft fails, and its n-grams go on."""
-
-    def __init__(self, session: Eagle3Session) -> None:
-        self.draft = FragileEagle3(session)
-        super().__init__(self.draft)
-
-    @property
-    def calls_left(self) -> int | None:
-        return self.draft.calls_left
-
-    @calls_left.setter
-    def calls_left(self, value: int | None) -> None:
-        self.draft.calls_left = value
 
 
 @dataclass(frozen=True)
@@ -107,21 +80,22 @@ class TokenTurns:
 class Chats(RuleBasedStateMachine):
     """Chats with one pair."""
 
-    def __init__(
-        self, models: tuple[Model, Model], *, drafter: type[Fragile | FragileBoth], n_ctx: int
-    ) -> None:
+    def __init__(self, models: tuple[Model, Model], *, ngram: bool, n_ctx: int) -> None:
         super().__init__()
-        self.models, self.drafter = models, drafter
+        self.models, self.ngram = models, ngram
         self.drafts_alike = models[0].keeps_whole_history
         self.stack = ExitStack()
         self.rig = self.stack.enter_context(
-            open_rig(*models, n_ctx=n_ctx, n_batch=32, make_drafter=drafter)
+            open_rig(*models, n_ctx=n_ctx, n_batch=32, make_drafter=Fragile, ngram=self.n_grams())
         )
         self.turns: list[tuple[int, ...]] = []
         self.has_failed = False
 
     def teardown(self) -> None:
         self.stack.close()
+
+    def n_grams(self) -> NgramDrafter | None:
+        return NgramDrafter() if self.ngram else None
 
     @rule(
         words=WORDS | LONG,
@@ -238,7 +212,7 @@ class Chats(RuleBasedStateMachine):
     ) -> Reply:
         """The reply of a pair that has never seen anything else, to what was in the context."""
         first_turn = reply.windows[0].first_turn if reply.windows else 0
-        with open_rig(*self.models, n_ctx=1024, n_batch=32, make_drafter=self.drafter) as rig:
+        with open_rig(*self.models, n_ctx=1024, n_batch=32, ngram=self.n_grams()) as rig:
             prompt = self.conversation(words).without(first_turn)
             return rig.reply(prompt, live=live, max_tokens=max_tokens)
 
@@ -286,12 +260,8 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mode
 
 
 @pytest.mark.parametrize(
-    "drafter",
-    [
-        pytest.param(FragileEagle3, id="eagle3", marks=pytest.mark.slow),
-        pytest.param(FragileNgram, id="ngram", marks=pytest.mark.slow),
-        pytest.param(FragileBoth, id="both"),
-    ],
+    "ngram",
+    [pytest.param(False, id="eagle3", marks=pytest.mark.slow), pytest.param(True, id="both")],
 )
 @pytest.mark.parametrize(
     ("target", "n_ctx"), [("dense", 1024), ("hybrid", 1024), ("shifting", SMALL)]
@@ -300,11 +270,11 @@ def test_a_pair_with_a_past_is_as_good_as_new(
     targets: dict[str, Model],
     tiny_models: tuple[Model, Model],
     *,
-    drafter: type[Fragile | FragileBoth],
+    ngram: bool,
     target: str,
     n_ctx: int,
 ) -> None:
     """The one whose context is outgrown does not look back: what it makes of a token is then the
     same with and without the turns that have left."""
     models = (targets[target], tiny_models[1])
-    run_state_machine_as_test(lambda: Chats(models, drafter=drafter, n_ctx=n_ctx), settings=STEPS)
+    run_state_machine_as_test(lambda: Chats(models, ngram=ngram, n_ctx=n_ctx), settings=STEPS)

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
-from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.wording import prompt_seen
-from eaglechat.engine.drafters.base import Drafter
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.drafters.lookup_first import LookupFirst
+from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.checkpoints import Checkpoints
+from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.generation.window import common_prefix
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.process.chat_job import ChatJob
-from eaglechat.engine.process.rendering import rendered
+from eaglechat.engine.process.chat_job import ChatJob, rendered
 from eaglechat.gguf.preflight import check_pair
+from eaglechat.tui.texts.wording import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny
@@ -43,12 +38,8 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
         yield model
 
 
-def plain(_session: Eagle3Session) -> Drafter:
-    return LookupFirst(None)
-
-
-def both(session: Eagle3Session) -> Drafter:
-    return LookupFirst(Eagle3Drafter(session))
+def pairs(target: Model, draft: Model, *, ngram: bool) -> Callable[[], AbstractContextManager[Rig]]:
+    return lambda: open_rig(target, draft, n_batch=64, ngram=NgramDrafter() if ngram else None)
 
 
 def live(*, enabled: bool) -> Live:
@@ -83,19 +74,19 @@ class Talk:
         return reply, reply.end.timings.prefill_tokens, new
 
 
-@pytest.mark.parametrize("make_drafter", [plain, Eagle3Drafter, both])
+@pytest.mark.parametrize("ngram", [False, True])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
     hybrid: Model,
     tiny_models: tuple[Model, Model],
-    make_drafter: Callable[[Eagle3Session], Drafter],
     *,
+    ngram: bool,
     enabled: bool,
 ) -> None:
-    pair = partial(open_rig, hybrid, tiny_models[1], n_batch=64, make_drafter=make_drafter)
+    pair = pairs(hybrid, tiny_models[1], ngram=ngram)
     with pair() as rig:
         talk = Talk(rig, pair, enabled=enabled)
-        for turn in range(10):
+        for turn in range(8):
             _, read, new = talk.ask(f"the quick brown fox {'and the dog ' * (turn % 3)}")
             assert read <= new
         # The seventh question is edited: what stands before it is not read again.
@@ -110,7 +101,7 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
 def test_a_cancelled_prompt_costs_no_more_than_itself(
     hybrid: Model, tiny_models: tuple[Model, Model]
 ) -> None:
-    pair = partial(open_rig, hybrid, tiny_models[1], n_batch=64, make_drafter=both)
+    pair = pairs(hybrid, tiny_models[1], ngram=True)
     with pair() as rig:
         talk = Talk(rig, pair, enabled=True)
         talk.ask("the quick brown fox")

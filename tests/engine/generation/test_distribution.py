@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.base import Proposal, ProposedToken
-from eaglechat.engine.generation.drafting import Drafting
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Sampling
@@ -122,7 +122,7 @@ def test_a_wrong_verification_would_be_noticed(
 ) -> None:
     """The two tempting mistakes: accept what was drafted, or accept it when it is the argmax."""
     drafted: list[ProposedToken] = []
-    propose, draw = Drafting.propose, Sampler.sample
+    propose, draw = GuardedDrafters.draft, Sampler.sample
 
     def remember(*args: object) -> Proposal:
         drafted[:] = proposal = propose(*args)
@@ -136,7 +136,7 @@ def test_a_wrong_verification_would_be_noticed(
         likeliest = int(context.logits(row).argmax()) == drafted[row].id
         return drafted[row].id if trusted or likeliest else token
 
-    monkeypatch.setattr(Drafting, "propose", remember)
+    monkeypatch.setattr(GuardedDrafters, "draft", remember)
     monkeypatch.setattr(Sampler, "sample", wrong)
 
     assert g_test(sample(rig, speculative=True), exact) > 2 * WORST_Z

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.generation.loop import ReplyEvent
+from eaglechat.engine.generation.context_window import find_cut
+from eaglechat.engine.generation.generator import ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.generation.window import find_cut
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
@@ -134,14 +134,14 @@ def check_cache(chat: LongChat) -> None:
     assert held == wanted[: len(held)]
     assert len(wanted) - len(held) <= 1
     assert rig.target.last_position(0) == len(held) - 1
-    assert rig.session.known_length(0) == len(held)
+    assert rig.drafter.known == len(held)
     assert rig.draft.last_position(0) <= len(held)
 
 
-def test_twenty_turns_run_through_a_context_of_three(small: Rig) -> None:
+def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     chat = LongChat(small)
-    for index in range(20):
-        reply = chat.ask(f"question {'abcdefghij'[index % 10]}")
+    for letter in "abcdefghijkl":
+        reply = chat.ask(f"question {letter}")
         assert (reply.end.finish_reason, reply.offs) == (FinishReason.LENGTH, [])
         assert reply.end.tokens == 60
         check_cache(chat)
@@ -152,8 +152,8 @@ def test_twenty_turns_run_through_a_context_of_three(small: Rig) -> None:
 
     first_turns = [reply.windows[-1].first_turn for reply in chat.replies if reply.windows]
     assert first_turns == sorted(first_turns)
-    assert len(first_turns) >= 17
-    assert first_turns[-1] >= 16
+    assert len(first_turns) >= 9
+    assert first_turns[-1] >= 8
     system = small.prompter.prompt(conversation())
     assert list(small.generator.cached[: len(system) - 1]) == list(system[:-1])
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.generation.context_window import Turns
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.window import Turns
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.wire.protocol import Message, Speculation
 from eaglechat.wire.records import Round, Window
@@ -96,25 +97,24 @@ def read(rig: Rig, prompt: Sequence[int], turns: Turns | None = None) -> list[Wi
 
 def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> Acceptance:
     """Rounds after a prompt that was read, with `text` for what the target samples: so the states
-    of two caches are judged by the same words. Leaves both caches with the prompt."""
-    target, session = rig.target, rig.session
+    of two caches are judged by the same words. The caches can then be read into again."""
+    target, drafter = rig.target, rig.drafter
     counts, n_past, at = Acceptance(), len(prompt), 0
-    session.n_draft_max = N_DRAFT_MAX
     with Batch(target) as batch:
         while at + N_DRAFT_MAX + 1 < len(text):
-            drafted = session.draft(0, n_past, text[at])
+            drafted = drafter.propose(n_past, text[at], Limits(N_DRAFT_MAX)).ids
             batch.clear()
             batch.add_tokens([text[at], *drafted], n_past, 0, output=True)
             assert target.decode(batch) == 0
-            session.process(batch)
+            drafter.see(batch)
             accepted = true_guesses(drafted, text[at + 1 :])
-            session.accept(0, accepted)
+            drafter.accept(range(accepted))
             n_past += 1 + accepted
             at += 1 + accepted
             target.forget(0, n_past)
             counts += Acceptance(1, len(drafted), accepted)
     target.forget(0, len(prompt))
-    session.rewind(0, len(prompt))
+    drafter.resume(prompt, to_draft=False)
     return counts
 
 

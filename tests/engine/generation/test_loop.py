@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.wire.errors import ProcessError, PromptError
+from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Sampling, Set, Shape
 from eaglechat.wire.records import (
     FinishReason,
@@ -111,14 +110,15 @@ def test_an_end_inside_an_accepted_draft_drops_what_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The target agrees with every drafted token; the reply ends at one of them."""
-    draft = rig.session.draft
+    propose = rig.drafter.propose
     drafts: list[list[int]] = []
 
-    def remember(*args: int) -> list[int]:
-        drafts.append(draft(*args))
-        return drafts[-1]
+    def remember(*args: Any) -> Proposal:
+        proposal = propose(*args)
+        drafts.append(proposal.ids)
+        return proposal
 
-    monkeypatch.setattr(rig.session, "draft", remember)
+    monkeypatch.setattr(rig.drafter, "propose", remember)
     monkeypatch.setattr(
         Sampler, "sample", lambda _self, _context, row: [*drafts[-1], tiny.EOS][row]
     )
@@ -346,21 +346,4 @@ def test_the_prompt_waits_for_a_draft_that_is_not_asked_for(
 ) -> None:
     reply = rig.stream(prompt, n_draft_max=n_draft_max)
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
-    assert rig.session.waiting(0) == (len(prompt) - 1 if waits else 1)
-
-
-def test_a_draft_that_fails_at_the_prompt_is_left_out_and_the_reply_goes_on(
-    tiny_models: tuple[Model, Model],
-    rig: Rig,
-    prompt: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = rig.reply(prompt, live=plainly())
-
-    def fail(_session: Eagle3Session, _seq_id: int) -> None:
-        raise ProcessError("no memory")
-
-    monkeypatch.setattr(Eagle3Session, "take_in", fail)
-    reply = fresh_reply(tiny_models, prompt)
-    assert [off.reason for off in reply.offs] == ["the draft failed: no memory"]
-    assert reply.tokens == plain.tokens
+    assert rig.drafter.waiting == (len(prompt) - 1 if waits else 1)

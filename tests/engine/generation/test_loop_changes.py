@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.drafting import Drafting
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import DecodeError, PromptError
@@ -124,7 +125,7 @@ def test_the_parts_of_a_round_do_not_overlap(
     layer_inputs = rig.target.layer_inputs
 
     def slow_inputs(layer: int, n_rows: int) -> object:
-        clock["now"] += 1.0 if layer == rig.session.layers[0] else 0.0
+        clock["now"] += 1.0 if layer == rig.drafter.layers[0] else 0.0
         return layer_inputs(layer, n_rows)
 
     monkeypatch.setattr(rig.target, "layer_inputs", slow_inputs)
@@ -252,21 +253,6 @@ def test_a_draft_that_fails_ends_speculation_with_a_reason_and_the_reply_goes_on
     assert drafts_of(again) == drafts_of(fresh_reply(tiny_models, prompt, max_tokens=60))
 
 
-def test_a_draft_without_output_ends_speculation_too(
-    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_output(_row: int) -> None:
-        raise DecodeError("llama.cpp returned no output")
-
-    plain = rig.reply(prompt, live=plainly())
-    monkeypatch.setattr(rig.draft, "state", no_output)
-
-    reply = rig.reply(prompt)
-
-    assert [off.reason for off in reply.offs] == ["the draft failed: llama.cpp returned no output"]
-    assert reply.tokens == plain.tokens
-
-
 @pytest.mark.parametrize("failure", [(1, "no room"), (-3, "status -3")])
 def test_a_target_that_fails_is_an_error_and_the_next_reply_works(
     rig: Rig,
@@ -318,8 +304,8 @@ def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
 
 
 def test_a_failure_that_a_reply_never_told_of_is_not_told_of_the_next() -> None:
-    drafting = Drafting(NgramDrafter())
-    drafting.give_up(RuntimeError("broken"))
-    assert not drafting.on
-    drafting.new_reply(Speculation())
-    assert (drafting.on, drafting.failure()) == (True, None)
+    drafters = GuardedDrafters(None, NgramDrafter())
+    drafters.look_up(99, 1, Limits(3))
+    assert (drafters.on, drafters.has_failed) == (False, True)
+    drafters.new_reply(Speculation())
+    assert (drafters.on, drafters.failure()) == (True, None)

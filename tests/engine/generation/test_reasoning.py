@@ -6,8 +6,7 @@ import pytest
 
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.templates.dialect import tagged
-from eaglechat.engine.templates.parts import ReplyParts
+from eaglechat.engine.templates.dialect import ReplyParts, tagged
 from eaglechat.wire.protocol import Set, Speculation
 from eaglechat.wire.records import FinishReason, Part, Round
 from tests.engine.rig import Reply, Rig, check_bookkeeping, fresh_reply, open_rig

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.auto.auto_length import AutoLength
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
+from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
@@ -120,12 +118,11 @@ def test_a_few_latest_tokens_are_not_taken_back_as_if_they_were_one_batch(
 def test_auto_never_reads_all_again_for_the_draft_to_see_more(
     hybrid: Model, tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AutoLength, "expects_to_draft", lambda *_: True)
-    monkeypatch.setattr(Eagle3Drafter, "is_blind", True)
-    monkeypatch.setattr(Eagle3Session, "_is_blind", lambda *_: True)
+    """Though a window of 8 positions has left the draft with next to nothing of them."""
+    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: True)
     live = Live(Speculation(n_draft_max=AUTO), 0.0)
-    with open_rig(hybrid, tiny_models[1]) as rig:
-        prompt = rig.prompt("the quick brown fox " * 4)
+    with open_rig(hybrid, tiny_models[1], draft_window=8) as rig:
+        prompt = rig.prompt("the quick brown fox " * 30)
         rig.reply(prompt, live=live, max_tokens=20)
         held = rig.generator.cached
         longer = [*held, *rig.prompt("and then")[1:]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from eaglechat.engine.generation.window import ContextWindow, Cut, find_cut
+from eaglechat.engine.generation.context_window import ContextWindow, Cut, find_cut
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.loop import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Context, Model
@@ -65,7 +65,7 @@ class Chat:
     def __init__(self, target: Context, monkeypatch: pytest.MonkeyPatch) -> None:
         self.model = target.model
         self.prompter = Prompter(self.model)
-        self.generator = Generator(target, None)
+        self.generator = Generator(target)
         self._monkeypatch = monkeypatch
 
     def reply(self, raw: str, *messages: Message) -> Turn:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eaglechat.hub.downloads.download import Progress
-from eaglechat.hub.downloads.stop import StoppedError, StopSignal
+from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
 
 
 def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.downloads.checkpoints import judge_checkpoint
-from eaglechat.hub.downloads.client import Hub, RemoteFile
-from eaglechat.hub.downloads.drafts import checkpoint_files
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.find_drafts import checkpoint_files
+from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint
 from eaglechat.hub.errors import HubError
 from tests.convert import checkpoints
-from tests.hub.fakehub import FakeHub
+from tests.hub.fakehub import FakeHub, Shelf
 
 HIDDEN, VOCAB = checkpoints.HIDDEN, checkpoints.VOCAB
 BIN = Path(checkpoints.__file__).with_name("pytorch_model.bin")
@@ -49,23 +49,6 @@ TENSORS = st.dictionaries(
     max_size=2,
 )
 TOKENS = st.none() | st.lists(st.integers(-3, VOCAB + 3), min_size=64, max_size=64)
-
-
-class Shelf(Hub):
-    """A Hub whose files are a folder's: what is asked for over the network is read from there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def listing(self) -> list[RemoteFile]:
-        files = sorted(self.folder.iterdir())
-        return [RemoteFile("u/m", one.name, "0" * 40, one.stat().st_size, None) for one in files]
-
-    def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
-        return (self.folder / file.path).read_bytes()
-
-    def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
-        return (self.folder / file.path).read_bytes()[start:end]
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +110,14 @@ def test_a_file_of_torch_save_is_judged_as_well(
         judged, refused = judged_and_converted(Path(folder), target)
     # A weight that became NaN or infinite is told by itself alone.
     assert (judged is None) == (refused is None) or "NaN or infinity" in (refused or "")
+
+
+@pytest.mark.parametrize("name", checkpoints.variants())
+def test_every_dialect_that_converts_is_judged_as_fitting(
+    target: GGUFHeader, name: str, tmp_path: Path
+) -> None:
+    shelf = Shelf(checkpoints.variants()[name].save(tmp_path / "draft"))
+    assert judge_checkpoint(shelf, shelf.listing(), target).problem is None
 
 
 def test_what_is_judged_is_what_is_downloaded(

@@ -13,12 +13,11 @@ import pytest
 from eaglechat.hub.downloads import transfer
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
-from eaglechat.hub.downloads.queue import Queue, State
+from eaglechat.hub.downloads.queue import Downloads, Stage
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local import parts
+from eaglechat.hub.local import partial_file
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import Kind, scan
-from eaglechat.hub.local.removal import execute, plan
+from eaglechat.hub.local.library import Kind, plan_removal, remove, scan
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -31,7 +30,7 @@ THIRD = f"bytes={2 * BLOCK}-{3 * BLOCK - 1}"
 
 @pytest.fixture(autouse=True)
 def model(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "BLOCK", BLOCK)
+    monkeypatch.setattr(partial_file, "BLOCK", BLOCK)
     fake.add(REPO, {FILE: DATA})
     fake.piece = 4 << 10
 
@@ -48,7 +47,7 @@ def pull(hub: Hub, attempts: int = 4, **options: object) -> Path:
 
 
 def part_of(hub: Hub) -> Path:
-    return RepoCache(hub.cache_dir, REPO).part(sha256(DATA))
+    return RepoCache(hub.cache_dir, REPO).partial(sha256(DATA))
 
 
 def asked(fake: FakeHub) -> Counter[str | None]:
@@ -126,13 +125,13 @@ def test_a_wrong_answer_to_one_block_costs_that_answer(
 ) -> None:
     # The first answer that comes settles the file's tag: the fault is the third block's alone.
     first = threading.Event()
-    write = parts.Part.write
+    write = partial_file.PartialFile.write
 
-    def noted(self: parts.Part, at: int, data: bytes) -> None:
+    def noted(self: partial_file.PartialFile, start: int, data: bytes) -> None:
         first.set()
-        write(self, at, data)
+        write(self, start, data)
 
-    monkeypatch.setattr(parts.Part, "write", noted)
+    monkeypatch.setattr(partial_file.PartialFile, "write", noted)
     fake.fail(at=2 * BLOCK, after=first, **fault)
     assert pull(hub).read_bytes() == DATA
     fetched = sum(seen.sent for seen in fake.requests("storage"))
@@ -143,13 +142,13 @@ def test_a_server_without_ranges_sends_the_file_over_one_connection(
     patient: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writers: set[int] = set()
-    write = parts.Part.write
+    write = partial_file.PartialFile.write
 
-    def noted(self: parts.Part, at: int, data: bytes) -> None:
+    def noted(self: partial_file.PartialFile, start: int, data: bytes) -> None:
         writers.add(threading.get_ident())
-        write(self, at, data)
+        write(self, start, data)
 
-    monkeypatch.setattr(parts.Part, "write", noted)
+    monkeypatch.setattr(partial_file.PartialFile, "write", noted)
     fake.fail(ignore_range=True, times=99)
     notes: list[Progress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
@@ -164,7 +163,7 @@ def test_a_resume_without_ranges_loses_nothing_when_it_is_cut_again(
     fake.fail(ignore_range=True, close_after=30_000, times=99)
     with pytest.raises(HubError):
         pull(hub, attempts=1)
-    assert parts.arrived(part_of(hub), len(DATA)) == 4 * BLOCK
+    assert partial_file.bytes_received(part_of(hub), len(DATA)) == 4 * BLOCK
     fake.faults.clear()
     assert pull(hub).read_bytes() == DATA
 
@@ -199,7 +198,7 @@ def test_a_storage_that_moves_each_block_is_followed(hub: Hub, fake: FakeHub) ->
 def leave(hub: Hub, blocks: tuple[int, ...]) -> None:
     """Leave a download with these blocks whole."""
     part_of(hub).parent.mkdir(parents=True, exist_ok=True)
-    with parts.Part(part_of(hub), len(DATA)) as part:
+    with partial_file.PartialFile(part_of(hub), len(DATA)) as part:
         for block in blocks:
             part.write(block * BLOCK, DATA[block * BLOCK : (block + 1) * BLOCK])
 
@@ -213,14 +212,14 @@ def test_only_what_is_missing_is_fetched(hub: Hub, fake: FakeHub) -> None:
 @pytest.mark.parametrize("harm", ["no map", "a map of another size", "a part cut short", "damage"])
 def test_what_the_disk_lost_is_fetched_again(hub: Hub, fake: FakeHub, harm: str) -> None:
     leave(hub, blocks=(0, 3, 4, 9))
-    part, counts = part_of(hub), parts.map_of(part_of(hub))
+    part, counts = part_of(hub), partial_file.counts_file(part_of(hub))
     if harm == "no map":
         counts.unlink()
     elif harm == "a map of another size":
         counts.write_bytes(bytes(5))
     elif harm == "a part cut short":
         part.write_bytes(part.read_bytes()[: 3 * BLOCK + 10])
-        assert parts.arrived(part, len(DATA)) == BLOCK + 10
+        assert partial_file.bytes_received(part, len(DATA)) == BLOCK + 10
     else:
         part.write_bytes(b"?" + part.read_bytes()[1:])
     assert pull(hub).read_bytes() == DATA
@@ -245,21 +244,20 @@ def test_pausing_and_resuming_it_is_one_download(patient: Hub, fake: FakeHub) ->
             gate.wait(10)
 
     fake.pace = hold
-    queue = Queue(patient)
-    job = queue.add(FileRequest(REPO, FILE), len(DATA))
+    downloads = Downloads(patient)
+    downloads.fetch("m", [FileRequest(REPO, FILE, size=len(DATA))])
     assert paused.wait(10)
-    queue.pause(job)
+    downloads.pause("m")
     gate.set()
-    (file,) = queue.snapshot().files
-    assert (file.state, file.bytes_total, file.speed) == (State.PAUSED, len(DATA), None)
-    assert file.bytes_done <= 4 * BLOCK
-    queue.resume(job)
-    assert queue.wait([job], timeout=20)
-    snapshot = queue.snapshot()
-    assert [file.state for file in snapshot.files] == [State.DONE]
-    assert (snapshot.bytes_done, snapshot.bytes_total) == (len(DATA), len(DATA))
-    assert snapshot.files[0].path is not None
-    assert snapshot.files[0].path.read_bytes() == DATA
+    (held,) = downloads.snapshots()
+    assert (held.stage, held.bytes_total, held.speed) == (Stage.PAUSED, len(DATA), None)
+    assert held.bytes_done <= 4 * BLOCK
+    downloads.resume("m")
+    assert downloads.wait(timeout=20)
+    (whole,) = downloads.snapshots()
+    assert (whole.stage, whole.bytes_done) == (Stage.INSTALLED, len(DATA))
+    assert whole.files[0].path is not None
+    assert whole.files[0].path.read_bytes() == DATA
 
 
 def test_a_download_under_way_is_listed_and_removed_with_its_map(hub: Hub) -> None:
@@ -269,17 +267,17 @@ def test_a_download_under_way_is_listed_and_removed_with_its_map(hub: Hub) -> No
     (model,) = scan([], hub.cache_dir)
     assert (model.kind, model.size_bytes) == (Kind.UNFINISHED, 2 * BLOCK)
     assert "stopped at 19%" in (model.problem or "")
-    execute(plan([model]))
+    remove(plan_removal([model]))
     assert not list(cache.folder.rglob("*.part*"))
 
 
 def test_a_full_disk_stops_all_connections_at_once(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: parts.Part, at: int, data: bytes) -> None:
+    def full(self: partial_file.PartialFile, at: int, data: bytes) -> None:
         raise OSError(28, "No space left on device", "x")
 
-    monkeypatch.setattr(parts.Part, "write", full)
+    monkeypatch.setattr(partial_file.PartialFile, "write", full)
     with pytest.raises(HubError, match="The disk is full"):
         pull(hub)
     assert len(fake.requests("hub", "HEAD")) == 1

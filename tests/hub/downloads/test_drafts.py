@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import tempfile
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue.entries import load
 from eaglechat.hub.catalogue.references import HubReference, choose
-from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.drafts import Candidate, describe_target, find_drafts
+from eaglechat.hub.downloads.find_drafts import Candidate, describe_target, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
 from tests.convert import checkpoints
 from tests.hub import ggufs
@@ -40,12 +38,6 @@ def candidates(hub: Hub, repo: str = "org/Base-GGUF") -> dict[str, Candidate]:
     listing = hub.repo(repo)
     target = describe_target(hub, listing, choose(HubReference(repo), listing.paths))
     return {f"{c.repo}/{c.files[0]}": c for c in find_drafts(hub, target)}
-
-
-def variant_with(name: str) -> checkpoints.Variant:
-    variant = checkpoints.draft()
-    variant.put(name, checkpoints.HIDDEN)
-    return variant
 
 
 @pytest.fixture
@@ -139,6 +131,8 @@ def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, ta
     fake.add("lab/its-eagle3", files, base_models=("org/Base",))
     fake.add("lab/Base_eagle3", files)
     fake.add("lab/quantised", {"m.gguf": ggufs.target()}, base_models=("org/Base",))
+    other = checkpoints.draft(hidden_size=64)
+    fake.add("lab/EAGLE3-Base", checkpoint(other))
     found = candidates(hub)
     by_base = found["lab/its-eagle3/config.json"]
     assert by_base.found_by == "for the same base model"
@@ -146,6 +140,9 @@ def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, ta
     assert (by_base.is_checkpoint, by_base.fits, by_base.problem) == (True, True, None)
     assert found["lab/Base_eagle3/config.json"].found_by == "by its name"
     assert "lab/quantised/m.gguf" not in found
+    unfit = found["lab/EAGLE3-Base/config.json"]
+    assert unfit.fits is False
+    assert "its hidden size is 64" in (unfit.problem or "")
 
 
 @pytest.mark.parametrize(
@@ -166,46 +163,6 @@ def test_the_header_judges_whatever_the_name(
     assert problem in (found.problem or "")
 
 
-UNFIT = {
-    "another hidden size": (checkpoints.draft(hidden_size=64), "its hidden size is 64"),
-    "another vocabulary": (checkpoints.draft(vocab_size=321), "a vocabulary of 321 tokens"),
-    "two layers": (checkpoints.draft(num_hidden_layers=2), "has 2 layers, llama.cpp runs drafts"),
-    "norms it lacks": (checkpoints.draft(fc_norm=True), "lacks fc_norm.0.weight"),
-    "layers it lacks": (
-        checkpoints.draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]), "offers 0 to 11"
-    ),
-    "a scaling of RoPE": (checkpoints.draft(rope_scaling={"type": "longrope"}), "type longrope"),
-    "a tensor too many": (variant_with("midlayer.self_attn.q_proj.bias"), "no biases"),
-    "no checkpoint": (checkpoints.Variant({"hidden_size": 32}), "cannot be used"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_checkpoint_is_judged_by_the_converters_own_rules(
-    hub: Hub, fake: FakeHub, target: None, name: str, tmp_path: Path
-) -> None:
-    variant, problem = UNFIT[name]
-    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
-    fake.add("lab/Base_eagle3", checkpoint(variant))
-    found = candidates(hub)["lab/Base_eagle3/config.json"]
-    assert found.fits is False
-    assert re.search(problem, found.problem or "")
-    # What it says is what the converter says.
-    (tmp_path / "t.gguf").write_bytes(a_target())
-    with pytest.raises(ConversionError, match=problem):
-        convert(variant.save(tmp_path / "draft"), tmp_path / "t.gguf", tmp_path / "out.gguf")
-
-
-@pytest.mark.parametrize("name", checkpoints.variants())
-def test_every_dialect_of_checkpoint_that_converts_is_shown_as_fitting(
-    hub: Hub, fake: FakeHub, target: None, name: str
-) -> None:
-    fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
-    fake.add("lab/Base_eagle3", checkpoint(checkpoints.variants()[name]))
-    found = candidates(hub)["lab/Base_eagle3/config.json"]
-    assert (found.fits, found.problem) == (True, None)
-
-
 @pytest.mark.parametrize(
     ("given", "note"),
     [({}, "2, 6, 9 are usual"), ({"eagle_aux_hidden_state_layer_ids": [2, 6, 9]}, "")],
@@ -224,7 +181,7 @@ def test_layers_that_a_checkpoint_does_not_name_are_pointed_out(
 def test_a_large_checkpoint_costs_its_headers_not_its_weights(
     hub: Hub, fake: FakeHub, target: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.hub.downloads.checkpoints._READ_AT_ONCE", 256)
+    monkeypatch.setattr("eaglechat.hub.downloads.remote_checkpoint.READ_AT_ONCE", 256)
     fake.repos["org/Base-GGUF"].files["Base-Q4_K_M.gguf"] = a_target()
     files = checkpoint(checkpoints.draft(embeddings=True))
     header = 8 + int.from_bytes(files["model.safetensors"][:8], "little")

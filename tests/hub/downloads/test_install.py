@@ -12,11 +12,11 @@ from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
 from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import RetryPolicy
-from eaglechat.hub.downloads.drafts import as_entry, describe_target, find_drafts
-from eaglechat.hub.downloads.queue import Queue
+from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
+from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_drafts
+from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import DiskFullError, GatedError
-from eaglechat.hub.local.installed import State, status
+from eaglechat.hub.local.installed import State, begun_pairs, status
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, sha256
 
@@ -36,9 +36,11 @@ def served(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     fake.add("lab/draft", {"d-Q8_0.gguf": DRAFT}, gated=True, licence=None)
 
 
-@pytest.fixture
-def queue(hub: Hub) -> Queue:
-    return Queue(hub, policy=RetryPolicy(attempts=1))
+def fetch(hub: Hub, requests: list[FileRequest]) -> None:
+    """Download what can be had of these files."""
+    downloads = Downloads(hub, policy=RetryPolicy(attempts=1))
+    downloads.fetch("files", requests)
+    assert downloads.wait(timeout=20)
 
 
 def test_a_plan_says_what_will_come_from_where(hub: Hub) -> None:
@@ -50,44 +52,35 @@ def test_a_plan_says_what_will_come_from_where(hub: Hub) -> None:
     assert not plan.converts
 
 
-def test_a_pair_goes_from_available_over_partly_to_installed(
-    hub: Hub, fake: FakeHub, queue: Queue
-) -> None:
+def test_a_pair_goes_from_available_over_partly_to_installed(hub: Hub, fake: FakeHub) -> None:
     assert status(ENTRY, hub.cache_dir).state is State.AVAILABLE
-    jobs = install.start(queue, install.plan(hub, ENTRY))
-    assert queue.wait(jobs, timeout=20)
+    fetch(hub, install.plan(hub, ENTRY).requests)
     # The gated draft was refused: only the target is here.
     assert status(ENTRY, hub.cache_dir).state is State.PARTLY
     plan = install.plan(hub, ENTRY)
     assert plan.bytes_missing == len(DRAFT)
     fake.repos["lab/draft"].gated = False
-    queue.resume(jobs[-1])
-    assert queue.wait(jobs, timeout=20)
+    fetch(hub, plan.requests)
     here = status(ENTRY, hub.cache_dir)
     assert here.state is State.INSTALLED
     assert here.pair == install.finish(plan, hub.cache_dir)
     assert here.pair.target.name == "m-Q4_K_M-00001-of-00002.gguf"
 
 
-def test_half_a_split_target_is_not_installed(hub: Hub, queue: Queue) -> None:
-    first = install.plan(hub, ENTRY).target[:1]
-    assert queue.wait(install.enqueue(queue, first), timeout=20)
+def test_half_a_split_target_is_not_installed(hub: Hub) -> None:
+    fetch(hub, install.requests(install.plan(hub, ENTRY).target[:1]))
     assert status(ENTRY, hub.cache_dir).target is None
 
 
-def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(
-    hub: Hub, fake: FakeHub, queue: Queue
-) -> None:
+def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(hub: Hub, fake: FakeHub) -> None:
     fake.repos["lab/draft"].gated = False
-    assert queue.wait(install.start(queue, install.plan(hub, ENTRY)), timeout=20)
+    fetch(hub, install.plan(hub, ENTRY).requests)
     fake.repos["org/model"].files["README.md"] = b"new"
     assert status(ENTRY, hub.cache_dir).state is State.INSTALLED
     assert install.plan(hub, ENTRY).bytes_missing == 0
 
 
-def test_a_pinned_file_that_came_with_another_commit_is_installed(
-    hub: Hub, fake: FakeHub, queue: Queue
-) -> None:
+def test_a_pinned_file_that_came_with_another_commit_is_installed(hub: Hub, fake: FakeHub) -> None:
     fake.repos["lab/draft"].gated = False
     whole = fake.add("org/one", {"one.gguf": TARGET})
     source = GGUFSource(repo="org/one", file="one.gguf")
@@ -95,21 +88,19 @@ def test_a_pinned_file_that_came_with_another_commit_is_installed(
     pinned = msgspec.structs.replace(source, revision=whole.commit, sha256=sha256(TARGET))
     entry = msgspec.structs.replace(ENTRY, target=pinned)
     fake.add("org/one", {"one.gguf": TARGET, "README.md": b"new"}, older=(whole,))
-    assert queue.wait(install.start(queue, install.plan(hub, loose)), timeout=20)
+    fetch(hub, install.plan(hub, loose).requests)
     assert status(entry, hub.cache_dir).state is State.INSTALLED
     other = msgspec.structs.replace(pinned, sha256=sha256(DRAFT))
     entry = msgspec.structs.replace(ENTRY, target=other)
     assert status(entry, hub.cache_dir).target is None
 
 
-def test_the_disk_is_checked_for_the_whole_pair(
-    hub: Hub, queue: Queue, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_is_checked_for_the_whole_pair(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = install.plan(hub, ENTRY)
     monkeypatch.setattr(install, "free_bytes", lambda folder: plan.bytes_missing - 2000)
     with pytest.raises(DiskFullError, match="2 kB more are needed"):
-        install.start(queue, plan)
-    assert queue.snapshot().files == ()
+        install.begin(plan, hub.cache_dir)
+    assert begun_pairs() == []
 
 
 def test_memory_is_known_before_anything_is_downloaded(hub: Hub, fake: FakeHub) -> None:
@@ -125,9 +116,7 @@ def test_memory_is_known_before_anything_is_downloaded(hub: Hub, fake: FakeHub) 
     assert len(fake.seen) == asked
 
 
-def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(
-    hub: Hub, fake: FakeHub, queue: Queue
-) -> None:
+def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(hub: Hub, fake: FakeHub) -> None:
     fake.add("org/Base-GGUF", {"Base-Q4_K_M.gguf": TARGET, "eagle3-Base.gguf": DRAFT})
     listing = hub.repo("org/Base-GGUF")
     model = choose(HubReference(listing.repo), listing.paths)
@@ -135,7 +124,7 @@ def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(
     (candidate,) = find_drafts(hub, target)
     entry = as_entry(target, model, candidate)
     assert entry.name == "base-q4_k_m-org"
-    assert queue.wait(install.start(queue, install.plan(hub, entry)), timeout=20)
+    fetch(hub, install.plan(hub, entry).requests)
     assert status(entry, hub.cache_dir).state is State.INSTALLED
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, scan
-from eaglechat.hub.local.parts import BLOCK, Part, arrived
+from eaglechat.hub.local.partial_file import BLOCK, PartialFile, bytes_received
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -40,7 +40,7 @@ def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: P
     data = rng.randbytes(SIZE)
     fake.add("user/model", {"m.gguf": data})
     commands = Commands(tmp_path, fake.endpoint)
-    part = RepoCache(commands.cache, "user/model").part(sha256(data))
+    part = RepoCache(commands.cache, "user/model").partial(sha256(data))
 
     def on_disk() -> int:
         return part.stat().st_size if part.exists() else 0
@@ -48,13 +48,13 @@ def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: P
     def stay_within_a_chunk_of_what_came(seen: Seen, offset: int) -> None:
         # The network's buffers must not count as fetched: only what the client could have read.
         deadline = time.monotonic() + 20
-        while offset - arrived(part, SIZE) > CHUNK and time.monotonic() < deadline:
+        while offset - bytes_received(part, SIZE) > CHUNK and time.monotonic() < deadline:
             time.sleep(0.0005)
 
     fake.pace = stay_within_a_chunk_of_what_came
     for number, kill_at in enumerate(sorted(rng.randrange(SIZE) for _ in range(KILLS))):
         # A kill between the two writes leaves bytes on the disk that are not counted.
-        begins = arrived(part, SIZE)
+        begins = bytes_received(part, SIZE)
         assert on_disk() - CHUNK <= begins <= on_disk()
         fake.fail(stall_after=max(kill_at - begins, 0))
         process = commands.start("pull", "user/model")
@@ -100,7 +100,7 @@ def test_kills_lose_nothing_of_any_connection(fake: FakeHub, tmp_path: Path) -> 
     fake.add("user/model", {"m.gguf": data})
     fake.piece = 256 << 10
     commands = Commands(tmp_path, fake.endpoint)
-    part = RepoCache(commands.cache, "user/model").part(sha256(data))
+    part = RepoCache(commands.cache, "user/model").partial(sha256(data))
     before = 0
     for share in (0.1, 0.4, 0.8):
         held = fake.pace = Held(fake, int(share * len(data)))
@@ -110,10 +110,10 @@ def test_kills_lose_nothing_of_any_connection(fake: FakeHub, tmp_path: Path) -> 
         process.communicate()
         held.gate.set()
         content = part.read_bytes()
-        with Part(part, len(data)) as left:
-            assert left.done >= before
-            before = left.done
-            for start, end in left.missing():
+        with PartialFile(part, len(data)) as left:
+            assert left.received >= before
+            before = left.received
+            for start, end in left.missing_ranges():
                 begin = start // BLOCK * BLOCK
                 assert content[begin:start] == data[begin:start]
                 assert end > start

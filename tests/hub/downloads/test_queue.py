@@ -1,4 +1,4 @@
-"""Several downloads at a time, and what a user may do with each."""
+"""Downloads side by side: what a user may do with each, files that pairs share, the next start."""
 
 from __future__ import annotations
 
@@ -6,158 +6,179 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
+from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
-from eaglechat.hub.downloads.queue import FileSnapshot, Queue, SpeedMeter, State
+from eaglechat.hub.downloads.install import Plan
+from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter, Stage
+from eaglechat.hub.local import library
+from eaglechat.hub.local.installed import begun_pairs, status
+from eaglechat.hub.local.pair import Pair
+from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, Seen
 
-SIZE = 100_000
+SIZE, HALF = 100_000, 50_000
 FILES = {f"m{i}.gguf": random.Random(i).randbytes(SIZE) for i in range(4)}
-REQUESTS = [FileRequest("user/model", path) for path in FILES]
+TARGET = GGUFSource(repo="org/model", file="m-Q8_0.gguf")
+ONE = Entry(name="one", target=TARGET, draft=DraftSource(repo="lab/one"))
+TWO = Entry(name="two", target=TARGET, draft=DraftSource(repo="lab/two"))
 
 
 class Gate:
-    """Holds every transfer at byte 50,000 until opened."""
+    """Holds every transfer at byte HALF until opened."""
 
     def __init__(self, fake: FakeHub) -> None:
         self.opened = threading.Event()
         self.waiting: set[str] = set()
-        fake.piece = 50_000
+        self._closing = fake.closing
+        fake.piece = HALF
         fake.pace = self.pace
 
     def pace(self, seen: Seen, offset: int) -> None:
-        if offset >= 50_000 and not self.opened.is_set():
+        if offset >= HALF:
             self.waiting.add(seen.path)
-            self.opened.wait(20)
+            while not self.opened.is_set() and not self._closing.is_set():
+                self.opened.wait(0.05)
 
 
 @pytest.fixture
 def gate(fake: FakeHub) -> Gate:
-    fake.add("user/model", FILES)
     return Gate(fake)
 
 
 @pytest.fixture
-def queue(hub: Hub) -> Queue:
+def downloads(
+    hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Downloads:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+    fake.add("user/model", FILES)
+    fake.add("org/model", {"m-Q8_0.gguf": ggufs.target() + bytes(200_000)})
+    fake.add("lab/one", {"one.gguf": ggufs.draft()})
+    fake.add("lab/two", {"two.gguf": ggufs.draft() + b"2"})
     hub.timeouts = type(hub.timeouts)(read=20.0)
-    return Queue(hub, policy=RetryPolicy(attempts=2, first_wait=0.01))
+    return Downloads(hub, policy=RetryPolicy(attempts=2, first_wait=0.01))
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.002)
 
 
-def states(queue: Queue) -> list[str]:
-    return [file.state.value for file in queue.snapshot().files]
+def fetch(downloads: Downloads, *numbers: int) -> None:
+    """Download each of these files of user/model under its own name, m0 to m3."""
+    for number in numbers:
+        downloads.fetch(f"m{number}", [FileRequest("user/model", f"m{number}.gguf", size=SIZE)])
 
 
-def half(queue: Queue, job: int) -> Callable[[], bool]:
-    return lambda: queue.snapshot().files[job].bytes_done == 50_000
+def look(downloads: Downloads, name: str) -> InstallSnapshot:
+    (found,) = [one for one in downloads.snapshots() if one.name == name]
+    return found
 
 
-def file_of(queue: Queue, job: int) -> FileSnapshot:
-    return queue.snapshot().files[job]
+def states(downloads: Downloads) -> dict[str, str]:
+    """The state of the only file of each download."""
+    return {one.name: one.files[0].state.value for one in downloads.snapshots()}
 
 
-def test_two_at_a_time_until_all_are_there(queue: Queue, gate: Gate) -> None:
-    for request in REQUESTS:
-        queue.add(request, SIZE)
+def until_half(downloads: Downloads, *names: str) -> None:
+    until(lambda: all(look(downloads, name).bytes_done == HALF for name in names))
+
+
+def until_stage(downloads: Downloads, name: str, stage: Stage) -> InstallSnapshot:
+    until(lambda: look(downloads, name).stage is stage)
+    return look(downloads, name)
+
+
+def content(downloads: Downloads, name: str) -> bytes:
+    (file,) = look(downloads, name).files
+    assert file.path is not None
+    return file.path.read_bytes()
+
+
+def test_two_at_a_time_until_all_are_there(downloads: Downloads, gate: Gate) -> None:
+    fetch(downloads, 0, 1, 2, 3)
     until(lambda: len(gate.waiting) == 2)
-    assert states(queue) == ["running", "running", "queued", "queued"]
-    until(lambda: half(queue, 0)() and half(queue, 1)())
-    snapshot = queue.snapshot()
-    assert (snapshot.bytes_done, snapshot.bytes_total) == (100_000, 400_000)
+    assert list(states(downloads).values()) == ["running", "running", "queued", "queued"]
+    until_half(downloads, "m0", "m1")
     gate.opened.set()
-    assert queue.wait(timeout=20)
-    snapshot = queue.snapshot()
-    assert [file.path.read_bytes() for file in snapshot.files if file.path] == list(FILES.values())
-    assert snapshot.bytes_done == snapshot.bytes_total == 400_000
+    assert downloads.wait(timeout=20)
+    assert [content(downloads, f"m{i}") for i in range(4)] == list(FILES.values())
+    assert {one.stage for one in downloads.snapshots()} == {Stage.INSTALLED}
+    assert {(one.bytes_done, one.bytes_total) for one in downloads.snapshots()} == {(SIZE, SIZE)}
 
 
 def test_a_paused_download_frees_its_place_and_goes_on_from_its_byte(
-    queue: Queue, gate: Gate, fake: FakeHub
+    downloads: Downloads, gate: Gate, fake: FakeHub
 ) -> None:
-    for request in REQUESTS[:3]:
-        queue.add(request)
-    until(lambda: half(queue, 0)() and half(queue, 1)())
-    queue.pause(0)
-    assert states(queue) == ["paused", "running", "running"]
+    fetch(downloads, 0, 1, 2)
+    until_half(downloads, "m0", "m1")
+    downloads.pause("m0")
+    assert states(downloads) == {"m0": "paused", "m1": "running", "m2": "running"}
     gate.opened.set()
-    assert queue.wait([1, 2], timeout=20)
-    assert file_of(queue, 0).state is State.PAUSED
-    queue.resume(0)
-    assert queue.wait([0], timeout=20)
-    path = file_of(queue, 0).path
-    assert path is not None
-    assert path.read_bytes() == FILES["m0.gguf"]
-    assert fake.requests("storage")[-1].range == "bytes=50000-"
+    assert downloads.wait(timeout=20)
+    assert look(downloads, "m0").stage is Stage.PAUSED
+    downloads.resume("m0")
+    assert downloads.wait(timeout=20)
+    assert content(downloads, "m0") == FILES["m0.gguf"]
+    assert fake.requests("storage")[-1].range == f"bytes={HALF}-"
 
 
 def test_resuming_at_once_waits_for_the_old_thread_and_loses_nothing(
-    queue: Queue, gate: Gate, fake: FakeHub
+    downloads: Downloads, gate: Gate, fake: FakeHub
 ) -> None:
-    job = queue.add(REQUESTS[0])
-    until(half(queue, job))
-    queue.pause(job)
-    queue.resume(job)
+    fetch(downloads, 0)
+    until_half(downloads, "m0")
+    downloads.pause("m0")
+    downloads.resume("m0")
     gate.opened.set()
-    assert queue.wait([job], timeout=20)
-    assert file_of(queue, job).state is State.DONE
-    assert [seen.range for seen in fake.requests("storage")] == [None, "bytes=50000-"]
+    assert downloads.wait(timeout=20)
+    assert states(downloads) == {"m0": "done"}
+    assert [seen.range for seen in fake.requests("storage")] == [None, f"bytes={HALF}-"]
 
 
-def test_cancel_takes_effect_at_once_and_starts_the_next(queue: Queue, gate: Gate) -> None:
-    for request in REQUESTS[:3]:
-        queue.add(request, SIZE)
-    until(half(queue, 0))
-    queue.cancel(0)
-    assert states(queue) == ["cancelled", "running", "running"]
-    assert queue.snapshot().bytes_total == 200_000
+def test_cancel_takes_effect_at_once_and_starts_the_next(downloads: Downloads, gate: Gate) -> None:
+    fetch(downloads, 0, 1, 2)
+    until_half(downloads, "m0")
+    downloads.cancel("m0")
+    assert states(downloads) == {"m1": "running", "m2": "running"}
     gate.opened.set()
-    assert queue.wait(timeout=20)
-    assert states(queue) == ["cancelled", "done", "done"]
+    assert downloads.wait(timeout=20)
+    assert states(downloads) == {"m1": "done", "m2": "done"}
 
 
 def test_a_failure_is_told_in_its_words_and_can_be_tried_again(
-    queue: Queue, gate: Gate, fake: FakeHub
+    downloads: Downloads, fake: FakeHub
 ) -> None:
-    gate.opened.set()
     fake.repos["user/model"].gated = True
-    job = queue.add(REQUESTS[0])
-    assert queue.wait(timeout=20)
-    failed = file_of(queue, job)
-    assert failed.state is State.FAILED
+    fetch(downloads, 0)
+    assert downloads.wait(timeout=20)
+    failed = look(downloads, "m0")
+    assert failed.stage is Stage.FAILED
     assert "user/model is gated" in (failed.error or "")
     fake.repos["user/model"].gated = False
-    queue.resume(job)
-    assert queue.wait(timeout=20)
-    assert file_of(queue, job).state is State.DONE
-    assert file_of(queue, job).error is None
-
-
-def test_a_file_that_is_queued_is_not_queued_twice(queue: Queue, gate: Gate) -> None:
-    assert queue.add(REQUESTS[0]) == queue.add(REQUESTS[0])
-    gate.opened.set()
-    assert queue.wait(timeout=20)
-    assert len(queue.snapshot().files) == 1
+    downloads.resume("m0")
+    assert downloads.wait(timeout=20)
+    assert (states(downloads), look(downloads, "m0").error) == ({"m0": "done"}, None)
 
 
 def test_running_downloads_reserve_the_disk_they_will_fill(
-    queue: Queue, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    downloads: Downloads, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eaglechat.hub.downloads.download.free_bytes", lambda folder: 120_000)
-    queue.add(REQUESTS[0])
-    until(half(queue, 0))
-    queue.add(REQUESTS[1])
-    assert queue.wait([1], timeout=20)
+    fetch(downloads, 0)
+    until_half(downloads, "m0")
+    fetch(downloads, 1)
     # 100,000 bytes to come and 50,000 promised to the first, of 120,000 free
-    assert "30 kB more are needed" in (file_of(queue, 1).error or "")
+    failed = until_stage(downloads, "m1", Stage.FAILED)
+    assert "30 kB more are needed" in (failed.error or "")
 
 
 def test_speed_is_of_the_last_seconds() -> None:
@@ -175,37 +196,108 @@ def test_speed_is_of_the_last_seconds() -> None:
 def test_time_left_follows_from_the_speed(hub: Hub, fake: FakeHub) -> None:
     fake.add("user/model", FILES)
     now, opened = [0.0], threading.Event()
-    queue = Queue(hub, clock=lambda: now[0])
+    downloads = Downloads(hub, clock=lambda: now[0])
     fake.piece = 25_000
 
     def one_piece_a_second(seen: Seen, offset: int) -> None:
-        until(lambda: file_of(queue, 0).bytes_done == offset)
+        until(lambda: look(downloads, "m0").bytes_done == offset)
         now[0] = offset / 25_000
-        if offset == 50_000:
+        if offset == HALF:
             opened.wait(20)
 
     fake.pace = one_piece_a_second
-    job = queue.add(REQUESTS[0])
+    fetch(downloads, 0)
     until(lambda: now[0] == 2.0)
-    held = file_of(queue, job)
+    held = look(downloads, "m0")
     assert held.speed is not None
     assert 12_500 <= held.speed <= 25_000
-    assert held.eta == pytest.approx(50_000 / held.speed)
-    assert queue.snapshot().eta == held.eta
+    assert held.eta == held.files[0].eta == pytest.approx(HALF / held.speed)
     opened.set()
-    assert queue.wait(timeout=20)
-    assert file_of(queue, job).eta is None
+    assert downloads.wait(timeout=20)
+    assert look(downloads, "m0").files[0].eta is None
 
 
 @pytest.mark.parametrize(("server", "method"), [("hub", "HEAD"), ("storage", "GET")])
-def test_a_paused_job_resumes_while_its_last_request_still_hangs(
-    queue: Queue, fake: FakeHub, server: str, method: str
+def test_a_paused_download_resumes_while_its_last_request_still_hangs(
+    downloads: Downloads, fake: FakeHub, server: str, method: str
 ) -> None:
-    fake.add("user/model", FILES)
     fake.fail(hang=True, server=server, method=method)
-    job = queue.add(REQUESTS[0], SIZE)
-    until(lambda: bool(fake.requests(server, method)))
-    queue.pause(job)
-    queue.resume(job)
-    until(lambda: states(queue) == ["done"])
-    assert file_of(queue, job).path is not None
+    fetch(downloads, 0)
+    until(lambda: fake.requests(server, method))
+    downloads.pause("m0")
+    downloads.resume("m0")
+    until(lambda: states(downloads) == {"m0": "done"})
+
+
+def test_a_cancelled_pair_does_not_stop_another_that_needs_the_same_file(
+    downloads: Downloads, hub: Hub, gate: Gate, fake: FakeHub
+) -> None:
+    for entry in (ONE, TWO):
+        downloads.install(install.plan(hub, entry))
+    until(lambda: gate.waiting)
+    downloads.cancel("one")
+    assert [one.name for one in downloads.snapshots()] == begun_pairs() == ["two"]
+    gate.opened.set()
+    found = until_stage(downloads, "two", Stage.INSTALLED)
+    assert found.pair == status(TWO, hub.cache_dir).pair
+    assert begun_pairs() == []
+    assert len([seen for seen in fake.requests("storage") if seen.sent > SIZE]) == 1
+
+
+def test_a_pair_that_shares_its_file_can_be_paused_and_resumed(
+    downloads: Downloads, hub: Hub, gate: Gate
+) -> None:
+    for entry in (ONE, TWO):
+        downloads.install(install.plan(hub, entry))
+    downloads.pause("one")
+    assert look(downloads, "one").stage is Stage.PAUSED
+    assert look(downloads, "two").stage is Stage.DOWNLOADING
+    gate.opened.set()
+    until_stage(downloads, "two", Stage.INSTALLED)
+    downloads.resume("one")
+    until_stage(downloads, "one", Stage.INSTALLED)
+
+
+def test_a_pair_that_failed_is_resumed_by_installing_it_again(
+    downloads: Downloads, hub: Hub, fake: FakeHub
+) -> None:
+    fake.fail(status=404)
+    plan = install.plan(hub, ONE)
+    downloads.install(plan)
+    failed = until_stage(downloads, "one", Stage.FAILED)
+    assert "is not where the Hub says it is" in (failed.error or "")
+    downloads.install(plan)
+    until_stage(downloads, "one", Stage.INSTALLED)
+
+
+def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
+    downloads: Downloads, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = install.finish
+
+    def finish_without_target(plan: Plan, cache: Path, *rest: Any) -> Pair:
+        monkeypatch.setattr(install, "finish", finish)
+        found = library.find(library.scan(cache=cache), "org/model")
+        library.remove(library.plan_removal(found))
+        return finish(plan, cache, *rest)
+
+    monkeypatch.setattr(install, "finish", finish_without_target)
+    downloads.install(install.plan(hub, ONE))
+    failed = until_stage(downloads, "one", Stage.FAILED)
+    assert failed.error == "A file of one has gone since it was downloaded: try again."
+    downloads.resume("one")
+    until_stage(downloads, "one", Stage.INSTALLED)
+
+
+def test_what_was_under_way_at_the_end_is_known_at_the_next_start(
+    downloads: Downloads, hub: Hub, gate: Gate
+) -> None:
+    downloads.install(install.plan(hub, ONE))
+    until(lambda: gate.waiting)
+    downloads.close()
+    assert begun_pairs() == ["one"]
+    gate.opened.set()
+    again = Downloads(hub)
+    again.install(install.plan(hub, ONE))
+    until_stage(again, "one", Stage.INSTALLED)
+    assert begun_pairs() == []

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.downloads.download import FileRequest, Progress, RetryPolicy, download
-from eaglechat.hub.downloads.stop import StoppedError, StopSignal
+from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local import parts
+from eaglechat.hub.local import partial_file
 from eaglechat.hub.local.cache import RepoCache
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -42,7 +42,7 @@ class Downloads(RuleBasedStateMachine):
 
     @initialize(size=st.integers(101, 8 * BLOCK), seed=st.integers(0, 999))
     def begin(self, size: int, seed: int) -> None:
-        self.own_block, parts.BLOCK = parts.BLOCK, BLOCK
+        self.own_block, partial_file.BLOCK = partial_file.BLOCK, BLOCK
         self.folder = Path(tempfile.mkdtemp())
         self.fake = FakeHub().__enter__()
         self.fake.piece = 512
@@ -52,7 +52,7 @@ class Downloads(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "own_block"):
-            parts.BLOCK = self.own_block
+            partial_file.BLOCK = self.own_block
             self.fake.__exit__()
             shutil.rmtree(self.folder)
 
@@ -63,7 +63,7 @@ class Downloads(RuleBasedStateMachine):
 
     @property
     def part(self) -> Path:
-        return RepoCache(self.hub.cache_dir, REPO).part(sha256(self.data))
+        return RepoCache(self.hub.cache_dir, REPO).partial(sha256(self.data))
 
     def pull(self, attempts: int, stop: StopSignal | None = None) -> Path | None:
         policy = RetryPolicy(attempts, first_wait=0.0, longest_wait=0.0, longest_retry_after=0.0)
@@ -114,7 +114,7 @@ class Downloads(RuleBasedStateMachine):
     def copy_as_killed(self, left: Path) -> None:
         """Counts before data: what was counted has been written."""
         cache = self.hub.cache_dir
-        maps = {path: path.read_bytes() for path in cache.rglob("*" + parts.MAP)}
+        maps = {path: path.read_bytes() for path in cache.rglob("*" + partial_file.COUNTS)}
         shutil.copytree(cache, left, symlinks=True)
         for path, content in maps.items():
             (left / path.relative_to(cache)).write_bytes(content)
@@ -137,7 +137,7 @@ class Downloads(RuleBasedStateMachine):
         if not self.part.exists():
             return
         content = self.part.read_bytes()
-        counts = parts.map_of(self.part)
+        counts = partial_file.counts_file(self.part)
         if harm == "damage" and content:
             at %= len(content)
             self.part.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])

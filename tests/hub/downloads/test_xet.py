@@ -14,7 +14,7 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
 from eaglechat.hub.errors import CorruptError, HubError
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.parts import arrived
+from eaglechat.hub.local.partial_file import bytes_received
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import XORB, FakeHub, Seen, sha256
 
@@ -40,7 +40,7 @@ def pull(hub: Hub, **options: object) -> Path:
 
 
 def here(hub: Hub) -> int:
-    return arrived(RepoCache(hub.cache_dir, REPO).part(sha256(DATA)), len(DATA))
+    return bytes_received(RepoCache(hub.cache_dir, REPO).partial(sha256(DATA)), len(DATA))
 
 
 class HeldFrom:

@@ -12,10 +12,10 @@ from huggingface_hub.utils import WeakFileLock
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, RetryPolicy, download
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local import library, removal
+from eaglechat.hub.local import library
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, Model, Source, find, scan
-from eaglechat.hub.local.parts import BLOCK, Part
+from eaglechat.hub.local.partial_file import BLOCK, PartialFile
 from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub
 
@@ -117,8 +117,8 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
     assert models["user/eagle"].size_bytes == 1000 + len(files["config.json"])
     left = models["user/big/big.gguf"]
     assert (left.kind, left.size_bytes) == (Kind.UNFINISHED, 100)
-    freed = removal.plan([left])
-    removal.execute(freed)
+    freed = library.plan_removal([left])
+    library.remove(freed)
     assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))
 
 
@@ -136,9 +136,9 @@ def test_why_the_system_does_not_give_a_file_is_said_in_words(
 
 def begun(cache: RepoCache) -> None:
     """A download of two blocks of which the second came first."""
-    put(cache.part("e"), b"")
+    put(cache.partial("e"), b"")
     cache.write_record("e", "big.gguf", "main", 2 * BLOCK)
-    with Part(cache.part("e"), 2 * BLOCK) as part:
+    with PartialFile(cache.partial("e"), 2 * BLOCK) as part:
         part.write(BLOCK, b"x" * 1000)
 
 
@@ -150,13 +150,13 @@ def test_a_download_that_goes_on_is_not_deleted(hub: Hub) -> None:
         (model,) = scan([], hub.cache_dir)
         assert model.problem == "It is being downloaded: 0% is here."
         with pytest.raises(OSError, match="it is being downloaded"):
-            removal.plan([model])
-    assert removal.plan([model]).files == model.files
+            library.plan_removal([model])
+    assert library.plan_removal([model]).files == model.files
 
 
 def test_what_has_not_come_yet_is_not_said_to_be_freed(hub: Hub) -> None:
     begun(RepoCache(hub.cache_dir, "user/big"))
-    assert removal.plan(scan([], hub.cache_dir)).freed_bytes < 1500
+    assert library.plan_removal(scan([], hub.cache_dir)).freed_bytes < 1500
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_removing_one_of_two_frees_what_was_said_and_keeps_the_other(
     for path in ("a.gguf", "b.gguf"):
         pull(hub, "user/model", path)
     before = used(hub.cache_dir)
-    planned = removal.plan(find(scan([], hub.cache_dir), "user/model/a.gguf"))
-    removal.execute(planned)
+    planned = library.plan_removal(find(scan([], hub.cache_dir), "user/model/a.gguf"))
+    library.remove(planned)
     assert planned.freed_bytes == len(TARGET) == before - used(hub.cache_dir)
     assert [model.name for model in scan([], hub.cache_dir)] == ["user/model/b.gguf"]
     assert not scan_cache_dir(hub.cache_dir).warnings
@@ -194,7 +194,7 @@ def test_removing_the_last_model_leaves_nothing_of_the_repository(hub: Hub, fake
     repo.files["README.md"] = b"a new commit, the same blob"
     pull(hub, "user/model", "q8/m.gguf")
     (model,) = scan([], hub.cache_dir)
-    removal.execute(removal.plan([model]))
+    library.remove(library.plan_removal([model]))
     assert not RepoCache(hub.cache_dir, "user/model").folder.exists()
 
 

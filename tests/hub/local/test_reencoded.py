@@ -17,12 +17,6 @@ from eaglechat.hub.local.reencoded import copy_of, target_to_load
 from tests import tiny
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     return tiny.write_target(tmp_path / "target.gguf")
@@ -55,7 +49,10 @@ def test_what_stops_the_writing_leaves_nothing(target: Path) -> None:
     assert not list(paths.reencoded_dir().glob("*.gguf*[!k]"))
 
 
-def test_where_no_copy_can_be_written_the_target_itself_is_loaded(target: Path, home: Path) -> None:
+def test_where_no_copy_can_be_written_the_target_itself_is_loaded(
+    target: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "eaglechat"
     home.write_text("a file where the folder should be")
     found = target_to_load(replace(pair_of_files(target, None), reencode=True), lambda _: None)
     assert found.target == target

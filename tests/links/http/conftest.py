@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.links.http import jobs
+from eaglechat.links.http import connection
 from eaglechat.wire import protocol as p
 from tests.links.engines import Client
 from tests.links.http.fault_server import FaultServer, client_of, fault_server
@@ -15,8 +15,8 @@ from tests.links.http.fault_server import FaultServer, client_of, fault_server
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "RETRY_WAITS_S", (0.01, 0.01))
-    monkeypatch.setattr(jobs, "LOADING_WAIT_S", 0.01)
+    monkeypatch.setattr(connection, "RETRY_WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr(connection, "LOADING_WAIT_S", 0.01)
 
 
 @pytest.fixture

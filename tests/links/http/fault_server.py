@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eaglechat.links.base import Died
-from eaglechat.links.http.link import HttpLink
+from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from tests.links.engines import Asked, Client
@@ -158,7 +158,7 @@ NOWHERE = (Path("m"), Path("m"))
 
 
 def client_of(url: str, **more: Any) -> Client:
-    return Client(HttpLink(ServerSettings(name="box", url=url, **more)), NOWHERE)
+    return Client(server_link(ServerSettings(name="box", url=url, **more)), NOWHERE)
 
 
 def text_of(asked: Asked) -> str:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from eaglechat.links.http import jobs
+from eaglechat.links.http import connection
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason, Origin
 from tests.links.engines import Client, chat
@@ -271,8 +271,8 @@ def test_what_nobody_has_thought_of_before_the_first_request_is_said(
     async def broken(_client: object) -> NoReturn:
         raise KeyError("odd")
 
-    monkeypatch.setattr(jobs, "discover", broken)
-    assert died(client_of(server.url)) == "the link failed (KeyError: 'odd')"
+    monkeypatch.setattr(connection, "discover", broken)
+    assert died(client_of(server.url)) == "asking the server failed (KeyError: 'odd')"
 
 
 def test_an_error_in_the_stream_after_ten_tokens(

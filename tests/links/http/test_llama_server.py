@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.process.local import LocalEngine
+from eaglechat.engine.process.pair_worker import local_link
 from eaglechat.links.base import Link
-from eaglechat.links.http.link import HttpLink
+from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Part
@@ -39,7 +39,7 @@ def asked(link: Link, files: tuple[Path, Path], request: p.Chat) -> Asked:
 
 
 def served(server: LlamaServer, files: tuple[Path, Path], request: p.Chat) -> Asked:
-    return asked(HttpLink(ServerSettings(name="box", url=server.url)), files, request)
+    return asked(server_link(ServerSettings(name="box", url=server.url)), files, request)
 
 
 def text_of(reply: Asked) -> str:
@@ -60,13 +60,13 @@ def compare(theirs: Asked, ours: Asked) -> None:
 def test_it_drafts_and_accepts_what_our_engine_does(
     tiny_server: LlamaServer, tiny_files: tuple[Path, Path]
 ) -> None:
-    compare(served(tiny_server, tiny_files, chat()), asked(LocalEngine(), tiny_files, chat()))
+    compare(served(tiny_server, tiny_files, chat()), asked(local_link(), tiny_files, chat()))
 
 
 def test_it_shows_the_prompt_and_goes_on_with_a_reply(
     tiny_server: LlamaServer, tiny_files: tuple[Path, Path]
 ) -> None:
-    client = Client(HttpLink(ServerSettings(name="box", url=tiny_server.url)), tiny_files)
+    client = Client(server_link(ServerSettings(name="box", url=tiny_server.url)), tiny_files)
     try:
         client.ready()
         client.answer(p.Load(target=""))

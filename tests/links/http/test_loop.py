@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from eaglechat.links.http.loop import _Daemons
+from eaglechat.links.http.loop import DaemonExecutor
 
 
 def test_a_lookup_that_nobody_waits_for_any_more_ends_without_a_word(
@@ -15,7 +15,7 @@ def test_a_lookup_that_nobody_waits_for_any_more_ends_without_a_word(
     said: list[object] = []
     monkeypatch.setattr(threading, "excepthook", said.append)
     goes_on = threading.Event()
-    lookups = _Daemons()
+    lookups = DaemonExecutor()
     lookups.submit(goes_on.wait, 10.0).cancel()
     (thread,) = (one for one in threading.enumerate() if one.name == "lookup")
     goes_on.set()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eaglechat.links.http.discovery import ask
-from eaglechat.links.http.link import HttpLink
+from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
@@ -68,7 +68,7 @@ class Router:
 
 
 def loaded(server: FaultServer, model: str, *, cancel: bool = False) -> Asked:
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("x"), Path("x")))
+    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("x"), Path("x")))
     try:
         client.ready()
         asked = client.ask(p.Load(target=model))
@@ -152,7 +152,7 @@ def test_a_reply_through_llama_swap_is_read_as_what_wrote_it(
         handler.event("[DONE]")
 
     server.chat = write
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("c"), Path("x")))
+    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("c"), Path("x")))
     client.ready()
     client.answer(p.Load(target="c"))
     reply = client.answer(chat())

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eaglechat.links.http import keys
+from eaglechat.links.http import client as http_client
 from eaglechat.links.http.discovery import ask
 from eaglechat.links.http.faults import ServerError, of_environment
-from eaglechat.links.http.link import HttpLink
+from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
@@ -60,7 +60,7 @@ def test_a_key_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_command_for_a_key_ends_with_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "_KEY_COMMAND_S", 3600.0)
+    monkeypatch.setattr(http_client, "_KEY_COMMAND_S", 3600.0)
     client = client_of("http://127.0.0.1:9", key_command=("sleep", "3600"))
     client.link.start()
 
@@ -225,7 +225,7 @@ def test_what_is_no_address(url: str) -> None:
     from eaglechat.links.base import EngineStartError
 
     with pytest.raises(EngineStartError) as raised:
-        HttpLink(ServerSettings(name="box", url=url)).start()
+        server_link(ServerSettings(name="box", url=url)).start()
     assert "secret" not in str(raised.value)
 
 

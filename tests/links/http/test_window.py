@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.link import HttpLink
+from eaglechat.links.http.server_worker import server_link
 from eaglechat.links.http.window import ServerWindow
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
             handler.reply("yes")
 
     server.chat = write
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
+    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
     client.ready()
     client.answer(p.Load(target="m"))
     messages = tuple(talk([9] * 6))
@@ -102,7 +102,7 @@ def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(server: FaultServer)
     )
     error = {"message": f"{said}length is 4096 tokens (5000 > 4096 - 20).", "code": 400}
     server.chat = lambda handler: handler.json({"error": error}, 400)
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
+    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
     client.ready()
     client.answer(p.Load(target="m"))
     refused = client.answer(chat(messages=tuple(talk([9])), max_tokens=5000))

@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList, TextArea
 
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import Kind, Model, Source
-from eaglechat.tui.commands.active import active_commands
+from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import OpenMenu
 from eaglechat.tui.screens.bench import BenchScreen
@@ -34,7 +34,7 @@ from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.transcript.entry import Entry
+from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from tests.tui.driving import Driver, pressed
 from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
@@ -243,7 +243,7 @@ def desk(models: Path) -> ScriptedDesk:
     desk = ScriptedDesk()
     desk.offer(entry("qwen3-4b"))
     desk.moving = [on_its_way(entry("qwen3-4b"))]
-    desk._installs = Halting(desk)  # type: ignore[assignment]
+    desk.downloads = Halting(desk)  # type: ignore[assignment]
     desk.plans["qwen3-4b"] = HubError("The Hub is not there.")
     desk.on_disk = [
         Model(file.name, Kind.BROKEN, Source.FOLDER, file, (file,), 1)
@@ -332,7 +332,7 @@ def chat_of(user: Driver) -> object:
     screen = user.app.screen
     if not isinstance(screen, ChatScreen):
         return None
-    kinds = [type(entry) for entry in screen.query(Entry)]
+    kinds = [type(entry) for entry in screen.query(TranscriptEntry)]
     return id(screen), kinds, screen.session.running is None, type(screen.focused)
 
 
@@ -358,7 +358,7 @@ def look(user: Driver) -> tuple[object, ...]:
         screen.focused,
         [options.highlighted for options in screen.query(OptionList)],
         [field.text for field in screen.query(TextArea)],
-        [(one.reading, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
+        [(one.markdown, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
         [(one.title, one.message) for one in app._notifications],
         app.clipboard,
         len(user.engine.sent),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eaglechat.settings import Settings, load
 from eaglechat.tui.commands.keymap import clashes, read_keymap
-from eaglechat.tui.commands.registry import COMMANDS
+from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.more import MoreScreen
@@ -128,9 +128,9 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.sees("0  Reading view")
         await user.press("0")
         await user.on(ChatScreen)
-        await user.until(lambda: user.chat.query_one("#transcript").reading, "the reading view")
+        await user.until(lambda: user.chat.query_one("#transcript").markdown, "the reading view")
         await user.press("f20")
-        await user.until(lambda: not user.chat.query_one("#transcript").reading, "the tokens")
+        await user.until(lambda: not user.chat.query_one("#transcript").markdown, "the tokens")
 
         await user.press("f1")
         await user.on(HelpScreen)

@@ -26,7 +26,7 @@ Drive = Callable[..., Driver]
 
 async def open_bench(user: Driver) -> None:
     await user.open_chat()
-    await user.press("f11")
+    await user.command("chat.bench")
     await user.on(BenchScreen)
 
 
@@ -47,7 +47,7 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         await user.open_chat()
         await user.ask("hello")
         await user.type("not yet sent")
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.on(BenchScreen)
         screen = user.app.screen
         await user.sees("192 replies")
@@ -138,13 +138,13 @@ async def test_no_bench_while_a_reply_is_written_and_none_without_a_draft(drive:
     async with drive() as user:
         await user.open_chat()
         await user.ask("hello", rounds=2)
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.sees("A reply is being written")
         assert isinstance(user.app.screen, ChatScreen)
     async with drive() as user:
         user.engine.speculation_off = "the target cannot take back tokens"
         await user.open_chat()
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.sees("There is nothing to compare")
         assert not user.engine.requests(protocol.Bench)
 
@@ -159,11 +159,11 @@ async def test_the_engine_dies_during_a_bench(drive: Drive) -> None:
         await user.press("escape")
         await user.on(ChatScreen)
         await user.sees("engine stopped: Ctrl+L")
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.sees("The engine is not running.")
         await user.press("ctrl+l")
         await user.sees("The models are loaded again")
-        await user.press("f11")
+        await user.command("chat.bench")
         await user.on(BenchScreen)
 
 

@@ -12,8 +12,7 @@ from textual.widgets import OptionList
 
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.installs import Stage
-from eaglechat.hub.downloads.queue import State as JobState
+from eaglechat.hub.downloads.queue import FileState, Stage
 from eaglechat.hub.errors import GatedError
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.hub.local.pair import Pair
@@ -146,7 +145,7 @@ async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
     pair = entry("qwen3-4b", converts=True)
     desk.offer(pair)
     desk.moving = [on_its_way(pair)]
-    desk._installs = halting = Halting(desk)  # type: ignore[assignment]
+    desk.downloads = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("downloading 49% · Ctrl+G D shows it")
         await user.press("down", "enter")
@@ -181,8 +180,10 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
         desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
-        await user.sees("qwen3-4b is installed. Ctrl+G N")
-        await user.press("f10")
+        await user.sees("qwen3-4b is installed. Ctrl+G D loads it.")
+        await user.command("app.downloads")
+        await user.on(DownloadsScreen)
+        await user.press("enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
         load = user.engine.requests(protocol.Load)[-1]
         assert isinstance(load, protocol.Load)
@@ -194,9 +195,9 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
 ) -> None:
     moving = on_its_way(entry("qwen3-4b"))
     sentence = "The disk is full: free some space and try again."
-    files = (replace(moving.files[0], state=JobState.FAILED, error=sentence), *moving.files[1:])
+    files = (replace(moving.files[0], state=FileState.FAILED, error=sentence), *moving.files[1:])
     desk.moving = [replace(moving, files=files, stage=Stage.FAILED, error=sentence)]
-    desk._installs = halting = Halting(desk)  # type: ignore[assignment]
+    desk.downloads = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees(sentence)
         await user.command("app.downloads")

@@ -115,8 +115,7 @@ async def test_another_pair_instead_ends_the_load_that_runs(drive: Drive, models
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
         await user.type("for whom it may concern")
-        user.app.services.installs.newest = pair_of_files(other, None)
-        await user.press("f10")
+        user.app.post_message(LoadInstead(pair_of_files(other, None)))
         await user.until(lambda: len(loads(user)) == 2, "the second load")
         first, second = loads(user)
         assert second.target == str(other)
@@ -151,7 +150,7 @@ async def test_what_lies_above_stays_open_when_the_load_is_done(drive: Drive) ->
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
         await user.type("hello")
-        await user.press("f9")
+        await user.command("app.settings")
         await user.on(SettingsScreen)
         user.engine.hold_load = False
         await user.until(lambda: user.app.services.engine.loaded, "the end of the load")

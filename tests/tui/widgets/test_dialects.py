@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.tui.widgets.transcript.thought import Thought
+from eaglechat.tui.widgets.transcript.reply import ThoughtEntry
 from tests.engine.templates import dialects
 from tests.engine.templates.test_two_turns import FAMILIES, Family
 from tests.tui.driving import Driver
@@ -63,7 +63,7 @@ async def test_a_dialect_streams_is_stopped_and_is_reopened(
         await user.press("enter")
         await user.sees("That makes 4 in all.")
         assert user.messages == before
-        assert [thought.is_folded for thought in user.chat.query(Thought)] == [True, True]
+        assert [thought.is_folded for thought in user.chat.query(ThoughtEntry)] == [True, True]
         await user.command("chat.thought")
         await user.sees("Two and two are")
         assert not any(marker in user.text for marker in markers)

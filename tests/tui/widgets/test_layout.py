@@ -10,7 +10,6 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList
 
-from eaglechat.chat.numbers import numbers_of
 from eaglechat.hub.errors import NotFoundError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
@@ -25,6 +24,7 @@ from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import DOORS, MenuScreen
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.settings import SettingsScreen
+from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.status_line import StatusLine
@@ -137,7 +137,7 @@ async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:
         ("ctrl+g", "o"),
         ("ctrl+t",),
         ("f1",),
-        ("f9",),
+        ("ctrl+g", "comma"),
         ("enter",),
         ("ctrl+g", "f"),
         ("ctrl+g", "d"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from eaglechat.chat.conversation.entries import Entry
+from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.rows import Rows
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 

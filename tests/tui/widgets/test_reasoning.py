@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from eaglechat.chat import wording
-from eaglechat.chat.numbers import numbers_of
 from eaglechat.engine.templates.dialect import tagged
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.parts_view import PartsView
-from eaglechat.tui.widgets.transcript.thought import Thought
+from eaglechat.tui.widgets.transcript.reply import ThoughtEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part
@@ -36,8 +36,8 @@ def engine() -> ScriptedEngine:
     return engine
 
 
-def thought(user: Driver) -> Thought:
-    return user.chat.query_one(Thought)
+def thought(user: Driver) -> ThoughtEntry:
+    return user.chat.query_one(ThoughtEntry)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -135,7 +135,7 @@ async def test_a_reply_stopped_in_mid_thought_is_kept_and_reopened_as_it_was(dri
         await user.sees("1 chat ")
         await user.press("enter")
 
-        await user.until(lambda: user.chat.query(Thought), "the reasoning")
+        await user.until(lambda: user.chat.query(ThoughtEntry), "the reasoning")
         await user.sees("▸ thought for")
         after = user.chat.session.turns.last_reply
         assert after is not None

@@ -12,9 +12,9 @@ from textual.events import MouseScrollUp
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.entries import Entry
-from eaglechat.tui.widgets.transcript.reply import Reply
-from eaglechat.tui.widgets.transcript.said import UserEntry
+from eaglechat.tui.texts.timeline import Entry
+from eaglechat.tui.widgets.transcript.entry import QuestionEntry
+from eaglechat.tui.widgets.transcript.reply import ReplyEntry
 from tests.tui.widgets.transcript_app import (
     ROUNDS,
     THEMES,
@@ -168,7 +168,7 @@ async def test_a_selection_over_several_entries_is_their_texts() -> None:
     async with app.run_test() as pilot:
         app.add("question", "first line\nsecond line")
         reply = await shown_reply(app, pilot, ROUNDS)
-        user = app.query_one(UserEntry)
+        user = app.query_one(QuestionEntry)
         await drag(pilot, (user, 2, 1), (reply, 60, 0))
         assert app.screen.get_selected_text() == f"second line\n{reply.text}"
 
@@ -193,8 +193,8 @@ async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
         app.add_reply(evil)
         reply = await shown_reply(app, pilot, [make_round([evil], evil, rejected=evil)])
         app.end(reply, None, evil)
-        app.transcript.reading = True
-        await until(pilot, lambda: reply.reading_shown)
+        app.transcript.markdown = True
+        await until(pilot, lambda: reply.markdown_shown)
         drawn = [text for entry in app.transcript.children for text in drawn_rows(entry)]
         assert sum("␛" in text for text in drawn) >= 5
         unsafe = {"Cc", "Cs"}
@@ -250,13 +250,13 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         words = re.findall(r"\S+|\s+", MARKDOWN)
         reply = await shown_reply(app, pilot, [make_round([], word) for word in words])
         tokens = drawn_rows(reply)
-        app.transcript.reading = True
+        app.transcript.markdown = True
         await until(pilot, lambda: "fast sort" in "".join(drawn_rows(reply)))
         app.write(reply, [make_round([], word) for word in ("- ", "three", "\n")])
         await until(pilot, lambda: drawn_rows(reply)[-1].strip() == "• three")
         tokens[-1:] = ["  - three", ""]
         app.end(reply, make_end(), "stopped")
-        await until(pilot, lambda: reply.reading_shown)
+        await until(pilot, lambda: reply.markdown_shown)
         await until(pilot, lambda: "stopped" in drawn_rows(reply)[-1])
         shown = "\n".join(drawn_rows(reply))
         assert "#" not in shown
@@ -267,7 +267,7 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         await drag(pilot, (reply, 2, 2), (reply, 50, 2))
         assert app.screen.get_selected_text() == "A fast sort of List<int>:"
 
-        app.transcript.reading = False
+        app.transcript.markdown = False
         assert app.screen.selections == {}
         await until(pilot, lambda: reply.size.height == len(tokens) + 1)
         assert drawn_rows(reply)[:-1] == tokens
@@ -276,9 +276,9 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
 async def test_reading_follows_the_width_and_the_theme() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.reading = True
+        app.transcript.markdown = True
         app.add_reply("some **bold words** " * 6)
-        reply = app.query_one(Reply)
+        reply = app.query_one(ReplyEntry)
         await until(pilot, lambda: reply.size.height == 2)
         dark = drawn_segments(reply)[3].style.color
         await pilot.resize_terminal(30, 24)
@@ -297,15 +297,15 @@ async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
     def fail(*_: object) -> None:
         raise RecursionError("nested too deep")
 
-    monkeypatch.setattr("eaglechat.tui.widgets.transcript.reading.Reading.whole", fail)
+    monkeypatch.setattr("eaglechat.tui.widgets.transcript.markdown.MarkdownRenderer.whole", fail)
     app = TranscriptApp()
     async with app.run_test(notifications=True) as pilot:
         app.add_reply("**bold**")
-        app.transcript.reading = True
+        app.transcript.markdown = True
         await until(pilot, lambda: app._notifications)
         [notification] = app._notifications
         assert "nested too deep" in notification.message
-        assert drawn_rows(app.query_one(Reply)) == ["• **bold**"]
+        assert drawn_rows(app.query_one(ReplyEntry)) == ["• **bold**"]
 
 
 async def test_users_and_notices_are_told_apart_by_their_markers() -> None:
@@ -316,7 +316,7 @@ async def test_users_and_notices_are_told_apart_by_their_markers() -> None:
         app.add("warning", "No draft.")
         app.add("error", "It died.")
         app.add_reply("Hello.")
-        await until(pilot, lambda: app.query_one(Reply).size.height)
+        await until(pilot, lambda: app.query_one(ReplyEntry).size.height)
         rows = [row for entry in app.transcript.children for row in drawn_rows(entry)]
         assert rows == [
             "> [b]not markup[/b]",

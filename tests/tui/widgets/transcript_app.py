@@ -12,11 +12,11 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.entries import Entry, Kind
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
+from eaglechat.tui.texts.timeline import Entry, Kind
 from eaglechat.tui.themes import load_themes, token_variable_defaults
-from eaglechat.tui.widgets.transcript.reply import Reply
+from eaglechat.tui.widgets.transcript.reply import ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire.records import (
@@ -41,7 +41,7 @@ class TranscriptApp(App[None]):
             self.register_theme(loaded.theme)
         self.theme = "eagle-dark"
         self.shown: list[Entry] = []
-        self._places: dict[Reply, int] = {}
+        self._places: dict[ReplyEntry, int] = {}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(THEMES.values(), self.current_theme.dark)
@@ -66,16 +66,16 @@ class TranscriptApp(App[None]):
         entry = Entry(f"entry {len(self.shown)}", "reply", recording=answering(text), note="")
         self._append(entry)
 
-    def begin_reply(self, kind: Kind = "reply") -> Reply:
+    def begin_reply(self, kind: Kind = "reply") -> ReplyEntry:
         """Show an empty reply, to be fed with rounds."""
         entry = Entry(f"entry {len(self.shown)}", kind, recording=Recording(Terms()))
         self._append(entry)
         reply = self.transcript.children[-1]
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, ReplyEntry)
         self._places[reply] = len(self.shown) - 1
         return reply
 
-    def write(self, reply: Reply, rounds: Iterable[Round]) -> None:
+    def write(self, reply: ReplyEntry, rounds: Iterable[Round]) -> None:
         """The engine wrote these rounds, and a frame is drawn."""
         entry = self.shown[self._places[reply]]
         assert entry.recording is not None
@@ -83,7 +83,7 @@ class TranscriptApp(App[None]):
             entry.recording.add(round_)
         self.transcript.follow(entry)
 
-    def end(self, reply: Reply, end: ReplyEnd | None, note: str = "") -> None:
+    def end(self, reply: ReplyEntry, end: ReplyEnd | None, note: str = "") -> None:
         """The reply ended; this is said below it."""
         place = self._places[reply]
         entry = self.shown[place]
@@ -150,7 +150,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
     raise AssertionError("it never came to hold")
 
 
-async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Reply:
+async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> ReplyEntry:
     """A reply that was given these batches of rounds, once it is laid out."""
     reply = app.begin_reply()
     for batch in batches:

@@ -1,80 +1,343 @@
-"""EAGLE-3 as a drafter of the loop."""
+"""EAGLE-3 drafting over llama.cpp: hidden states of the target in, draft tokens out.
+
+The algorithm is llama.cpp's `common_speculative_impl_draft_eagle3` (common/speculative.cpp) after
+EAGLE-3 (arXiv 2503.01840). The draft's encoder fuses the inputs of three target layers, the
+features, into one state g[P] for each position P. The draft's decoder reads the pair (token[P+1],
+g[P]) at position P, so the row of the last position waits until its next token is known. Behind it,
+the decoder goes on with its own pre-norm states.
+
+Only the time differs from llama.cpp: `see` keeps the features, and `propose` takes in those of the
+accepted rows together with the first step. Rejected rows never reach the draft, and a round that
+drafts nothing costs it nothing.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken, Spent
-from eaglechat.engine.drafters.eagle3.session import Eagle3Session
-from eaglechat.engine.drafters.eagle3.waiting_rows import Boundary
-from eaglechat.engine.llama.objects import Batch
+from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Proposal, ProposedToken, Spent
+from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
+from eaglechat.engine.drafters.eagle3.norms import Norms
+from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode, parents_of
+from eaglechat.engine.drafters.eagle3.waiting_rows import Boundary, WaitingRows
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.branches import Branches
+from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.gguf.preflight import EXTRACT_LAYERS
+from eaglechat.wire.errors import InitError, ProcessError
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-SEQ = 0
-"""The loop has one sequence."""
+_OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
+"""Up to this many waiting rows, as many as a verified draft leaves, are taken in by the same decode
+as the first step."""
+
+_FEWEST_KNOWN = MOST_WAITING
+"""With fewer of the latest positions in its KV cache, a draft guesses next to nothing."""
+
+_SEEN_AGAIN = 256
+"""Positions that the target decodes again for a draft whose window has moved past them: more would
+be a long wait on a slow machine."""
+
+_WINDOW_STEP = 64
+"""Positions that leave the draft's window at once: each removal is a pass over all cells of the KV
+cache."""
 
 
 class Eagle3Drafter:
-    """Proposes chains and trees for the first sequence of a session, which it owns."""
+    """Drafts for one sequence of a target context. Both contexts stay the caller's.
+
+    Waiting rows are those of the positions from `_taken` on. The first `_taken` positions are in
+    the draft's KV cache, or were until its window moved past them.
+    """
 
     name = "eagle3"
-    fallback = None
 
-    def __init__(self, session: Eagle3Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        target: Context,
+        draft: Context,
+        *,
+        window: int = 0,
+        norms: Norms | None = None,
+        seq_id: int | None = None,
+    ) -> None:
+        """`window` is the number of latest positions that the draft's KV cache keeps; 0 keeps all.
+
+        With a `seq_id` other drafters may use the other sequences of the same contexts. Without one
+        the contexts are all this drafter's: it grows trees, a sequence for each path, and ends the
+        draft's graphs at its output head.
+        Raises InitError when the two contexts do not fit each other.
+        """
+        _check_contexts(target, draft)
+        self._target, self._draft = target, draft
+        self._window, self._norms, self._seq_id = window, norms or Norms(), seq_id or 0
+        self._branches = Branches(draft) if seq_id is None else None
+        if draft.head is not None:
+            # An earlier drafter of the same context may have ended its graphs there.
+            draft.head.is_last = False
+        self._likeliest = Likeliest(draft.head if seq_id is None else None)
+        self.layers = draft.model.target_layers
+        """The target layers whose inputs it reads."""
+        self._rows = WaitingRows(EXTRACT_LAYERS * target.model.n_embd)
+        self._taken = 0
+        self._window_start = 0
+        """The first of the `_taken` positions that is still in the KV cache."""
+        self._batch_start = 0
+        """Index among the waiting rows of the first row of the batch last seen."""
+        self._process_s = self._draft_s = 0.0
+        self._encoder_batch, self._batch = Batch(draft), Batch(draft)
+        self._closed = False
+        draft.export_states()
+        self.set_export(True)
 
     def close(self) -> None:
-        self._session.close()
+        """Free the batches and stop the export of features; call it before closing the contexts."""
+        if self._closed:
+            return
+        self._closed = True
+        self.set_export(False)
+        self._encoder_batch.close()
+        self._batch.close()
 
     @property
     def known(self) -> int:
-        return self._session.known_length(SEQ)
+        return self._taken + len(self._rows)
 
     @property
     def waiting(self) -> int:
-        return self._session.waiting(SEQ)
+        return len(self._rows)
 
     @property
-    def is_blind(self) -> bool:
-        return self._session.is_blind(SEQ)
+    def longest(self) -> int:
+        return 0 if self._is_blind(self.known) else N_DRAFT_MAX_LIMIT
 
     @property
     def grows_trees(self) -> bool:
-        return self._session.grows_trees
+        """Both contexts need a sequence for each path."""
+        most = min(self._target.n_seq, self._draft.n_seq)
+        return self._branches is not None and most >= N_DRAFT_MAX_LIMIT
 
     @property
     def spent(self) -> Spent:
-        return Spent(*self._session.spent_ms)
+        return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
 
-    def listen(self, enabled: bool) -> None:
-        self._session.set_extraction(enabled)
+    def set_export(self, enabled: bool) -> None:
+        self._target.extract_layer_inputs(self.layers, enabled)
+
+    # --- what the target holds ---
 
     def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
-        kept = self._session.resumable(SEQ, len(tokens), to_draft=to_draft)
-        self._session.rewind(SEQ, kept)
+        kept = min(len(tokens), self.known)
+        if kept <= self._taken:
+            # The last row taken in was paired with a token that may have changed.
+            kept = max(0, kept - 1)
+        if to_draft and self._is_blind(kept):
+            kept = max(0, kept - min(_SEEN_AGAIN, self._window))
+        self._rewind(kept)
         return kept
 
+    def _is_blind(self, length: int) -> bool:
+        """Whether, of the first `length` positions, the draft holds too few to guess what
+        follows."""
+        enough = min(length, _FEWEST_KNOWN, self._window or _FEWEST_KNOWN)
+        return length - self._window_start < enough
+
+    def _rewind(self, length: int) -> None:
+        """Forget the positions from `length` on. The token at `length` has to stay the same: the
+        row before it, if it was taken in, is paired with it."""
+        self._rows.keep(max(0, length - self._taken))
+        self._taken = min(self._taken, length)
+        self._window_start = min(self._window_start, length)
+        self._forget(self._taken)
+
     def mark(self) -> object:
-        return self._session.mark(SEQ)
+        """The row of the last known position, which is paired with whatever token follows."""
+        return self._rows.last()
 
     def restore(self, length: int, mark: object) -> None:
-        # Else the n-grams made it while the draft had failed: it knows nothing of that place.
-        if isinstance(mark, Boundary):
-            self._session.restore(SEQ, length, mark)
+        """Have the row of position `length` - 1 wait again, if it has been taken in since."""
+        assert isinstance(mark, Boundary)
+        if self._taken >= length - 1:
+            self._rewind(length - 1)
+            self._rows.put(mark)
 
     def shift(self, start: int, end: int) -> None:
-        self._session.shift(SEQ, start, end)
+        """The row before `start` is paired with the token at `start`, so the token at `end` should
+        be the same. If the draft has not seen all of it, or its KV cache cannot shift, it knows
+        nothing from `start` on."""
+        if self.known < end or not self._draft.can_shift:
+            self._rewind(min(start, self.known))
+            return
+        self._forget(self._taken)
+        if self._branches is not None:
+            self._branches.shift(start, end)
+        else:
+            self._draft.shift(self._seq_id, start, end)
+        # Features hold no position, so waiting rows stay as they are.
+        self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
+        self._taken = _shifted(self._taken, start, end)
+        self._window_start = _shifted(self._window_start, start, end)
+
+    # --- a round ---
 
     def see(self, batch: Batch) -> None:
-        self._session.process(batch)
+        """Keep the features of a batch of this sequence that the target has just decoded. Raises
+        ProcessError if rows are missing before it."""
+        self.see_rows(batch, 0, len(batch))
+
+    def see_rows(self, batch: Batch, first: int, last: int) -> None:
+        """`see` for rows `first` to `last` - 1 of a batch, those of this sequence."""
+        started, spent = time.perf_counter(), self._process_s
+        if batch.positions[first] != self.known:
+            raise ProcessError(
+                f"the draft saw {self.known} positions, the batch goes on at "
+                f"{batch.positions[first]}"
+            )
+        layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
+        # What waits, and the new rows, have to fit in one batch of the draft.
+        if len(self._rows) and len(self._rows) + last - first > self._draft.n_batch:
+            following = [*self._rows.tokens[1:], batch.tokens[first]]
+            self._take_in(following, n_quiet=len(following))
+        self._batch_start = len(self._rows)
+        self._rows.add(batch.tokens[first:last], layers, first)
+        # Set, not added to: `_take_in` has counted its encoder already.
+        self._process_s = spent + time.perf_counter() - started
 
     def take_in(self) -> None:
-        self._session.take_in(SEQ)
+        """Write all waiting rows but the last, whose next token is not known, into the draft's KV
+        cache. Raises ProcessError, DecodeError."""
+        following = self._rows.tokens[1:]
+        if following:
+            self._take_in(following, n_quiet=len(following))
 
     def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        self._session.limits = limits
-        ids = self._session.draft(SEQ, n_past, id_last)
-        tokens = zip(ids, self._session.probabilities(SEQ), self._session.parents(SEQ), strict=True)
-        return Proposal(ProposedToken(*token, self.name) for token in tokens)
+        """Raises ProcessError if rows are missing or the draft fails to decode, DecodeError."""
+        if limits.n_max == 0 or n_past == 0:
+            return Proposal()
+        if not len(self._rows) or self.known != n_past:
+            raise ProcessError(
+                f"the draft saw {self.known} positions, drafting after position {n_past} needs "
+                f"{n_past}"
+            )
+        started, process_before = time.perf_counter(), self._process_s
+        following = [*self._rows.tokens[1:], id_last]
+        n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
+        self._take_in(following, n_quiet=n_quiet)
+        if limits.is_tree and self.grows_trees:
+            proposal = self._tree(n_past, limits)
+        else:
+            proposal = self._chain(n_past, limits)
+        in_encoder = self._process_s - process_before
+        self._draft_s += time.perf_counter() - started - in_encoder
+        return proposal if limits.suffices(len(proposal)) else Proposal()
 
     def accept(self, path: Sequence[int]) -> None:
-        self._session.accept_path(SEQ, path)
+        self._rows.keep_path(self._batch_start + 1, path)
+
+    def _take_in(self, following: Sequence[int], *, n_quiet: int) -> None:
+        """Write as many waiting rows into the draft's KV cache as there are tokens in `following`,
+        as pairs (next token, state).
+
+        llama.cpp's eagle3 graph outputs all rows of a batch or none: the first `n_quiet` rows go in
+        batches without outputs, the others in one batch that outputs all its rows.
+        """
+        self._forget(self._taken)
+        size = self._draft.n_ubatch
+        quiet = [(first, min(first + size, n_quiet)) for first in range(0, n_quiet, size)]
+        for first, last in [*quiet, (n_quiet, len(following))]:
+            if first == last:
+                continue
+            position = self._taken + first
+            started = time.perf_counter()
+            states = self._encode(self._rows.features[first:last], position)
+            self._process_s += time.perf_counter() - started
+            self._batch.clear()
+            self._batch.add_tokens(
+                following[first:last],
+                position,
+                self._seq_id,
+                output=first >= n_quiet,
+                states=states,
+            )
+            decode(self._draft, self._batch)
+        self._taken += len(following)
+        self._rows.remove(0, len(following))
+        if self._window and self._taken - self._window_start >= self._window + _WINDOW_STEP:
+            self._forget(self._window_start, self._taken - self._window)
+            self._window_start = self._taken - self._window
+
+    def _encode(self, features: Floats, position: int) -> Floats:
+        """The states g [rows, n_embd] of features [rows, 3 * n_embd]; valid until the draft next
+        runs. Raises ProcessError."""
+        self._encoder_batch.clear()
+        # The encoder reads no positions, yet llama.cpp wants those that follow the KV cache.
+        features = self._norms.of_features(features)
+        self._encoder_batch.add_features(features, position, self._seq_id)
+        status = self._draft.encode(self._encoder_batch)
+        if status != 0:
+            raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
+        return self._draft.states(len(features))
+
+    def _chain(self, n_past: int, limits: Limits) -> Proposal:
+        """Draft token after token behind the last row of the batch just decoded."""
+        row = len(self._batch) - 1
+        ids: list[int] = []
+        probabilities: list[float] = []
+        while len(ids) < limits.n_max:
+            if ids:
+                state = self._norms.of_states(self._draft.state(row))
+                self._batch.clear()
+                position = n_past - 1 + len(ids)
+                self._batch.add_tokens(ids[-1:], position, self._seq_id, output=True, states=state)
+                decode(self._draft, self._batch)
+                row = 0
+            token, probability = self._likeliest.of(self._draft.logits(row), row)
+            if not limits.keep([*probabilities, probability]):
+                break
+            ids.append(token)
+            probabilities.append(probability)
+        return Proposal.chain(ids, probabilities, self.name)
+
+    def _tree(self, n_past: int, limits: Limits) -> Proposal:
+        """Draft a tree behind the last row of the batch just decoded."""
+        assert self._branches is not None
+        grower = TreeGrower(self._draft, self._branches, self._batch, self._likeliest, self._norms)
+        nodes = grower.grow(limits, n_past, len(self._batch) - 1)
+        return Proposal(
+            ProposedToken(node.id, node.path[-1], parent, self.name)
+            for node, parent in zip(nodes, parents_of(nodes), strict=True)
+        )
+
+    def _forget(self, start: int, end: int = -1) -> None:
+        if self._branches is not None:
+            self._branches.forget(start, end)
+        else:
+            self._draft.forget(self._seq_id, start, end)
+
+
+def _shifted(position: int, start: int, end: int) -> int:
+    """Where a position is after those from `start` up to `end` have left."""
+    return min(position, max(start, position - (end - start)))
+
+
+def _check_contexts(target: Context, draft: Context) -> None:
+    layers = draft.model.target_layers
+    if not layers:
+        raise InitError("the draft model is not eagle3: it names no extract layers")
+    if len(layers) != EXTRACT_LAYERS:
+        raise InitError(f"the draft model names {len(layers)} extract layers, EAGLE-3 needs 3")
+    hidden = int(draft.model.metadata("eagle3.target_hidden_size") or 0)
+    if hidden != target.model.n_embd:
+        raise InitError(
+            f"the draft was made for hidden size {hidden}, the target has {target.model.n_embd}"
+        )
+    if draft.model.n_vocab != target.model.n_vocab:
+        raise InitError(
+            f"the draft has a vocabulary of {draft.model.n_vocab} tokens, "
+            f"the target one of {target.model.n_vocab}"
+        )
+    if max(layers) > target.model.n_layers:
+        raise InitError(
+            f"the draft reads layer {max(layers)}, the target has {target.model.n_layers} layers"
+        )

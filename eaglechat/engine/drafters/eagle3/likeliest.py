@@ -1,4 +1,4 @@
-"""The draft's choice among its own vocabulary."""
+"""The likeliest tokens of a draft, among its own vocabulary."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from eaglechat.engine.llama.objects import DraftHead
 from eaglechat.wire.errors import ProcessError
 
 _TOP_K = 10
-"""Upstream takes a draft token's probability over this many candidates."""
+"""As in llama.cpp, a draft token's probability is its share among this many likeliest tokens."""
 
 
 class Likeliest:
-    """Finds a draft's likeliest token in logits that are -inf outside its vocabulary.
+    """Finds a draft's likeliest tokens in logits that are -inf outside its vocabulary.
 
-    That vocabulary is looked up once: a fraction of the target's, so a fraction of the work. Where
-    the draft's head has the same logits in the same order, its graph ends there from then on.
+    The draft's vocabulary is a fraction of the target's, and is found once. If the draft's head has
+    the same logits in the same order, the draft's graphs end at the head from then on.
     """
 
     def __init__(self, head: DraftHead | None = None) -> None:
         self._head = head
-        if head is not None:  # One before this may have ended the graphs of the same context.
-            head.is_last = False
         self._vocabulary: npt.NDArray[np.intp] | None = None
         self._candidates: Floats = np.empty(0, dtype=np.float32)
 
     def some(self, logits: Floats, count: int, row: int = 0) -> list[tuple[int, float]]:
-        """The `count` likeliest tokens, `_TOP_K` at most, likeliest first, each with its
-        probability among the `_TOP_K` likeliest. Raises ProcessError when there is none."""
+        """The `count` likeliest tokens of a row, at most `_TOP_K`, likeliest first, each with its
+        share among the `_TOP_K` likeliest. Raises ProcessError if no logit is finite."""
         vocabulary, candidates = self._of_vocabulary(logits, row)
         n_top = min(_TOP_K, len(candidates))
         top = candidates.argpartition(len(candidates) - n_top)[len(candidates) - n_top :]
@@ -43,8 +41,8 @@ class Likeliest:
         return list(zip(vocabulary[top[:count]].tolist(), shares, strict=False))
 
     def of(self, logits: Floats, row: int = 0) -> tuple[int, float]:
-        """The likeliest token of logits [n_vocab] of a row, and its probability among the `_TOP_K`
-        likeliest. Raises ProcessError when there is none."""
+        """The likeliest token of a row with logits [n_vocab], and its share among the `_TOP_K`
+        likeliest. Raises ProcessError if no logit is finite."""
         vocabulary, candidates = self._of_vocabulary(logits, row)
         best = int(candidates.argmax()) if len(candidates) else -1
         if best < 0 or not isfinite(candidates[best]):
@@ -56,7 +54,7 @@ class Likeliest:
         return int(vocabulary[best]), 1.0 / sum(exp(logit - likeliest) for logit in top)
 
     def _of_vocabulary(self, logits: Floats, row: int) -> tuple[npt.NDArray[np.intp], Floats]:
-        """The draft's tokens, and their logits; valid until the next call."""
+        """The tokens of the draft's vocabulary and their logits; valid until the next call."""
         if self._vocabulary is None:
             self._vocabulary = np.flatnonzero(np.isfinite(logits))
             self._candidates = np.empty(len(self._vocabulary), dtype=np.float32)

@@ -1,9 +1,9 @@
-"""EAGLE-3.1's norms, which llama.cpp's eagle3 graph does not have, computed beside it.
+"""EAGLE-3.1's two norms, computed here because llama.cpp's eagle3 graph does not have them.
 
-`fc_norm`: the input of each target layer is normed before the encoder; the converter has multiplied
-the norms' weights into `fc.weight`, so only the scaling is left. `norm_output`: a state that the
-draft feeds back to itself is normed as the one before its output head is; the encoder's states are
-not. Source: vLLM pull request 42764.
+`fc_norm`: the input of each target layer is normed before the encoder. The converter has multiplied
+the norm's weights into `fc.weight`, so only the scaling is left. `norm_output`: a state that the
+draft feeds back to itself passes the output norm first; the encoder's states do not. Source: vLLM
+pull request 42764.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _EPS_KEY = "eagle3.attention.layer_norm_rms_epsilon"
 
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """What a draft norms; by default nothing, as in EAGLE-3."""
+    """The norms of a draft; by default none, as in EAGLE-3."""
 
     eps: float = 1e-6
     features: bool = False
     output: Floats | None = None
-    """The weights [n_embd] of the output norm, where states that are fed back pass it."""
+    """Weights [n_embd] of the output norm, if states that are fed back pass it."""
 
     def of_features(self, features: Floats) -> Floats:
-        """Features [rows, 3 * n_embd] as the encoder is to read them."""
+        """Features [rows, 3 * n_embd], normed for the encoder."""
         if not self.features:
             return features
         layers = features.reshape(len(features), EXTRACT_LAYERS, -1)
         return self._scaled(layers).reshape(features.shape)
 
     def of_states(self, states: Floats) -> Floats:
-        """The draft's own states [rows, n_embd] as it is to read them again."""
+        """The draft's own states [rows, n_embd], normed to be fed back."""
         return states if self.output is None else self._scaled(states) * self.output
 
     def _scaled(self, values: Floats) -> Floats:
@@ -48,7 +48,7 @@ class Norms:
 
 
 def norms_of(draft: GGUFHeader) -> Norms:
-    """What the header of a draft says of its norms. Raises ModelLoadError."""
+    """The norms that a draft's header names. Raises ModelLoadError."""
     eps = draft.get(_EPS_KEY)
     return Norms(
         eps=eps if isinstance(eps, float) else Norms.eps,

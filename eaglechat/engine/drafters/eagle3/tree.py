@@ -1,9 +1,9 @@
 """A dynamic tree of draft tokens, as EAGLE-2 (arXiv 2406.16858) grows it.
 
-A token's chance of being reached and accepted is taken to be the product of the draft's
-probabilities from the root to it. Level by level, the tokens that are among the `n` likeliest so
-far are decoded, in one batch, which gives their children; the `n` likeliest of all are the tree.
-A level is one decode of the draft, as a step of a chain is.
+The chance that the target accepts a token is estimated as the product of the draft's probabilities
+along its path. Level by level, those tokens of the level that are among the `n` likeliest so far
+are decoded in one batch, which gives their children. The `n` likeliest of all levels are the tree.
+A level costs one decode of the draft, as a step of a chain does.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Node:
 
     id: int
     path: tuple[float, ...]
-    """The draft's probabilities from the first token of the path to this one."""
+    """The draft's probabilities along the path, this token's last."""
     chance: float
     """Their product."""
     parent: Node | None
     state: Floats
-    """The draft's state [n_embd] behind the parent, as the draft is to read it."""
+    """The draft's state [n_embd] behind the parent, which it reads together with this token."""
     branch: int | None = None
-    """The draft's sequence that holds it, once it was decoded."""
+    """The draft's sequence that holds this token, once it is decoded."""
 
 
 class TreeGrower:
@@ -54,9 +54,9 @@ class TreeGrower:
         self._likeliest, self._norms = likeliest, norms
 
     def grow(self, limits: Limits, n_past: int, row: int) -> list[Node]:
-        """The likeliest tokens to follow the output row of the batch just decoded, the likeliest
-        first, which puts parents before their children. The draft holds `n_past` positions, and
-        afterwards some of the tree behind them. Raises ProcessError."""
+        """The likeliest tokens behind output row `row` of the batch just decoded, likeliest first,
+        so parents come before their children. Before the call the draft holds `n_past` positions,
+        after it also parts of the tree. Raises ProcessError."""
         self._free = list(range(1, self._branches.most))
         self._room = self._draft.n_ctx - n_past
         state = self._norms.of_states(self._draft.state(row))[0].copy()
@@ -87,8 +87,8 @@ class TreeGrower:
     def _placed(
         self, frontier: Sequence[Node], nodes: Sequence[Node], n_past: int, limits: Limits
     ) -> list[Node]:
-        """Those of the frontier whose children may be among the likeliest, each given a sequence:
-        the first child its parent's, the others one of their own."""
+        """The tokens of the frontier whose children may be among the likeliest. Each gets a
+        sequence: a parent's first child that of its parent, the others a free one."""
         least = nodes[-1].chance if len(nodes) >= limits.n_max else 0.0
         taken: set[int] = set()
         placed = []
@@ -106,7 +106,7 @@ class TreeGrower:
             else:
                 continue
             taken.add(parent)
-            # More are decoded than stay among the likeliest: the context may end before the tree.
+            # More tokens are decoded than end up in the tree, so the context may run out first.
             self._room -= 1
             placed.append(node)
         return placed
@@ -123,7 +123,7 @@ class TreeGrower:
 
 
 def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:
-    """The nodes worth verifying, likeliest first."""
+    """The nodes that are worth verifying, likeliest first."""
     best = sorted(nodes, key=lambda node: -node.chance)[: limits.n_max]
     for place, node in enumerate(best):
         if not limits.pays(node.path, place):

@@ -1,4 +1,4 @@
-"""The target's features between the target's decode and the draft that takes them in."""
+"""Features of the target that wait, from the target's decode until the draft takes them in."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from eaglechat.engine.llama.bindings import Floats
 
 _CAPACITY = 64
-"""Rows held without growing: a few rounds of the longest draft."""
+"""Rows that fit without growing: a few rounds of the longest draft."""
 
 
 class Boundary(NamedTuple):
-    """The last row, whose next token is not known yet."""
+    """The last row, paired with whatever token follows it."""
 
     token: int
     features: Floats
 
 
 class WaitingRows:
-    """Rows of features, with the token of each, in the order of their positions."""
+    """Rows of features with their tokens, in the order of their positions."""
 
     def __init__(self, width: int) -> None:
         self.tokens: list[int] = []
@@ -36,7 +36,8 @@ class WaitingRows:
         return self._store[: len(self.tokens)]
 
     def add(self, tokens: Sequence[int], layers: Sequence[Floats], first: int) -> None:
-        """Copy rows `first` on of each layer [n, n_embd] behind one another, one per token."""
+        """Add one row for each token: rows from `first` on of the layers [n, n_embd], side by
+        side."""
         start = len(self.tokens)
         self.tokens += tokens
         end = len(self.tokens)
@@ -54,7 +55,7 @@ class WaitingRows:
         return Boundary(self.tokens[-1], self.features[-1].copy())
 
     def put(self, row: Boundary) -> None:
-        """Put a row of `last` behind the others."""
+        """Add a row that `last` returned."""
         self.add([row.token], [row.features[None]], 0)
 
     def keep(self, n_rows: int) -> None:
@@ -64,14 +65,14 @@ class WaitingRows:
             self._shrink()
 
     def keep_path(self, start: int, path: Sequence[int]) -> None:
-        """Keep the rows before `start` and, of those from there on, the ones at `path`, which
-        rises."""
+        """Keep the rows before `start`, and those at `start` + each index of the ascending
+        `path`."""
         rows = [start + place for place in path]
         self._store[start : start + len(rows)] = self._store[rows]
         self.tokens[start:] = [self.tokens[row] for row in rows]
 
     def remove(self, first: int, last: int) -> None:
-        """Take out the rows from `first` up to `last`, as far as there are any."""
+        """Remove rows `first` to `last` - 1, as far as they exist."""
         end = len(self.tokens)
         behind = self._store[min(last, end) : end].copy()
         del self.tokens[first:last]

@@ -162,7 +162,7 @@ class LlamaServerReader:
         timings.predicted_n = min(max(timings.predicted_n, self._now.predicted_n), self._most)
         is_over = bool(self._ending.finish_reason)
         if self._step is not None and _key(timings) != self._step.key:
-            yield from self._close(self._step.last)
+            yield from self._close(min(self._step.last, timings.predicted_n))
         if self._step is None and timings.predicted_n > self._told:
             self._begin(timings)
         self._now = timings

@@ -12,17 +12,16 @@ from textual.widgets import Static
 
 from eaglechat.chat.inspecting import Candidate, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.wording import drafter, plural
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE, drafter, plural
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import Origin, Round
 
 TOKEN_CELLS = 16
 BAR_CELLS = 8
 CONTEXT_CHARACTERS = 160
-_VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥"})
 _MARKS = {"accepted": "✓", "rejected": "✗", "sampled": "•", "": " "}
 _TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
           "sample_ms": "sample", "total_ms": "in all"}  # fmt: skip
@@ -175,7 +174,7 @@ def _style(origin: Origin) -> str:
 
 
 def _seen(text: str) -> str:
-    return neutralise(text).translate(_VISIBLE)
+    return neutralise(text).translate(VISIBLE_WHITESPACE)
 
 
 def _quoted(text: str | None) -> str:

@@ -12,7 +12,7 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from eaglechat.chat import wording
+from eaglechat.chat.capability_text import no_bench, not_reported
 from eaglechat.chat.controls import (
     ENABLED,
     N_DRAFT_MAX,
@@ -23,17 +23,14 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.entries import entries, entries_of
-from eaglechat.chat.conversation.parties import Severity
+from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
-from eaglechat.chat.export.formats import Format
 from eaglechat.chat.history.reading import Passage, SavedChat
-from eaglechat.chat.numbers import numbers_of
 from eaglechat.chat.recording import Recording, TurnPart
+from eaglechat.chat.refusals import stays_with_chains
 from eaglechat.chat.search import parse
-from eaglechat.chat.unreported import no_bench, not_reported
-from eaglechat.chat.writing.context import ContextUse, context_use, in_words
+from eaglechat.chat.writing.context import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import AttachError, Listed, list_directory, read_part
 from eaglechat.chat.writing.parts import Draft, text_of
@@ -48,7 +45,8 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.navigation import Leave, LoadAgain, LoadInstead, OpenMenu, Resume
+from eaglechat.tui.export.formats import Format
+from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import PromptCompleter
 from eaglechat.tui.screens.chat.finding import ChatFinder
@@ -59,15 +57,18 @@ from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.pace import drawing_pace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
+from eaglechat.tui.texts import context, wording
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.replies import progress
+from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.tui.widgets.transcript.entry import Entry
-from eaglechat.tui.widgets.transcript.reply import LinkChosen
-from eaglechat.tui.widgets.transcript.reply import Reply as ReplyEntry
+from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
+from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -97,8 +98,6 @@ class ChatScreen(PromptScreen[None]):
     CSS_PATH = "chat.tcss"
     BINDINGS = bindings_of("chat")
     COMMANDS = {ChatControls}
-
-    key_of = staticmethod(key_of)
 
     def __init__(
         self,
@@ -197,17 +196,19 @@ class ChatScreen(PromptScreen[None]):
     def changed(self) -> None:
         self.call_later(self._draw)
 
-    def give_back(self, question: Draft, wording_of: TurnId | None) -> None:
+    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
         text = slash.escaped(self.prompt.marks.text(question))
-        if self.prompt.text and wording_of is None:
+        if self.prompt.text and version_of is None:
             self.prompt.remember(text)
-        elif wording_of is not None and self.editing is None:
-            self._edit(self.session.turns.question(wording_of), text, self.prompt.text)
+        elif version_of is not None and self.editing is None:
+            self._edit(self.session.turns.question(version_of), text, self.prompt.text)
         else:
             self.prompt.replace_all(text)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
-        self.notify(sentence, severity=severity, markup=False)
+        if severity == "error":
+            sentence = wording.sentence(sentence)
+        self.notify(with_keys(sentence), severity=severity, markup=False)
 
     # Drawing
 
@@ -242,7 +243,7 @@ class ChatScreen(PromptScreen[None]):
         gone = with_keys("engine stopped: {chat.load_again}")
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
-            state = "stopping…" if session.is_stopping else session.running.progress
+            state = "stopping…" if session.is_stopping else progress(session.running)
         self.query_one(TitleBar).show(subject=self._subject, state=state)
         self.services.away.follow(state if session.running is not None else None, self._pair.name)
 
@@ -292,7 +293,7 @@ class ChatScreen(PromptScreen[None]):
         return self._has_session and self.session.record.is_behind
 
     def action_new_chat(self) -> None:
-        self.post_message(Leave(self._new_chat))
+        self.post_message(LeaveChat(self._new_chat))
 
     def _new_chat(self) -> None:
         self.leave(keep_prompt=True)
@@ -314,7 +315,7 @@ class ChatScreen(PromptScreen[None]):
         if chat.file == self.session.record.file:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
-            self.post_message(Leave(lambda: self._open_instead(chat)))
+            self.post_message(LeaveChat(lambda: self._open_instead(chat)))
         else:
             self.post_message(Resume(chat))
 
@@ -383,7 +384,7 @@ class ChatScreen(PromptScreen[None]):
         elif self._being_read:
             self.notify(f"{', '.join(self._being_read)}: still being read.", markup=False)
         elif not text.strip():
-            self.notify(wording.write_first(key_of))
+            self.notify(wording.write_first())
         elif self._is_too_much(text):
             return
         elif self.editing is not None:
@@ -396,7 +397,7 @@ class ChatScreen(PromptScreen[None]):
 
     def _is_too_much(self, text: str) -> bool:
         """Whether the question would fill the context, which is said; sent again, it is asked."""
-        warning = self._context_use(text).warning
+        warning = context.warning(self._context_use(text))
         if not warning or self._warned_about == text or self.session.running is not None:
             return False
         self._warned_about = text
@@ -406,7 +407,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_context(self) -> None:
         """Show what the context holds, and what leaves it next."""
-        self.open(MessageDialog("Context", in_words(self._context_use(self.prompt.text))))
+        self.open(MessageDialog("Context", context.in_words(self._context_use(self.prompt.text))))
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
@@ -471,8 +472,8 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.selected = None
             self.transcript.action_scroll_end()
 
-    @on(Entry.Chosen)
-    def _turn_chosen(self, event: Entry.Chosen) -> None:
+    @on(TranscriptEntry.Chosen)
+    def _turn_chosen(self, event: TranscriptEntry.Chosen) -> None:
         is_selected = event.turn == self.transcript.selected
         self.transcript.selected = None if is_selected else event.turn
 
@@ -488,7 +489,7 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.selected = None
 
     def action_go_on(self) -> None:
-        if (id := self._target()) is not None and self.session.go_on(id):
+        if (id := self._target()) is not None and self.session.continue_reply(id):
             self.transcript.selected = None
 
     def action_step(self, by: int) -> None:
@@ -496,8 +497,8 @@ class ChatScreen(PromptScreen[None]):
         if id is not None:
             self._step(id, by)
 
-    @on(Entry.Stepped)
-    def _stepped(self, event: Entry.Stepped) -> None:
+    @on(TranscriptEntry.Stepped)
+    def _stepped(self, event: TranscriptEntry.Stepped) -> None:
         self._step(event.turn, event.by)
 
     def _last_with_siblings(self) -> TurnId | None:
@@ -596,13 +597,13 @@ class ChatScreen(PromptScreen[None]):
         self._turn(control_named(name), value)
 
     def _turn(self, control: Control, value: Any) -> None:
-        self.session.turn(turned(self.controls, control, value))
+        self.session.change_controls(turned(self.controls, control, value))
         info = self.session.info
         if control is SHAPE and value != "chain" and info and info.chains_only:
-            self.notify(wording.stays_with_chains(info.chains_only), markup=False)
+            self.notify(stays_with_chains(info.chains_only), markup=False)
 
     def action_draft_length(self, step: int) -> None:
-        self.session.draft(step)
+        self.session.change_draft_length(step)
 
     def action_auto_length(self) -> None:
         self.session.switch_auto()
@@ -615,12 +616,6 @@ class ChatScreen(PromptScreen[None]):
         # A terminal that is too small for the panel has no other place that says so.
         self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
-    def action_next_shape(self) -> None:
-        words = SHAPE.words
-        shape = words[(words.index(self.controls.shape) + 1) % len(words)]
-        self._turn(SHAPE, shape)
-        self.notify(f"Drafts are {wording.DRAFT_SHAPES[shape]}.")
-
     def action_toggle_speculation(self) -> None:
         self._turn(ENABLED, not self.controls.enabled)
 
@@ -628,7 +623,6 @@ class ChatScreen(PromptScreen[None]):
         session = self.session
         reason = wording.cannot_bench(
             session.info,
-            key_of,
             ngram=self.controls.ngram,
             is_writing=session.running is not None,
             is_engine_gone=session.is_engine_gone,

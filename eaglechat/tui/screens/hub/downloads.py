@@ -16,8 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.background import Update, in_background
@@ -25,7 +24,7 @@ from eaglechat.tui.services.services import Services
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
 DRAWS_PER_SECOND = 8
@@ -84,7 +83,7 @@ class DownloadsScreen(EagleModal[Pair]):
     def _draw(self) -> None:
         options = self.query_one("#list", OptionList)
         width = max(options.scrollable_content_region.width - 2, 40)
-        self._shown = {install.entry.name: install for install in self._services.desk.snapshots()}
+        self._shown = {install.name: install for install in self._services.desk.snapshots()}
         rows = {name: _row(install, width) for name, install in self._shown.items()}
         for name, (entry, status) in self._unfinished.items():
             rows.setdefault(name, _unfinished_row(entry, status))
@@ -130,14 +129,14 @@ class DownloadsScreen(EagleModal[Pair]):
     @on(Button.Pressed, "#pause")
     def action_pause(self) -> None:
         install, _ = self._chosen
-        installs = self._services.desk.installs
-        if install is None or installs is None:
+        downloads = self._services.desk.downloads
+        if install is None or downloads is None:
             self.notify("There is nothing to pause here.")
             return
         if install.stage.value == "paused":
-            installs.resume(install.entry.name)
+            downloads.resume(install.name)
         elif install.stage.value == "downloading":
-            installs.pause(install.entry.name)
+            downloads.pause(install.name)
         else:
             self.notify("Only a download can be paused.")
         self._draw()
@@ -145,13 +144,13 @@ class DownloadsScreen(EagleModal[Pair]):
     @on(Button.Pressed, "#cancel")
     def action_cancel(self) -> None:
         install, _ = self._chosen
-        installs = self._services.desk.installs
-        if install is None or installs is None or install.stage.value == "installed":
+        downloads = self._services.desk.downloads
+        if install is None or downloads is None or install.stage.value == "installed":
             self.notify("There is nothing to cancel here.")
             return
-        installs.cancel(install.entry.name)
+        downloads.cancel(install.name)
         self.notify(
-            f"{install.entry.name} is cancelled. What was downloaded stays in the cache; "
+            f"{install.name} is cancelled. What was downloaded stays in the cache; "
             f"delete it under Models on this machine ({key_of('menu.library')} in the menu)."
         )
         self._find_unfinished()
@@ -161,13 +160,13 @@ class DownloadsScreen(EagleModal[Pair]):
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
         install, unfinished = self._chosen
-        installs = self._services.desk.installs
+        downloads = self._services.desk.downloads
         if unfinished is not None:
             self.open(PlanScreen(self._services, unfinished))
         elif install is not None and install.pair is not None:
             self.dismiss(install.pair)
-        elif install is not None and install.stage.value == "failed" and installs:
-            installs.resume(install.entry.name)
+        elif install is not None and install.stage.value == "failed" and downloads:
+            downloads.resume(install.name)
         elif install is not None and install.stage.value == "paused":
             self.action_pause()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 
 from eaglechat.hub.downloads.download import Phase
-from eaglechat.hub.downloads.installs import InstallSnapshot, Stage
-from eaglechat.hub.downloads.queue import FileSnapshot, State
+from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.commands.registry import ENTER, key_of
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
@@ -19,7 +17,6 @@ _STYLES = {
     Stage.PAUSED: "$text-warning",
     Stage.INSTALLED: "$text-success",
     Stage.FAILED: "$text-error",
-    Stage.CANCELLED: MUTED,
 }
 _NARROWEST_BAR = 6
 _NAME = 24
@@ -28,7 +25,7 @@ _NAME = 24
 def install_row(install: InstallSnapshot, width: int) -> Content:
     """A pair in lines of `width` cells: the whole of it, then each of its files."""
     style = _STYLES[install.stage]
-    parts: list[Part] = [(install.entry.name, "bold"), (f"  {_state(install)}", style)]
+    parts: list[Part] = [(install.name, "bold"), (f"  {_state(install)}", style)]
     if install.stage is Stage.INSTALLED:
         return Content.assemble(*parts)
     whole = (install.bytes_done, install.bytes_total)
@@ -61,12 +58,12 @@ def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
 
 def _file(file: FileSnapshot, width: int) -> list[Part]:
     name = file.request.path.rpartition("/")[2]
-    if file.state is State.DONE:
+    if file.state is FileState.DONE:
         said = f"{'done':>24}"
-    elif file.state is State.RUNNING and file.phase is Phase.DOWNLOADING:
+    elif file.state is FileState.RUNNING and file.phase is Phase.DOWNLOADING:
         said = _pace(file)
     else:
-        phase = file.phase.value if file.state is State.RUNNING else file.state.value
+        phase = file.phase.value if file.state is FileState.RUNNING else file.state.value
         said = f"{phase:>24}"
     lines = _meter(name, (file.bytes_done, file.bytes_total or 0), said, width, MUTED)
     if file.note:

@@ -13,7 +13,6 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
@@ -23,12 +22,12 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
-    from eaglechat.hub.local.library import Model
-    from eaglechat.hub.local.removal import Removal
+    from eaglechat.hub.local.library import Model, Removal
 
 TARGETS = ("target", "target without drafts")
 

@@ -19,8 +19,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import ENTER
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services

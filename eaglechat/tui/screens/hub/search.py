@@ -15,7 +15,6 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.references import (
@@ -31,12 +30,13 @@ from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
-    from eaglechat.hub.downloads.drafts import Candidate, Target
+    from eaglechat.hub.downloads.find_drafts import Candidate, Target
 
 DEBOUNCE_S = 0.4
 _ASK = "Type the name of a model to chat with."

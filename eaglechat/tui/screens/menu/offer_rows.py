@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import memory_need
 from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
-from eaglechat.hub.local.offers import Offer
-from eaglechat.hub.local.pairs import PairStatus
+from eaglechat.hub.local.pairs import Offer, PairStatus
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.screens.menu import server_rows
 from eaglechat.tui.services.servers import ServerNews
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 ASKING = "asking the Hub…"
 _LABEL = 14

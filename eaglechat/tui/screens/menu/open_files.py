@@ -11,17 +11,16 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, DirectoryTree, Input, Static
 
-from eaglechat.chat import wording
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.background import Update, in_background
+from eaglechat.tui.texts import wording
 
 _ASK = "Type a path, or choose a file below."
 

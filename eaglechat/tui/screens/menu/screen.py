@@ -13,12 +13,10 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.local.offers import Offer, offers
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairStatus, inspect
+from eaglechat.hub.local.pairs import Offer, PairStatus, inspect, offers
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -30,12 +28,13 @@ from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
 from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue.entries import Entry
-    from eaglechat.hub.downloads.installs import InstallSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
 SERVERS_ASKED_EVERY_S = 20.0
@@ -266,7 +265,7 @@ class MenuScreen(EagleScreen[None]):
         """Rows of pairs on their way, and of those that no longer are."""
         before = self._moving
         self._moving = {
-            one.entry.name: one for one in self._services.desk.snapshots() if one.pair is None
+            one.name: one for one in self._services.desk.snapshots() if one.pair is None
         }
         changed = before.keys() | self._moving.keys()
         if changed:

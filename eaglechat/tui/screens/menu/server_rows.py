@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from eaglechat.chat import wording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.services.servers import ServerNews
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 _ASKING = "asking the server…"

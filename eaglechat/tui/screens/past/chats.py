@@ -14,7 +14,6 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat import wording
 from eaglechat.chat.history.folder import KEPT_DAYS, Hit, pin, rename
 from eaglechat.chat.history.listing import ChatSummary
 from eaglechat.chat.history.reading import Passage, SavedChat, read_chat
@@ -26,6 +25,7 @@ from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
-from textual.color import Color, ColorParseError
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
-from eaglechat.chat.export.formats import Format, free_file, render, write
-from eaglechat.chat.export.looks import Look
-from eaglechat.chat.export.reading import exported
 from eaglechat.chat.history.reading import SavedChat
-from eaglechat.tui.commands.key_names import ENTER, TAB
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.export.chat import exported
+from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.background import Update, in_background
-from eaglechat.tui.themes import TOKEN_KINDS
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -35,7 +31,6 @@ class _Choice(NamedTuple):
     format: Format
     name: str
     explanation: str
-    in_theme: bool = False
     is_copied: bool = False
 
 
@@ -43,7 +38,6 @@ _CHOICES = (
     _Choice("markdown", "Markdown", "the questions and answers, to read"),
     _Choice("json", "JSON", "every branch with its rounds, for programs"),
     _Choice("html", "HTML", "token colours, light or dark like the system"),
-    _Choice("html", "HTML in this theme", "token colours as they are here", True),
     _Choice("markdown", "To the clipboard", "Markdown; no file is written", is_copied=True),
 )
 
@@ -88,12 +82,9 @@ class ExportScreen(EagleModal[None]):
         choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
         with_reasoning = self.query_one(Tick).value
         folder = self.query_one(Input).value
-        looks = [self._look()] if choice.in_theme else []
-        in_background(self, lambda: self._export(choice, looks, with_reasoning, folder))
+        in_background(self, lambda: self._export(choice, with_reasoning, folder))
 
-    def _export(
-        self, choice: _Choice, looks: Sequence[Look], with_reasoning: bool, folder: str
-    ) -> Iterator[Update]:
+    def _export(self, choice: _Choice, with_reasoning: bool, folder: str) -> Iterator[Update]:
         try:
             chat = exported(self._read(), with_reasoning=with_reasoning)
             if choice.is_copied:
@@ -101,7 +92,7 @@ class ExportScreen(EagleModal[None]):
                 yield partial(self._copy, neutralise(text))
                 return
             file = free_file(Path(folder).expanduser(), chat.title, choice.format)
-            write(file, chat, choice.format, looks)
+            write(file, chat, choice.format)
         except (OSError, RuntimeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             said = f"The chat was not exported: {reason or error} ({folder})."
@@ -121,20 +112,6 @@ class ExportScreen(EagleModal[None]):
         self.notify(sentence, severity="error", markup=False)
         self.query_one(Input).focus()
 
-    def _look(self) -> Look:
-        """The colours of the theme in use, for a page."""
-        variables = self.app.theme_variables
-        return Look(
-            background=_hex(variables, "background"),
-            foreground=_hex(variables, "foreground"),
-            surface=_hex(variables, "surface"),
-            accent=_hex(variables, "primary"),
-            tokens={
-                kind: (_hex(variables, f"token-{kind}"), variables[f"token-{kind}-style"].split())
-                for kind in TOKEN_KINDS
-            },
-        )
-
 
 def _here() -> str:
     """The folder that eaglechat was started in; the home folder if that is gone."""
@@ -142,11 +119,3 @@ def _here() -> str:
         return str(Path.cwd())
     except OSError:
         return "~"
-
-
-def _hex(variables: dict[str, str], name: str) -> str:
-    """A colour as `#RRGGBB`; empty for a colour that only the terminal knows."""
-    try:
-        return Color.parse(variables[name]).hex6
-    except ColorParseError:
-        return ""

@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.chat import wording
+from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar, column
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 

@@ -13,7 +13,6 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Checkbox, Static
 
-from eaglechat.chat import wording
 from eaglechat.chat.controls import (
     CONTROLS,
     THOUGHT_CONTROLS,
@@ -24,8 +23,9 @@ from eaglechat.chat.controls import (
     control_named,
     recommended_for,
 )
-from eaglechat.chat.numbers import Numbers
 from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.parts_view import PartsView

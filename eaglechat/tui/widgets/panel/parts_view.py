@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from textual.content import Content
 from textual.widget import Widget
 
-from eaglechat.chat import wording
+from eaglechat.tui.texts import wording
 from eaglechat.wire.records import Part
 from eaglechat.wire.stats import PartStats
 

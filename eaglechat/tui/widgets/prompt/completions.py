@@ -1,4 +1,4 @@
-"""What the text in the prompt can become: a list above it, which keys and the mouse choose from."""
+"""The list of completions above the prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME_CELLS = 26
 
 
 class Completions(OptionList):
-    """The prompt keeps the focus, and says what is offered; `take` gets what a click chooses."""
+    """The prompt keeps the focus and sets what is offered; `take` gets the row that is clicked."""
 
     DEFAULT_CSS = """
     Completions {
@@ -39,7 +39,7 @@ class Completions(OptionList):
         self.take: Callable[[Completion], None] = lambda _way: None
 
     def show(self, offer: Offer | None) -> None:
-        """Offer these, or close."""
+        """Show these completions; None hides the list."""
         if offer == self.offer:
             return
         self.offer = offer
@@ -51,7 +51,7 @@ class Completions(OptionList):
 
     @property
     def chosen(self) -> Completion | None:
-        """What is highlighted; None where there is nothing to take."""
+        """The highlighted completion; None if there is none, or it has no text."""
         if self.offer is None or self.highlighted is None:
             return None
         way = self.offer.ways[self.highlighted]

@@ -1,4 +1,4 @@
-"""The prompt: a key sends, another begins a new line, Up and Down walk through what was sent."""
+"""The prompt: a text area with keys to send, a history of what was sent, and completions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from textual.widgets.text_area import Edit, EditResult, Location, Selection
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.parts import Marks, pasted, text_of
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.key_names import TAB
-from eaglechat.tui.commands.registry import keys_of
+from eaglechat.tui.commands.registry import TAB, keys_of
 from eaglechat.tui.commands.slash import Completion, Offer
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.prompt.completions import Completions
 
 Completer = Callable[[str, bool], Offer | None]
-"""What the text before the cursor on its line can become; the flag is whether it is the first."""
+"""Gets the text before the cursor on its line, and whether that is the first line."""
 
 
 class Prompt(TextArea):
-    """A multi-line prompt that grows with its text (its style sheet caps the height)."""
+    """A multi-line prompt that grows with its text, up to the height in its style sheet."""
 
     BINDINGS = bindings_of("prompt")
 
     @dataclass
     class Sent(Message):
-        """The user wants to send; the text stays until the screen takes it."""
+        """The user wants to send. The text stays until the screen calls `take`."""
 
         prompt: Prompt
         text: str
@@ -41,7 +40,7 @@ class Prompt(TextArea):
 
     @dataclass
     class Attach(Message):
-        """The user chose a file; its name stands in the text until it is read."""
+        """The user chose a file. Its name is in the text until the file is read."""
 
         path: str
         name: str
@@ -65,25 +64,25 @@ class Prompt(TextArea):
         self._sent: list[str] = []
         self._position = 0
         self.marks = Marks()
-        """What is not shown as it will be sent."""
+        """The pastes and files for which a mark is shown."""
         self._edited: dict[int, str] = {}
-        """What a walk through what was sent has left otherwise than it was, by position; the last
-        position is what is being written."""
+        """Texts of the history that were edited while walking through it, by position. The last
+        position is the text being written."""
         self._completions, self._completer = completions, completer
         self._declined: tuple[int, int] | None = None
-        """The line and column from which nothing more is offered."""
+        """The line and column at which the user closed the completions."""
         if completions is not None:
             completions.take = self._take_clicked
 
     def type_in(self, text: str) -> None:
-        """Take what was typed or pasted while something else had the focus, and the focus."""
+        """Insert a text that was typed or pasted elsewhere, and take the focus."""
         self.take_focus()
         part = pasted(text)
         text = text if part is None else self.marks.hold(part)
         self.replace(text, *self.selection, maintain_selection_offset=False)
 
     def take_focus(self) -> None:
-        """Have the focus at once: `focus` lets keys go elsewhere for a while."""
+        """Take the focus at once: `focus` would do so after the keys that are already queued."""
         self.screen.set_focus(self)
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -91,13 +90,13 @@ class Prompt(TextArea):
         event.prevent_default()
         self.type_in(event.text)
 
-    # What stands for more than it shows
+    # Marks for pastes and files
 
     def edit(self, edit: Edit) -> EditResult:
         return super().edit(self._around_marks(edit))
 
     def _around_marks(self, edit: Edit) -> Edit:
-        """An edit that takes marks whole or leaves them whole."""
+        """The same edit, widened so that it does not cut a mark in two."""
         top, bottom = sorted((edit.from_location, edit.to_location))
         first, last = self._mark_at(top), self._mark_at(bottom)
         if top == bottom:
@@ -108,22 +107,22 @@ class Prompt(TextArea):
         return replace(edit, from_location=top, to_location=bottom)
 
     def _refresh_size(self) -> None:
-        # Undo measures the text while the cursor may still be below it, where a scroll bar that
-        # goes looks for it; setting the selection clamps it.
+        # During an undo the cursor may still be below the text, and a scroll bar that disappears
+        # looks there: setting the selection clamps it.
         self.selection = Selection(*self.selection)
         super()._refresh_size()
 
     def _mark_at(self, location: Location) -> tuple[int, int] | None:
-        """The columns of the mark that the location lies inside of."""
+        """The start and end column of the mark around a location, if any."""
         row, column = location
         if row >= self.document.line_count:
-            # Deleting the last line deletes up to the next one.
+            # Deleting the last line deletes to the start of the next, which does not exist.
             return None
         spans = self.marks.spans(self.document.get_line(row))
         return next(((a, b) for a, b in spans if a < column < b), None)
 
     def action_open_part(self) -> None:
-        """Put what a mark stands for in its place: the one at the cursor, or the last one."""
+        """Replace the mark at the cursor, or the last one, by its text."""
         spans = [
             (row, *span)
             for row, line in enumerate(self.document.lines)
@@ -143,7 +142,7 @@ class Prompt(TextArea):
             self.action_open_part()
 
     def put_in_place_of(self, text: str, part: TurnPart) -> None:
-        """Have the mark of a part stand where a text stood, or at the end."""
+        """Replace a text by the mark of a part; if the text is gone, add the mark at the end."""
         mark = self.marks.hold(part)
         for row, line in enumerate(self.document.lines):
             if (column := line.find(text)) >= 0:
@@ -152,19 +151,19 @@ class Prompt(TextArea):
         self.insert(mark, self.document.end)
 
     def take(self) -> None:
-        """The text was sent: remember it and clear the prompt."""
+        """Remember the text, which was sent, and clear the prompt."""
         self.remember(self.text)
         self.clear()
 
     def remember(self, text: str) -> None:
-        """Put a text where Up finds it."""
+        """Add a text to the history."""
         if text and (not self._sent or self._sent[-1] != text):
             self._sent.append(text)
         self._position = len(self._sent)
         self._edited.clear()
 
     def replace_all(self, text: str) -> None:
-        """Put a text in the prompt, the cursor behind it."""
+        """Replace the text, with the cursor at its end."""
         self.load_text(text)
         self.move_cursor(self.document.end)
 
@@ -178,7 +177,7 @@ class Prompt(TextArea):
             self.notify("There is nothing in the prompt.")
 
     def action_copy(self) -> None:
-        # Textual's own copies, and raises where nothing is selected.
+        # Textual's own copies, and raises if nothing is selected.
         super().action_copy()
         clipboard.copy(self.app, self.selected_text, "the selection")
 
@@ -194,7 +193,7 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     async def _on_key(self, event: events.Key) -> None:
-        # Not left to the bindings: Enter would begin a new line before them.
+        # Not left to bindings, before which TextArea inserts a new line for Enter.
         if self._is_completed_by(event.key):
             event.prevent_default().stop()
         elif event.key in keys_of("prompt.send"):
@@ -204,7 +203,7 @@ class Prompt(TextArea):
             event.prevent_default().stop()
             self.action_newline()
 
-    # What is typed can become
+    # Completions
 
     def on_text_area_changed(self) -> None:
         self.complete()
@@ -217,7 +216,7 @@ class Prompt(TextArea):
             self._completions.show(None)
 
     def complete(self) -> None:
-        """Offer what the text before the cursor can become."""
+        """Update the completions for the text before the cursor."""
         if self._completions is None:
             return
         row, column = self.cursor_location
@@ -230,7 +229,7 @@ class Prompt(TextArea):
         self._completions.show(None if self._declined else offer)
 
     def _is_completed_by(self, key: str) -> bool:
-        """Whether a key is for what is offered; it is done then."""
+        """Handle a key of the completions; False if it is none."""
         if self._completions is None:
             return False
         self.complete()
@@ -252,7 +251,7 @@ class Prompt(TextArea):
         return True
 
     def _sent_with(self, way: Completion) -> bool:
-        """Take what is offered in place of sending; False where it stands there already."""
+        """Insert a completion instead of sending; False if the text is that already."""
         if way.path:
             self._put(way)
             return True
@@ -269,7 +268,7 @@ class Prompt(TextArea):
             self.action_send()
 
     def _before(self) -> str:
-        """What stands before the cursor of what is being completed."""
+        """The part of the text before the cursor that is being completed."""
         assert self._completions is not None
         assert self._completions.offer is not None
         row, column = self.cursor_location

@@ -22,8 +22,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.entries import Place
 from eaglechat.chat.conversation.turns import TurnId
+from eaglechat.tui.texts.timeline import Place
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise
@@ -53,32 +53,32 @@ class Body(Protocol):
     def text(self) -> str: ...
 
 
-class Entry(TokenStyled):
+class TranscriptEntry(TokenStyled):
     """Base of everything in a transcript. A subclass says what is in it, by `runs()`."""
 
     COMPONENT_CLASSES = {"entry--marker", "entry--note", "entry--place"}
     DEFAULT_CSS = """
-    Entry {
+    TranscriptEntry {
         width: 100%;
         height: auto;
         margin: 0 0 1 0;
         color: $foreground;
     }
-    Entry > .entry--marker {
+    TranscriptEntry > .entry--marker {
         color: $primary;
         text-style: bold;
     }
-    Entry > .entry--note {
+    TranscriptEntry > .entry--note {
         color: $text-muted;
         text-style: italic;
     }
-    Entry > .entry--place {
+    TranscriptEntry > .entry--place {
         color: $accent;
     }
-    Entry.-selected {
+    TranscriptEntry.-selected {
         background: $primary 15%;
     }
-    Entry.-selected > .entry--marker {
+    TranscriptEntry.-selected > .entry--marker {
         text-style: bold reverse;
     }
     """
@@ -324,6 +324,68 @@ class Entry(TokenStyled):
             return 0, 0
         start, stop = span
         return start, stop if stop != -1 else len(self.body.text)
+
+
+class QuestionEntry(TranscriptEntry):
+    """What the user said, as it was typed."""
+
+    DEFAULT_CSS = """
+    QuestionEntry {
+        background: $surface;
+        text-style: none;
+    }
+    QuestionEntry > .entry--marker {
+        color: $accent;
+    }
+    """
+
+    marker = ">"
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def runs(self) -> Iterator[Run]:
+        yield Run(self._text, TEXT)
+
+
+class NoticeEntry(QuestionEntry):
+    """What the app has to say about the conversation."""
+
+    DEFAULT_CSS = """
+    NoticeEntry {
+        background: transparent;
+        color: $text-muted;
+    }
+    NoticeEntry.-warning, NoticeEntry.-warning > .entry--marker {
+        color: $text-warning;
+    }
+    NoticeEntry.-error, NoticeEntry.-error > .entry--marker {
+        color: $text-error;
+    }
+    """
+
+    MARKERS = {"information": "i", "warning": "!", "error": "x"}
+
+    def __init__(self, text: str, severity: str) -> None:
+        super().__init__(text)
+        self.marker = self.MARKERS[severity]
+        self.add_class(f"-{severity}")
+
+
+class WindowMark(TranscriptEntry):
+    """Where the part of the conversation begins that is in the context."""
+
+    DEFAULT_CSS = """
+    WindowMark > .entry--marker {
+        color: $text-muted;
+    }
+    """
+
+    marker = "↑"
+
+    def runs(self) -> Iterator[Run]:
+        yield Run("Older messages are no longer in the context.", "note", copied=False)
 
 
 def filtered(widget: Widget, strips: list[Strip]) -> list[Strip]:

@@ -14,15 +14,16 @@ from textual.message import Message
 from textual.worker import Worker, WorkerState
 
 from eaglechat.chat.recording import Recording
+from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
-from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Entry, Run
-from eaglechat.tui.widgets.transcript.reading import (
+from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Run, TranscriptEntry
+from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
     Code,
-    Reading,
-    ReadingLook,
-    Rendered,
+    MarkdownLook,
+    MarkdownRenderer,
+    RenderedMarkdown,
     same_passage,
 )
 from eaglechat.tui.widgets.transcript.token_styles import LOOKED_UP
@@ -32,7 +33,6 @@ from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """Shortest pause between two renderings of a reply that grows, in seconds and in what one took."""
 _ORIGINS = {*(origin.value for origin in Origin), LOOKED_UP}
-_SEEN_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ReplyView:
 
     show_rejected: bool = True
     token_colours: bool = True
-    reading: bool = False
+    markdown: bool = False
 
 
 @dataclass
@@ -58,19 +58,19 @@ class LinkChosen(Message):
     address: str
 
 
-class Reply(Entry):
+class ReplyEntry(TranscriptEntry):
     """What a recording wrote, and while it goes on, what it writes."""
 
     COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint"}
     DEFAULT_CSS = """
-    Reply > .reply--heading {
+    ReplyEntry > .reply--heading {
         color: $primary;
         text-style: bold;
     }
-    Reply > .reply--code {
+    ReplyEntry > .reply--code {
         color: $accent;
     }
-    Reply > .reply--faint {
+    ReplyEntry > .reply--faint {
         color: $foreground-muted;
     }
     """
@@ -80,10 +80,10 @@ class Reply(Entry):
     """The part of the recording that is drawn."""
 
     @dataclass
-    class ReadingReady(Message):
+    class MarkdownReady(Message):
         """The reading view was rendered, in a thread, in so many seconds."""
 
-        rendered: Rendered
+        rendered: RenderedMarkdown
         took_s: float
 
     @dataclass
@@ -101,8 +101,8 @@ class Reply(Entry):
         self._note = note
         self._rounds_drawn = 0
         self._has_settled = False
-        self._reading: Reading | None = None
-        self._rendered: Rendered | None = None
+        self._renderer: MarkdownRenderer | None = None
+        self._rendered: RenderedMarkdown | None = None
         self._is_rendering = self._is_rendered = False
         """In a thread now; as it is, so that only another look asks for more."""
 
@@ -120,12 +120,12 @@ class Reply(Entry):
         old, self._view = self._view, view
         if view == old:
             return
-        if view.reading != old.reading:
+        if view.markdown != old.markdown:
             self._drop_selection()
         self._styles.clear()
         if view.show_rejected != old.show_rejected:
             self.rewrap()
-        self._ask_for_reading()
+        self._ask_for_markdown()
         self.rows_changed(0, same_height=False)
 
     def follow(self, note: str | None) -> None:
@@ -137,14 +137,14 @@ class Reply(Entry):
             self.rewrap()
         new = self._recording.rounds[self._rounds_drawn :]
         self._rounds_drawn += len(new)
-        write = self._add if self.reading_shown else self.append
+        write = self._add if self.markdown_shown else self.append
         write(self._runs_of(new))
         if note is not None:
             self._note = note
             write(self._end_runs())
         if new or note is not None:
             self._is_rendered = False
-            self._ask_for_reading()
+            self._ask_for_markdown()
 
     @property
     def is_over(self) -> bool:
@@ -152,18 +152,18 @@ class Reply(Entry):
         return self._note is not None
 
     @property
-    def reading_shown(self) -> bool:
+    def markdown_shown(self) -> bool:
         """Whether the reply is drawn as Markdown now."""
-        return self._view.reading and self._rendered is not None
+        return self._view.markdown and self._rendered is not None
 
     @property
     def body(self) -> Body:
-        if self._view.reading and self._rendered is not None:
+        if self._view.markdown and self._rendered is not None:
             return self._rendered
         return super().body
 
     def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
-        if not self.reading_shown:
+        if not self.markdown_shown:
             return span
         return same_passage(self.text, span, self.body.text)
 
@@ -177,7 +177,7 @@ class Reply(Entry):
 
     def _round_at(self, character: int, line: int) -> int | None:
         """The index of the round that wrote what stands there, as it is drawn."""
-        if self.reading_shown:
+        if self.markdown_shown:
             return None
         lines = self.body.text.split("\n")
         left = sum(len(one) + 1 for one in lines[:line]) + character
@@ -219,34 +219,34 @@ class Reply(Entry):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         height = super().get_content_height(container, viewport, width)
-        self._ask_for_reading()
+        self._ask_for_markdown()
         return height
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        if self._view.reading:
-            self.call_later(self._ask_for_reading)
+        if self._view.markdown:
+            self.call_later(self._ask_for_markdown)
 
     def _drop_selection(self) -> None:
         # The two views number lines and characters differently.
         if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
-    def _ask_for_reading(self) -> None:
+    def _ask_for_markdown(self) -> None:
         """Have the reading view rendered, unless it is, for the text, width and theme of now."""
-        if not (self._view.reading and self.body_width) or self._is_rendering:
+        if not (self._view.markdown and self.body_width) or self._is_rendering:
             return
         look = self._look()
-        if self._reading is None or self._reading.look != look:
-            self._reading, self._is_rendered = Reading(look), False
+        if self._renderer is None or self._renderer.look != look:
+            self._renderer, self._is_rendered = MarkdownRenderer(look), False
         if not self._is_rendered:
             self._is_rendering = self._is_rendered = True
             text = neutralise(self.text)
-            work = partial(self._render_reading, self._reading, text, self._note)
-            self.run_worker(work, group="reading", thread=True, exit_on_error=False)
+            work = partial(self._render_markdown, self._renderer, text, self._note)
+            self.run_worker(work, group="markdown", thread=True, exit_on_error=False)
 
-    def _look(self) -> ReadingLook:
-        return ReadingLook(
+    def _look(self) -> MarkdownLook:
+        return MarkdownLook(
             width=self.body_width,
             dark=self.app.current_theme.dark,
             base=self.style_of(TEXT),
@@ -255,15 +255,15 @@ class Reply(Entry):
             faint=self.get_component_rich_style("reply--faint"),
         )
 
-    def _render_reading(self, reading: Reading, text: str, note: str | None) -> None:
+    def _render_markdown(self, renderer: MarkdownRenderer, text: str, note: str | None) -> None:
         began = time.perf_counter()
-        rendered = reading.render(text) if note is None else reading.whole(text, neutralise(note))
-        self.post_message(self.ReadingReady(rendered, time.perf_counter() - began))
+        rendered = renderer.render(text) if note is None else renderer.whole(text, neutralise(note))
+        self.post_message(self.MarkdownReady(rendered, time.perf_counter() - began))
 
-    def on_reply_reading_ready(self, event: ReadingReady) -> None:
+    def on_reply_entry_markdown_ready(self, event: MarkdownReady) -> None:
         event.stop()
         before, self._rendered = self._rendered, event.rendered
-        if self._view.reading:
+        if self._view.markdown:
             # A thread that renders takes its turns from the one that draws: most of the time, none.
             pause = max(RENDERED_EVERY_S, RENDERING_PAUSE * event.took_s)
             self.set_timer(pause, self._rendering_is_over)
@@ -274,7 +274,7 @@ class Reply(Entry):
 
     def _rendering_is_over(self) -> None:
         self._is_rendering = False
-        self._ask_for_reading()
+        self._ask_for_markdown()
 
     def clicked_on(self, meta: Mapping[str, Any]) -> bool:
         if CODE in meta and self._rendered is not None:
@@ -296,28 +296,82 @@ class Reply(Entry):
             )
 
 
+class ThoughtEntry(ReplyEntry):
+    """What a model thought before it answered. A click folds and unfolds it."""
+
+    DEFAULT_CSS = """
+    ThoughtEntry {
+        color: $text-muted;
+    }
+    ThoughtEntry > .entry--marker {
+        color: $text-muted;
+    }
+    """
+
+    marker = "~"
+    part = Part.REASONING
+
+    def __init__(self, recording: Recording, view: ReplyView, note: str | None = None) -> None:
+        super().__init__(recording, view, note)
+        self._is_folded = note is not None
+
+    @property
+    def text(self) -> str:
+        return self._recording.reasoning
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether it is one line, which says how long it took."""
+        return self._is_folded
+
+    def fold(self, folded: bool) -> None:
+        """Show one line, or all of it; while it is written all of it is seen."""
+        if self._note is not None and folded != self._is_folded:
+            self._is_folded = folded
+            self._drop_selection()
+            self.rewrap()
+
+    def follow(self, note: str | None) -> None:
+        was_writing = self._note is None
+        super().follow(note)
+        if was_writing and note is not None and not self._is_read:
+            self.fold(True)
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether the reader has scrolled up, away from what is being written."""
+        return self.parent is not None and not self.parent.has_class("-at-end")
+
+    def runs(self) -> Iterator[Run]:
+        if self._is_folded and self._note is not None:
+            yield Run(f"▸ {_in_one_line(self._note, self.body_width - 2)}", "note", copied=False)
+        else:
+            yield from super().runs()
+
+    def _ask_for_markdown(self) -> None:
+        """It is always shown as tokens."""
+
+    def clicked(self, at: tuple[int, int] | None) -> None:
+        self.fold(not self._is_folded)
+
+
+def _in_one_line(note: str, width: int) -> str:
+    """As many of its parts as there is room for, and the first in any case."""
+    while len(note) > width and ", " in note:
+        note = note.rpartition(", ")[0]
+    return note
+
+
 def _round_runs(round: Round, part: Part) -> Iterator[Run]:
-    """A round's tokens of one part, the rejected one in front of what the target said instead."""
-    rejected = round.rejected
-    for token in round.tokens:
-        if token.part is not part:
-            rejected = None if token.origin is Origin.CORRECTION else rejected
-            continue
-        if token.origin is Origin.CORRECTION and rejected is not None:
-            yield from _rejected_run(rejected)
-            rejected = None
-        yield Run(token.text, _kind_of(token))
-    if rejected is not None and round.part is part:
-        yield from _rejected_run(rejected)
+    for token in round.tokens_and_rejected(part):
+        if isinstance(token, DraftToken):
+            text = (token.text or "").translate(VISIBLE_WHITESPACE)
+            yield Run(text, REJECTED, copied=False)
+        else:
+            yield Run(token.text, _kind_of(token))
 
 
 def _kind_of(token: Token) -> str:
     if token.origin is Origin.UNKNOWN:
         return TEXT
     return LOOKED_UP if token.drafter == NGRAM else token.origin.value
-
-
-def _rejected_run(token: DraftToken) -> Iterator[Run]:
-    """Nothing, where the engine does not say what was rejected."""
-    if token.text is not None:
-        yield Run(token.text.translate(_SEEN_WHITESPACE), REJECTED, copied=False)

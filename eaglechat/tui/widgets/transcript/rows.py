@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from eaglechat.chat.conversation.entries import Entry
+from eaglechat.tui.texts.timeline import Entry
 from eaglechat.wire.records import Part
 
 MARGIN = 1

@@ -14,7 +14,7 @@ from textual.reactive import Reactive
 from textual.scrollbar import ScrollBar
 from textual.widget import Widget
 
-from eaglechat.tui.widgets.transcript.entry import Entry
+from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.rows import MARGIN, Rows
 
 
@@ -42,7 +42,7 @@ class RowScroll(VerticalScroll):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows = Rows()
-        self.made: dict[str, Entry] = {}
+        self.made: dict[str, TranscriptEntry] = {}
         """The entries that have a widget, by their keys."""
         self.aim: Aim | None = None
         """Where to scroll with the next layout."""

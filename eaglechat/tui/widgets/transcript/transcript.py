@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from eaglechat.chat.conversation import entries
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.widgets.transcript.entry import Entry, filtered
-from eaglechat.tui.widgets.transcript.found import Backwards, said_of
-from eaglechat.tui.widgets.transcript.reading import Code, code_blocks, links
-from eaglechat.tui.widgets.transcript.reply import CodeChosen, LinkChosen, Reply, ReplyView
+from eaglechat.tui.texts import timeline, wording
+from eaglechat.tui.widgets.transcript.entry import (
+    NoticeEntry,
+    QuestionEntry,
+    TranscriptEntry,
+    WindowMark,
+    filtered,
+)
+from eaglechat.tui.widgets.transcript.markdown import Code, code_blocks, links
+from eaglechat.tui.widgets.transcript.reply import (
+    CodeChosen,
+    LinkChosen,
+    ReplyEntry,
+    ReplyView,
+    ThoughtEntry,
+)
 from eaglechat.tui.widgets.transcript.rows import Rows
-from eaglechat.tui.widgets.transcript.said import Notice, UserEntry, WindowMark
 from eaglechat.tui.widgets.transcript.scrolling import Aim, RowScroll
-from eaglechat.tui.widgets.transcript.thought import Thought
 from eaglechat.wire.neutral import neutralise
+
+Item = TypeVar("Item")
 
 PAGES_MADE, PAGES_KEPT = 1, 3
 """Screens above and below what is seen: entries there are made, and stay made."""
@@ -34,7 +45,6 @@ class Transcript(RowScroll):
     at the bottom or says something. The scrollbar shows while the reader is not at the bottom.
     """
 
-    BINDINGS = bindings_of("transcript")
     DEFAULT_CSS = """
     Transcript {
         height: 1fr;
@@ -56,7 +66,7 @@ class Transcript(RowScroll):
     """Show the first rejected draft token of a round, struck through."""
     token_colours: reactive[bool] = reactive(True)
     """Show where each token came from."""
-    reading: reactive[bool] = reactive(False)
+    markdown: reactive[bool] = reactive(False)
     """Show finished replies as Markdown instead of tokens."""
 
     selected: reactive[TurnId | None] = reactive(None)
@@ -71,7 +81,7 @@ class Transcript(RowScroll):
 
     # Which entries there are
 
-    def show(self, wanted: Sequence[entries.Entry]) -> None:
+    def show(self, wanted: Sequence[timeline.Entry]) -> None:
         """Show these entries. Those that are made already stay, and draw what was added."""
         begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
         if not self.is_following:
@@ -90,15 +100,15 @@ class Transcript(RowScroll):
         self.fill()
         self.arrange_anew()
 
-    def _is_begun(self, entry: entries.Entry) -> bool:
+    def _is_begun(self, entry: timeline.Entry) -> bool:
         """Whether an entry that is being written was not until now: it is new, or goes on."""
         place = self.rows.place_of.get(entry.key)
         return place is None or self.rows.entries[place].note is not None
 
-    def follow(self, entry: entries.Entry) -> None:
+    def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to a reply or comparison."""
         made = self.made.get(entry.key)
-        if isinstance(made, Reply) and not made.is_over:
+        if isinstance(made, ReplyEntry) and not made.is_over:
             made.follow(entry.below())
 
     def clear(self) -> None:
@@ -128,14 +138,14 @@ class Transcript(RowScroll):
             place_of = self.rows.place_of
             self._unmake([key for key in self.made if place_of[key] not in kept])
 
-    def _make_missing(self, wanted: Iterable[entries.Entry]) -> None:
+    def _make_missing(self, wanted: Iterable[timeline.Entry]) -> None:
         missing = [entry for entry in wanted if entry.key not in self.made]
         if not missing:
             return
         place_of = self.rows.place_of
         made = sorted(place_of[key] for key in self.made)
         behind = {place: self.made[self.rows.entries[place].key] for place in made}
-        groups: dict[Entry | None, list[Entry]] = {}
+        groups: dict[TranscriptEntry | None, list[TranscriptEntry]] = {}
         for entry in missing:
             place = place_of[entry.key]
             before = next((behind[other] for other in made if other > place), None)
@@ -143,24 +153,24 @@ class Transcript(RowScroll):
         for before, group in groups.items():
             self.mount(*group, before=before)
 
-    def _make(self, entry: entries.Entry) -> Entry:
-        made: Entry
+    def _make(self, entry: timeline.Entry) -> TranscriptEntry:
+        made: TranscriptEntry
         if entry.recording is not None:
-            kind = Thought if entry.kind == "thought" else Reply
+            kind = ThoughtEntry if entry.kind == "thought" else ReplyEntry
             made = kind(entry.recording, self._reply_view(), entry.below())
-            if isinstance(made, Thought) and entry.key in self._unfolded:
+            if isinstance(made, ThoughtEntry) and entry.key in self._unfolded:
                 made.fold(False)
         elif entry.kind == "question":
-            made = UserEntry(entry.text)
+            made = QuestionEntry(entry.text)
         elif entry.kind == "window":
             made = WindowMark()
         else:
-            made = Notice(entry.text, entry.kind)
+            made = NoticeEntry(entry.text, entry.kind)
         made.stand(entry.turn, entry.place)
         made.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
         if self._marked is not None and self._marked[0] == entry.key:
             made.mark(self._marked[1])
-        if isinstance(made, Reply) and not made.is_over:
+        if isinstance(made, ReplyEntry) and not made.is_over:
             made.follow(None)
         self.made[entry.key] = made
         return made
@@ -168,7 +178,7 @@ class Transcript(RowScroll):
     def _unmake(self, keys: Sequence[str]) -> None:
         gone = [self.made.pop(key) for key in keys]
         for key, entry in zip(keys, gone, strict=True):
-            if isinstance(entry, Thought) and not entry.is_folded:
+            if isinstance(entry, ThoughtEntry) and not entry.is_folded:
                 self._unfolded.add(key)
         if gone:
             self.remove_children(gone)
@@ -234,7 +244,7 @@ class Transcript(RowScroll):
             self.notify("No reply has reasoning yet.")
             return
         made = self.made.get(keys[-1])
-        if isinstance(made, Thought):
+        if isinstance(made, ThoughtEntry):
             made.fold(not made.is_folded)
         else:
             self._unfolded ^= {keys[-1]}
@@ -268,10 +278,7 @@ class Transcript(RowScroll):
         self._copy_block(event.code)
 
     def _copy_block(self, code: Code) -> None:
-        clipboard.copy(self.app, code.text, said_of(code))
-
-    def action_copy_last(self) -> None:
-        self.copy_reply()
+        clipboard.copy(self.app, code.text, _code_in_words(code))
 
     # Views
 
@@ -281,15 +288,49 @@ class Transcript(RowScroll):
     def watch_token_colours(self) -> None:
         self._apply_view()
 
-    def watch_reading(self) -> None:
+    def watch_markdown(self) -> None:
         self._apply_view()
 
     def _reply_view(self) -> ReplyView:
-        return ReplyView(self.show_rejected, self.token_colours, self.reading)
+        return ReplyView(self.show_rejected, self.token_colours, self.markdown)
 
     def _apply_view(self) -> None:
         view = self._reply_view()
         self.rows.forget()
         for entry in self.made.values():
-            if isinstance(entry, Reply):
+            if isinstance(entry, ReplyEntry):
                 entry.view = view
+
+
+class Backwards(Generic[Item]):
+    """Steps back through the code blocks or links of replies, from the last one. When the entries
+    change, it begins at the end again."""
+
+    def __init__(self) -> None:
+        self._entries: Sequence[timeline.Entry] = ()
+        self._rest: list[Item] = []
+        self._place = 0
+
+    def step(
+        self, shown: Sequence[timeline.Entry], find: Callable[[str], Sequence[Item]]
+    ) -> Item | None:
+        """The one before the last that was given; None once, before it begins at the end again."""
+        if shown is not self._entries:
+            self._entries, self._place, self._rest = shown, len(shown), []
+        while not self._rest and self._place:
+            self._place -= 1
+            entry = shown[self._place]
+            if entry.kind == "reply" and entry.recording is not None:
+                self._rest = [*find(neutralise(entry.recording.text))]
+        if self._rest:
+            return self._rest.pop()
+        self._entries = ()
+        return None
+
+
+def _code_in_words(code: Code) -> str:
+    """Which code block it is: its language, length and first line."""
+    count = wording.plural(len(code.text.splitlines()), "line")
+    first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
+    language = f"{code.language}, " if code.language else ""
+    return f"{language}{count} of code, “{wording.fitting(first, 40)}”"

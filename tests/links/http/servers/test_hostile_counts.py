@@ -84,6 +84,12 @@ def said(text: str, **more: Any) -> dict[str, Any]:
 @example([said("a", timings={"predicted_n": 18, "draft_n": 17, "draft_n_accepted": 17})])
 @example(
     [
+        {"timings": {"predicted_n": 10**6, "draft_n": 10**6, "draft_n_accepted": 10**6}},
+        {"timings": {"predicted_n": 1}},
+    ]
+)
+@example(
+    [
         said("a", usage={"completion_tokens": 1}),
         said("b", usage={"completion_tokens": 1}),
         {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.links.http.link import HttpLink
+from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Round
@@ -23,7 +23,7 @@ STEPS = [("The", 1), (" cat sat on", 3), (" the", 1), (" mat and slept", 4)]
 
 @pytest.fixture
 def client(server: FaultServer) -> Iterator[Client]:
-    client = Client(HttpLink(ServerSettings(name="box", url=server.url)), (Path("m"), Path("m")))
+    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("m"), Path("m")))
     yield client
     client.link.close()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eaglechat.chat.conversation.turns import Question
-from eaglechat.tui.widgets.transcript.entry import Entry
-from eaglechat.tui.widgets.transcript.said import UserEntry
+from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -79,7 +78,9 @@ async def test_a_turn_is_selected_by_keys_and_answered_again(drive: Drive) -> No
         await user.command("chat.turn_before", "chat.turn_before", "chat.turn_before")
         first_reply = user.chat.session.turns.path[1].id
         assert user.chat.transcript.selected == first_reply
-        selected = [entry.turn for entry in user.chat.query(Entry) if entry.has_class("-selected")]
+        selected = [
+            entry.turn for entry in user.chat.query(TranscriptEntry) if entry.has_class("-selected")
+        ]
         assert selected == [first_reply]
         await user.command("chat.again")
         await user.idle()
@@ -95,10 +96,10 @@ async def test_a_click_selects_a_turn_and_an_arrow_steps(drive: Drive) -> None:
         await user.command("chat.again")
         await user.idle()
         await user.sees("◂ 2/2 ▸")
-        reply = user.chat.query(Entry).last()
+        reply = user.chat.query(TranscriptEntry).last()
         await user.pilot.click(reply, offset=(2, 0))
         await user.sees("◂ 1/2 ▸")
-        question = user.chat.query_one(UserEntry)
+        question = user.chat.query_one(QuestionEntry)
         await user.pilot.click(question, offset=(3, 0))
         assert user.chat.transcript.selected == question.turn
         await user.press("escape")

@@ -42,19 +42,6 @@ async def test_a_chat_is_written_to_a_file_of_its_own(drive: Drive, here: Path) 
         assert "# Why?" in (here / "Why.md").read_text("utf-8")
 
 
-async def test_the_page_has_the_colours_of_the_theme_in_use(drive: Drive, here: Path) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.ask("Why?")
-        await user.command("chat.export")
-        await user.on(ExportScreen)
-        await user.press("down", "down", "down", "enter")
-        await user.until((here / "Why.html").exists, "the page")
-        text = (here / "Why.html").read_text("utf-8")
-        assert ".accepted { color: #7AB4F0; font-weight: bold }" in text
-        assert "prefers-color-scheme" not in text
-
-
 async def test_a_command_with_a_format_writes_at_once(drive: Drive, here: Path) -> None:
     async with drive() as user:
         await user.open_chat()
@@ -121,6 +108,6 @@ async def test_what_is_chosen_reads_without_colour_and_on_a_line_each(drive: Dri
         await user.command("chat.export")
         await user.on(ExportScreen)
         await user.sees("▐ ▌ with the reasoning")
-        assert user.app.screen.query_one(OptionList).size.height == 5
+        assert user.app.screen.query_one(OptionList).size.height == 4
         await user.press("tab", "space")
         await user.sees("▐X▌ with the reasoning")

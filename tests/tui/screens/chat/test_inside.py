@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.widgets.transcript.reply import Reply
+from eaglechat.tui.widgets.transcript.reply import ReplyEntry
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
@@ -64,7 +64,7 @@ async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(drive: D
     async with drive() as user:
         await user.open_chat()
         await user.ask("Which colour?")
-        reply = user.app.screen.query_one(Reply)
+        reply = user.app.screen.query_one(ReplyEntry)
         await user.pilot.click(reply, offset=(4, 0))
         await user.until(lambda: reply.has_class("-selected"), "the reply is selected")
         await user.pilot.click(reply, offset=(4, 0))

@@ -1,0 +1,107 @@
+"""Continuing a stopped reply: whether it can be done, what to request, and the joined numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
+from eaglechat.chat.recording import Recording, Terms
+from eaglechat.wire.protocol import Hello, Message
+from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, summed
+
+_OF_THE_PROMPT = ("system_prompt", "thinking")
+
+
+def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
+    """Why a turn cannot be continued with these terms, or None if it can."""
+    reply = turns.find(id)
+    if not isinstance(reply, Reply):
+        return "There is no reply to continue yet."
+    end = reply.recording.end
+    if turns.is_followed(id):
+        reason = "Only the last reply of a chat can be continued."
+    elif end is not None and end.finish_reason is FinishReason.STOP:
+        reason = "The reply is complete: there is nothing to continue."
+    elif hello is not None and not (hello.can.goes_on or hello.can.goes_on_from_text):
+        reason = f"{hello.engine} cannot continue a reply."
+    elif reply.recording.terms.target != terms.target:
+        reason = "Another model wrote the reply: answer the question again instead."
+    elif not _from_text(hello) and not reply.recording.ids:
+        reason = "The tokens of the reply are not known, so it cannot be continued."
+    else:
+        return None
+    return reason
+
+
+def beginning_of(
+    recording: Recording, hello: Hello | None
+) -> tuple[tuple[int, ...], list[Message]]:
+    """How to tell the engine what was written: the tokens of the reply, or for an engine that needs
+    no tokens its message."""
+    if not _from_text(hello):
+        return recording.ids or (), []
+    said = Message(role="assistant", content=recording.text, reasoning=recording.reasoning)
+    return (), [said]
+
+
+def _from_text(hello: Hello | None) -> bool:
+    return hello is not None and hello.can.goes_on_from_text
+
+
+def terms_to_continue(begun: Terms, now: Terms) -> Terms:
+    """The terms for the rest of a reply: the prompt as it was, sampling and drafting as now."""
+    kept = {name: getattr(begun, name) for name in _OF_THE_PROMPT}
+    return msgspec.structs.replace(now, **kept)
+
+
+def changes(begun: Terms, now: Terms) -> set[str]:
+    """Names of the sampling and speculation terms that differ."""
+    pairs = ((begun.sampling, now.sampling), (begun.speculation, now.speculation))
+    return {
+        name
+        for one, other in pairs
+        for name in one.__struct_fields__
+        if name != "seed" and getattr(one, name) != getattr(other, name)
+    }
+
+
+def end_so_far(recording: Recording) -> ReplyEnd:
+    """The end of a recording; counted from its rounds if it was cut off."""
+    if recording.end is not None:
+        return recording.end
+    times = [round_.timings for round_ in recording.rounds]
+    timings = ReplyTimings(
+        prefill_ms=0.0,
+        prefill_tokens=0,
+        reused_tokens=0,
+        generation_ms=sum(time.total_ms for time in times),
+        draft_ms=summed(time.draft_ms for time in times),
+        verify_ms=summed(time.verify_ms for time in times),
+        process_ms=summed(time.process_ms for time in times),
+        sample_ms=summed(time.sample_ms for time in times),
+    )
+    tokens = sum(len(round_.tokens) for round_ in recording.rounds)
+    return ReplyEnd(FinishReason.CANCELLED, 0, tokens, "", timings)
+
+
+def joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
+    """The end of a continued reply: tokens and times are sums."""
+    timings: dict[str, Any] = {
+        name: _sum(getattr(before.timings, name), getattr(after.timings, name))
+        for name in ReplyTimings.__dataclass_fields__
+    }
+    return ReplyEnd(
+        finish_reason=after.finish_reason,
+        seed=after.seed,
+        tokens=before.tokens + after.tokens,
+        tail=after.tail,
+        timings=ReplyTimings(**timings),
+        tail_part=after.tail_part,
+    )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    """None if one of them is not reported. Counts stay integers."""
+    return None if one is None or other is None else one + other

@@ -1,0 +1,166 @@
+"""How likely the k-th token of a draft is accepted, for chains and for trees.
+
+The tokens of a chain are in the order in which they are accepted, those of a tree ranked, likeliest
+first. A smaller tree is the beginning of a larger one, so a round teaches all lengths up to its
+own. A tree contains the chain of its likeliest tokens, so it teaches chains too; and the rates of
+chains are the first guess for trees.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from eaglechat.engine.auto.acceptance import WEIGHT, Counts
+from eaglechat.engine.auto.costs import Array
+from eaglechat.engine.auto.draft_plan import Observation
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.trees import depths
+
+_SLOWLY = 0.995
+"""Counts are multiplied by this for each round that drafted nothing, because the text moves on; so
+are those of the long-run rate for each round that tested something."""
+_FIRST = 0.6
+"""First guess of the rate at which a draft's first token is accepted."""
+_SIBLINGS = (0.22, 0.11, 0.07)
+"""First guess for siblings: of the cases in which the likeliest token is wrong, the shares in which
+the second, third and fourth likeliest are right."""
+
+
+class AcceptanceByLength(Protocol):
+    """Acceptance of drafts of one shape. Arrays have one value for each place in a draft."""
+
+    def chances(self, deviations: float = 0.0) -> Array:
+        """P(accepted), plus `deviations` standard errors."""
+
+    def kept(self) -> Array:
+        """P(drafted | all before it were): a drafter may end a draft early."""
+
+    def depths(self) -> Array:
+        """The depth of a draft that ends at this place."""
+
+    def note(self, n_wanted: int, seen: Observation) -> None:
+        """Learn from a round of this shape that was to draft `n_wanted` tokens."""
+
+    def age(self, rounds: int) -> None:
+        """`rounds` rounds passed that tested nothing."""
+
+
+class ChainAcceptance:
+    """A place learns only when the target was asked about it: a rejected second token says nothing
+    of the third."""
+
+    def __init__(self) -> None:
+        self._accepted, self._kept = Counts(N_DRAFT_MAX_LIMIT), Counts(N_DRAFT_MAX_LIMIT)
+        self._long_run = Counts(1, _SLOWLY)
+        self._long_run.sums[0], self._long_run.tries[0] = _FIRST * WEIGHT, WEIGHT
+
+    def note(self, n_wanted: int, seen: Observation) -> None:
+        """A draft that ended early counts as rejected at the place where it ended, so the rates are
+        those of drafts as they are made."""
+        n_drafted = len(seen.probabilities)
+        self._note_accepted(seen.n_tested, len(seen.path))
+        for place in range(min(n_drafted + 1, n_wanted)):
+            self._kept.add(place, place < n_drafted)
+        if len(seen.path) == n_drafted < n_wanted:
+            self._accepted.add(n_drafted, 0.0)
+
+    def note_tree(self, seen: Observation) -> None:
+        """Learn from the chain inside a tree."""
+        likeliest = seen.likeliest_path
+        n_accepted = 0
+        while n_accepted < min(len(likeliest), len(seen.path)):
+            if likeliest[n_accepted] != seen.path[n_accepted]:
+                break
+            n_accepted += 1
+        self._note_accepted(min(seen.n_tested, n_accepted + 1, len(likeliest)), n_accepted)
+
+    def _note_accepted(self, n_tested: int, n_accepted: int) -> None:
+        self._long_run.add(0, n_accepted > 0)
+        for place in range(n_tested):
+            self._accepted.add(place, place < n_accepted)
+
+    def age(self, rounds: int) -> None:
+        self._accepted.scale(_SLOWLY**rounds)
+
+    def rates(self, deviations: float = 0.0) -> list[float]:
+        """P(accepted | all before it were) by place, plus `deviations` standard errors."""
+        rates, rate = [], self._long_run.mean(0, _FIRST)
+        for place, tries in enumerate(self._accepted.tries):
+            # The first guess for a place is the rate of the place before it.
+            rate = self._accepted.mean(place, rate)
+            spread = (rate * (1.0 - rate) / (tries + WEIGHT + 1.0)) ** 0.5
+            rates.append(min(rate + deviations * spread, 1.0))
+        return rates
+
+    def chances(self, deviations: float = 0.0) -> Array:
+        return np.array(self.rates(deviations)).cumprod()
+
+    def kept(self) -> Array:
+        return np.array([self._kept.mean(place, 1.0) for place in range(N_DRAFT_MAX_LIMIT)])
+
+    def depths(self) -> Array:
+        return np.arange(1.0, N_DRAFT_MAX_LIMIT + 1.0)
+
+
+class TreeAcceptance:
+    """Begins with the chances that follow from the rates of chains."""
+
+    def __init__(self, chain: ChainAcceptance) -> None:
+        self._chain = chain
+        self._accepted, self._kept = Counts(N_DRAFT_MAX_LIMIT), Counts(N_DRAFT_MAX_LIMIT)
+        self._depths = Counts(N_DRAFT_MAX_LIMIT)
+
+    def note(self, n_wanted: int, seen: Observation) -> None:
+        n_drafted = len(seen.probabilities)
+        for place in range(n_wanted):
+            self._accepted.add(place, place in seen.path)
+        for place in range(min(n_drafted + 1, n_wanted)):
+            self._kept.add(place, place < n_drafted)
+        for place, depth in enumerate(accumulate(depths(seen.parents), max)):
+            self._depths.add(place, depth)
+        self._chain.note_tree(seen)
+
+    def age(self, rounds: int) -> None:
+        self._accepted.scale(_SLOWLY**rounds)
+
+    def chances(self, deviations: float = 0.0) -> Array:
+        guesses, _ = _tree_of(tuple(self._chain.rates(deviations)))
+        chances = np.array([self._accepted.mean(place, p) for place, p in enumerate(guesses)])
+        # The standard error of the sum of chances up to here, since that sum is what trees are
+        # compared by.
+        tries = np.array(self._accepted.tries) + WEIGHT + 1.0
+        spread = deviations / np.sqrt(tries * np.maximum(np.cumsum(chances), 0.1))
+        hoped: Array = np.minimum(chances * (1.0 + spread), 1.0)
+        return hoped
+
+    def kept(self) -> Array:
+        return np.array([self._kept.mean(place, 1.0) for place in range(N_DRAFT_MAX_LIMIT)])
+
+    def depths(self) -> Array:
+        _, guesses = _tree_of(tuple(self._chain.rates()))
+        return np.array([self._depths.mean(place, depth) for place, depth in enumerate(guesses)])
+
+
+@lru_cache(maxsize=4)
+def _tree_of(rates: tuple[float, ...]) -> tuple[list[float], list[int]]:
+    """The tree that follows from `rates`, by depth, at which the likeliest token is accepted: the
+    chance of each token, likeliest first, and the depth of the tree that ends with it."""
+    chances: list[float] = []
+    depths: list[int] = []
+    frontier: list[tuple[float, int]] = []
+    chance, depth, deepest = 1.0, 0, 0
+    while len(chances) < N_DRAFT_MAX_LIMIT:
+        if depth < len(rates):
+            rate = rates[depth]
+            for share in (rate, *((1.0 - rate) * part for part in _SIBLINGS)):
+                heappush(frontier, (-chance * share, depth + 1))
+        negative, depth = heappop(frontier)
+        chance, deepest = -negative, max(deepest, depth)
+        chances.append(chance)
+        depths.append(deepest)
+    return chances, depths

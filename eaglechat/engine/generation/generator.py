@@ -1,0 +1,271 @@
+"""The speculative loop: draft, verify, accept, round after round.
+
+Verification is sample-and-match. The batch [last token, *proposal] gives a row of logits behind
+each token. The target's sampler draws its own token from the first row; while the token it draws is
+a proposed one, the row behind that one is next. So every token is drawn from the target's own
+distribution, whatever was proposed and at any temperature. Source: llama.cpp's
+examples/speculative-simple.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator as Stream
+from contextlib import closing
+
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
+from eaglechat.engine.clock import ms_since
+from eaglechat.engine.drafters.base import DraftModel, Proposal
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.cache_state import CacheState
+from eaglechat.engine.generation.context_window import ContextWindow, Turns
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.make_room import fit, make_room, open_window
+from eaglechat.engine.generation.planner import Planner
+from eaglechat.engine.generation.prefill import Reader
+from eaglechat.engine.generation.reply import ReplyState
+from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.templates.dialect import ReplyParts
+from eaglechat.wire.errors import PromptError
+from eaglechat.wire.load_options import CHECKPOINTS_MIB
+from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.records import (
+    DraftToken,
+    FinishReason,
+    Prefill,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    SpeculationOff,
+    Window,
+    summed,
+)
+
+ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
+
+
+class Generator:
+    """Writes replies with one target context, n-grams and a draft model, each if there is one.
+
+    The KV caches live on between replies: tokens that a prompt shares with those already there are
+    not decoded again.
+    """
+
+    def __init__(
+        self,
+        target: Context,
+        model: DraftModel | None = None,
+        ngram: NgramDrafter | None = None,
+        calibration: Calibration = NOT_CALIBRATED,
+        checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
+    ) -> None:
+        self._target = target
+        self._drafters = GuardedDrafters(model, ngram)
+        self._cache = CacheState(target, self._drafters, checkpoint_bytes)
+        self._planner = Planner(self._drafters, calibration)
+
+    def close(self) -> None:
+        self._cache.close()
+
+    @property
+    def cached(self) -> Sequence[int]:
+        """The tokens that the target's KV cache holds."""
+        return tuple(self._cache.tokens)
+
+    @property
+    def checkpoints(self) -> tuple[int, int]:
+        """The number of saved recurrent states, and their bytes."""
+        return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
+
+    def would_read(
+        self, prompt: Sequence[int], turns: Turns, max_tokens: int | None
+    ) -> tuple[int, Sequence[int]]:
+        """The first turn that a reply to `prompt` would have in the context, and the tokens from
+        there on. Nothing changes. Raises PromptError."""
+        cache, n_ctx = self._cache, self._target.n_ctx
+        window = ContextWindow(prompt, turns, n_ctx, can_shift=cache.can_shift)
+        fit(window, cache, max_tokens or n_ctx)
+        _check_fits(window.tokens, n_ctx)
+        return window.first_turn, window.tokens
+
+    def reply(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        live: Live,
+        *,
+        seed: int,
+        turns: Turns | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        parts: ReplyParts | None = None,
+        top: int = 0,
+        cancelled: Callable[[], bool] = lambda: False,
+        boundaries: Callable[[], Sequence[int]] = tuple,
+    ) -> Iterator[ReplyEvent]:
+        """Prefill `prompt`, then yield a Round for each pass, and a ReplyEnd at the end.
+
+        If the context has no room for all of it, the oldest of its `turns` leave, before the reply
+        and while it is written; a Window tells of each time. `boundaries` gives positions in the
+        prompt up to which the next prompt may be the same. It is called only if the target has a
+        recurrent state, which cannot be rewound. Raises PromptError, DecodeError; a failing drafter
+        ends speculation, never the reply.
+        """
+        if not prompt:
+            raise PromptError("the prompt is empty")
+        target, cache, planner = self._target, self._cache, self._planner
+        timer = _ReplyTimer()
+        window = ContextWindow(prompt, turns, target.n_ctx, can_shift=cache.can_shift)
+        reader = Reader(cache, self._drafters, planner, target.n_batch, cancelled)
+        planner.new_reply()
+        self._drafters.new_reply(live.speculation)
+        reply = ReplyState(
+            target,
+            prompt,
+            sampling,
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=stop,
+            parts=parts,
+            top=top,
+        )
+        with closing(reply):
+            yield from open_window(window, cache, reply.tokens_left)
+            _check_fits(window.tokens, target.n_ctx)
+            left = window.tokens_left
+            ends = [] if target.n_rollback is None else [end - left for end in boundaries()]
+            for progress in reader.read(window.tokens[:-1], live.speculation, ends):
+                timer.prefill = progress
+                yield progress
+            if reader.stopped:
+                reply.finish = FinishReason.CANCELLED
+            timer.begin_rounds(reader.ms)
+            while reply.finish is None:
+                # Read once: a change from another thread waits for the next round.
+                speculation = live.speculation
+                reply.follow_temperature(live.temperature)
+                self._drafters.follow(speculation)
+                yield from make_room(window, cache, reader, speculation)
+                given = yield from self._end_reasoning(live, reply, reader, speculation)
+                yield from reader.catch_up(speculation)
+                if reader.stopped or cancelled():
+                    reply.finish = FinishReason.CANCELLED
+                    break
+                round_ = self._round(reply, speculation, len(timer.rounds), given)
+                timer.rounds.append(round_.timings)
+                failure = self._drafters.failure() or planner.failure()
+                if failure is not None:
+                    yield SpeculationOff(failure)
+                yield round_
+            yield reply.end(timer.timings(reader.ms))
+
+    def _round(
+        self, reply: ReplyState, speculation: Speculation, index: int, given: tuple[int, ...]
+    ) -> Round:
+        """One pass: look up, choose, draft, verify, accept, learn."""
+        cache, drafters, planner = self._cache, self._drafters, self._planner
+        started, spent = time.perf_counter(), drafters.spent
+        n_past, id_last = len(cache.tokens), reply.id_last
+        room = max(0, min(cache.longest_draft, reply.tokens_left - 1))
+
+        found = planner.look_up(n_past, id_last, room, speculation)
+        plan = planner.choose(found, n_past, room, speculation)
+        proposal = plan.taken or drafters.draft(n_past, id_last, plan.limits)
+        proposed_ms = ms_since(started)
+
+        verify_ms = cache.decode(id_last, proposal)
+        sampling_began = time.perf_counter()
+        verdict = reply.verify(proposal, context_left=cache.room)
+        sample_ms = ms_since(sampling_began)
+        cache.accept(verdict.path)
+        total_ms = ms_since(started)
+
+        spent_now = drafters.spent
+        planner.learn(plan, proposal, verdict, proposed_ms, total_ms - proposed_ms)
+        return Round(
+            index=index,
+            n_draft_max=plan.n_draft_max,
+            drafted=self._draft_tokens(proposal),
+            n_tested=verdict.n_tested,
+            n_accepted=len(verdict.path),
+            tokens=verdict.tokens,
+            n_past=len(cache.tokens),
+            timings=RoundTimings(
+                draft_ms=spent_now.draft_ms - spent.draft_ms,
+                verify_ms=verify_ms,
+                process_ms=spent_now.process_ms - spent.process_ms,
+                sample_ms=sample_ms,
+                total_ms=total_ms,
+            ),
+            auto=plan.auto.state if plan.auto is not None else None,
+            given=given,
+            likely=verdict.likely,
+        )
+
+    def _draft_tokens(self, proposal: Proposal) -> tuple[DraftToken, ...]:
+        piece = self._target.model.piece
+        return tuple(
+            DraftToken(
+                token.id,
+                piece(token.id).decode("utf-8", errors="replace"),
+                token.probability,
+                token.parent,
+                token.drafter,
+            )
+            for token in proposal
+        )
+
+    def _end_reasoning(
+        self, live: Live, reply: ReplyState, reader: Reader, speculation: Speculation
+    ) -> Stream[Prefill, None, tuple[int, ...]]:
+        """If the user wants the answer now, read the tokens that end the reasoning as if they had
+        been sampled. Returns them; none if nobody asked or there is no reasoning to end."""
+        if not live.answer_now:
+            return ()
+        live.answer_now = False
+        id_last = reply.id_last
+        given = reply.end_reasoning(context_left=self._cache.room)
+        if given:
+            yield from reader.read([*self._cache.tokens, id_last, *given[:-1]], speculation)
+        return given
+
+
+class _ReplyTimer:
+    """Times one reply, from when it is made."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._prefill_ms = self._read_ms = 0.0
+        self.prefill = Prefill(0, 0, 0)
+        self.rounds: list[RoundTimings] = []
+
+    def begin_rounds(self, read_ms: float) -> None:
+        """The prompt has been read; the reader has taken `read_ms`."""
+        self._read_ms = read_ms
+        self._prefill_ms = ms_since(self._began)
+        self._began = time.perf_counter()
+
+    def timings(self, read_ms: float) -> ReplyTimings:
+        """Times of the whole reply. What the reader has read since `begin_rounds`, `read_ms` in
+        all, is not time of generation."""
+        return ReplyTimings(
+            prefill_ms=self._prefill_ms,
+            prefill_tokens=self.prefill.done - self.prefill.reused,
+            reused_tokens=self.prefill.reused,
+            generation_ms=ms_since(self._began) - (read_ms - self._read_ms),
+            draft_ms=summed(times.draft_ms for times in self.rounds),
+            verify_ms=summed(times.verify_ms for times in self.rounds),
+            process_ms=summed(times.process_ms for times in self.rounds),
+            sample_ms=summed(times.sample_ms for times in self.rounds),
+        )
+
+
+def _check_fits(prompt: Sequence[int], n_ctx: int) -> None:
+    if len(prompt) >= n_ctx:
+        raise PromptError(
+            f"the prompt has {len(prompt):,} tokens, the context holds {n_ctx:,}; shorten it, or "
+            "load the pair with a larger context (engine.n_ctx)"
+        )

@@ -1,0 +1,187 @@
+"""The loop's drafters: n-grams, and a draft model if there is one. Either may fail; neither ends a
+reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from eaglechat.engine.drafters.base import Drafter, DraftModel, Limits, Proposal, Spent
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.llama.objects import Batch
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import Speculation
+
+D = TypeVar("D", bound=Drafter)
+T = TypeVar("T")
+
+
+class GuardedDrafters:
+    """While speculation is off, nothing is proposed and nothing seen. A drafter that raises is left
+    out of the rest of the reply, and tried again in a later one; the other one goes on.
+    """
+
+    def __init__(self, model: DraftModel | None, ngram: NgramDrafter | None) -> None:
+        self._model, self._ngram = model, ngram
+        # The model comes first, as `resume` asks it first.
+        self._all: tuple[Drafter, ...] = tuple(one for one in (model, ngram) if one is not None)
+        self._failed: list[Drafter] = []
+        self._failure: str | None = None
+        self._cause = ""
+        self._n_failures = 0
+        """Tries in a row that ended with a failure."""
+        self._sits_out = 0
+        """Replies that pass before what has failed is tried again."""
+        self.on = bool(self._all)
+
+    def new_reply(self, speculation: Speculation) -> None:
+        """A reply begins.
+
+        A draft model that is tried again knows nothing, so the target has to decode the whole
+        prompt again. Therefore it is tried in the next reply, and after further failures in a row
+        only when 1, 3, 7, ... replies have passed.
+        """
+        if not self._failed:
+            if self.on:
+                self._n_failures = 0
+        elif self._sits_out > 0:
+            self._failure = (
+                f"the draft failed {self._n_failures} times in a row ({self._cause}); it is tried "
+                f"again in {self._sits_out} {'reply' if self._sits_out == 1 else 'replies'}"
+            )
+            self._sits_out -= 1
+        else:
+            again, self._failed, self._failure = self._failed, [], None
+            self.on = False
+            for drafter in again:
+                self._ask(drafter, lambda one: one.resume((), to_draft=False), 0)
+        self.follow(speculation)
+
+    def follow(self, speculation: Speculation) -> None:
+        """Go on or off, as the settings now are."""
+        if self._works and self.on != speculation.enabled:
+            self.on = speculation.enabled
+            self._ask(self._model, lambda model: model.set_export(speculation.enabled), None)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a drafter has failed since `failure` was last asked."""
+        return self._failure is not None
+
+    def failure(self) -> str | None:
+        """What has failed since this was last asked."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    # --- what the target holds ---
+
+    @property
+    def known(self) -> int:
+        """Positions from 0 on that all drafters have seen."""
+        known = [self._ask(drafter, lambda one: one.known, None) for drafter in self._all]
+        return min((length for length in known if length is not None), default=0)
+
+    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+        """`Drafter.resume` for all drafters. While speculation is off, the target keeps all
+        tokens."""
+        kept = len(tokens)
+        for drafter in self._all:
+            if self.on or self._ask(drafter, lambda one: one.known, 0) > kept:
+                kept = self._resume(drafter, tokens[:kept], to_draft=to_draft)
+        return kept if self.on else len(tokens)
+
+    def _resume(self, drafter: Drafter, tokens: Sequence[int], *, to_draft: bool) -> int:
+        return self._ask(drafter, lambda one: one.resume(tokens, to_draft=to_draft), len(tokens))
+
+    def mark(self) -> object:
+        """`DraftModel.mark`; None without a draft model, and while it is off or has failed."""
+        return self._ask(self._model, lambda model: model.mark(), None) if self.on else None
+
+    def restore(self, length: int, mark: object) -> None:
+        if mark is not None:
+            self._ask(self._model, lambda model: model.restore(length, mark), None)
+
+    def shift(self, start: int, end: int) -> None:
+        for drafter in self._all:
+            self._ask(drafter, lambda one: one.shift(start, end), None)
+
+    # --- a round ---
+
+    @property
+    def spent(self) -> Spent:
+        """Milliseconds of all drafters together."""
+        spent = [drafter.spent for drafter in self._all]
+        return Spent(sum(one.process_ms for one in spent), sum(one.draft_ms for one in spent))
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that the draft model can propose now; 0 if there is none."""
+        return self._ask(self._model, lambda model: model.longest, 0)
+
+    @property
+    def grows_trees(self) -> bool:
+        return self._ask(self._model, lambda model: model.grows_trees, False)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that the draft model has not taken in."""
+        return self._ask(self._model, lambda model: model.waiting, 0) if self.on else 0
+
+    def take_in(self) -> None:
+        if self.on:
+            self._ask(self._model, lambda model: model.take_in(), None)
+
+    def see(self, batch: Batch) -> None:
+        if self.on:
+            for drafter in self._all:
+                self._ask(drafter, lambda one: one.see(batch), None)
+
+    def look_up(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        """What n-grams propose; see `Drafter.propose`."""
+        return self._propose(self._ngram, n_past, id_last, limits)
+
+    def draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        """What the draft model proposes; see `Drafter.propose`."""
+        return self._propose(self._model, n_past, id_last, limits)
+
+    def _propose(
+        self, drafter: Drafter | None, n_past: int, id_last: int, limits: Limits
+    ) -> Proposal:
+        if not self.on or limits.n_max == 0:
+            return Proposal()
+        return self._ask(drafter, lambda one: one.propose(n_past, id_last, limits), Proposal())
+
+    def accept(self, path: Sequence[int]) -> None:
+        if self.on:
+            for drafter in self._all:
+                self._ask(drafter, lambda one: one.accept(path), None)
+
+    # --- failures ---
+
+    @property
+    def _works(self) -> bool:
+        return len(self._failed) < len(self._all)
+
+    def _ask(self, drafter: D | None, question: Callable[[D], T], otherwise: T) -> T:
+        """What a drafter answers, or `otherwise` if there is none or it fails, now or before."""
+        if drafter is None or drafter in self._failed:
+            return otherwise
+        try:
+            return question(drafter)
+        except Exception as error:
+            self._leave_out(drafter, error)
+            return otherwise
+
+    def _leave_out(self, drafter: Drafter, error: Exception) -> None:
+        is_ours = isinstance(error, EngineError)
+        self._cause = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        self._failure = f"the draft failed: {self._cause}"
+        if not self._failed:
+            self._n_failures += 1
+            self._sits_out = 2 ** (self._n_failures - 1) - 1
+        self._failed.append(drafter)
+        self.on = self.on and self._works
+        if self._model is not None and drafter is self._model:
+            with suppress(Exception):
+                self._model.set_export(False)

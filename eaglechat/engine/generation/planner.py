@@ -1,0 +1,165 @@
+"""Decides what each round drafts, and learns from what came of it.
+
+A round is a straight line (`Generator._round`): `look_up` asks n-grams, `choose` makes a plan of
+what they found, the draft model drafts if the plan says so, the target verifies, `learn` is told.
+
+Who chooses the length: the settings, if they name one. If they say "auto", `auto.controller` does;
+a fault in it makes the rest of the reply plain, never ends it, and the next reply has a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eaglechat.engine.auto.calibration import Calibration
+from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.auto.draft_plan import TREE, Allowed, DraftPlan, Observation, shapes_open
+from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.generation.context_window import common_prefix
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
+from eaglechat.engine.generation.reply import Verdict
+from eaglechat.wire.protocol import AUTO, Speculation
+
+T = TypeVar("T")
+
+_NOTHING = Proposal()
+_NO_DRAFT = Limits(0)
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """What one round drafts."""
+
+    n_draft_max: int
+    """The draft length in force, for the record; 0 while speculation is off."""
+    limits: Limits = _NO_DRAFT
+    """Bounds of what the draft model proposes."""
+    found: Proposal = _NOTHING
+    """What n-grams found."""
+    taken: Proposal = _NOTHING
+    """What of it is verified. If this is empty, the draft model is asked."""
+    auto: DraftPlan | None = None
+    """The controller's plan; None if nothing was left to choose."""
+    n_past: int = 0
+    """Tokens in the KV cache before the round."""
+    n_waiting: int = 0
+    """Rows that the draft model had not taken in before the round."""
+
+
+class Planner:
+    """Plans the rounds of all replies of a loaded pair."""
+
+    def __init__(self, drafters: GuardedDrafters, calibration: Calibration) -> None:
+        self._drafters = drafters
+        self._calibration = calibration
+        self._controller: Controller | None = None
+        self._has_failed = False
+        self._failure: str | None = None
+
+    def new_reply(self) -> None:
+        self._has_failed = False
+        self._ask(lambda controller: controller.new_reply(), None)
+
+    def will_draft(self, speculation: Speculation, n_past: int) -> bool:
+        """Whether a reply behind `n_past` tokens is expected to draft."""
+        if not self._drafters.on:
+            return False
+        if speculation.n_draft_max != AUTO:
+            return speculation.n_draft_max > 0
+        shapes = shapes_open(speculation.shape, self._drafters.grows_trees)
+        return self._ask(lambda controller: controller.expects_to_draft(n_past, shapes), False)
+
+    def look_up(self, n_past: int, id_last: int, room: int, speculation: Speculation) -> Proposal:
+        """What n-grams find to follow `id_last`, as far as there is room."""
+        length = speculation.n_draft_max
+        n_max = room if length == AUTO else min(length, room)
+        limits = Limits(n_max if speculation.ngram else 0, speculation.n_min, speculation.p_min)
+        return self._drafters.look_up(n_past, id_last, limits)
+
+    def choose(
+        self, found: Proposal, n_past: int, room: int, speculation: Speculation
+    ) -> RoundPlan:
+        """The plan of a round behind `n_past` tokens that has room for `room` drafted ones."""
+        if not self._drafters.on:
+            return RoundPlan(0)
+        if speculation.n_draft_max == AUTO:
+            return self._choose_length(found, n_past, room, speculation)
+        return self._choose_shape(found, n_past, room, speculation, speculation.n_draft_max)
+
+    def _choose_length(
+        self, found: Proposal, n_past: int, room: int, speculation: Speculation
+    ) -> RoundPlan:
+        """Length and shape that are expected to be fastest, or what n-grams found."""
+        n_waiting, n_min = self._drafters.waiting, speculation.n_min
+        shapes = shapes_open(speculation.shape, self._drafters.grows_trees)
+        allowed = Allowed(min(room, self._drafters.longest), n_min, shapes)
+        auto = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
+        taken = _NOTHING
+        if found:
+            probabilities = found.probabilities
+            instead = self._ask(lambda one: one.worth_taking(auto, probabilities), None)
+            if instead is not None and instead.n >= n_min:
+                auto, taken = instead, Proposal(found[: instead.n])
+        is_worth = auto.keeps if auto.worth else None
+        limits = Limits(auto.n, n_min, speculation.p_min, is_worth, is_tree=auto.shape == TREE)
+        return RoundPlan(auto.n, limits, found, taken, auto, n_past, n_waiting)
+
+    def _choose_shape(
+        self, found: Proposal, n_past: int, room: int, speculation: Speculation, length: int
+    ) -> RoundPlan:
+        """All that n-grams found, else a draft of the length that is set, in the shape that is
+        expected to be faster."""
+        n_waiting, auto = self._drafters.waiting, None
+        shapes = shapes_open(speculation.shape, self._drafters.grows_trees)
+        shape, n_max = shapes[0], min(length, room, self._drafters.longest)
+        if len(shapes) > 1 and n_max > 1:
+            allowed = Allowed(n_max, n_max, shapes, plain=False)
+            auto = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
+            shape = auto.shape
+            if found:
+                auto = DraftPlan(len(found), is_looked_up=True)
+        limits = Limits(n_max, speculation.n_min, speculation.p_min, is_tree=shape == TREE)
+        return RoundPlan(length, limits, found, found, auto, n_past, n_waiting)
+
+    def learn(
+        self, plan: RoundPlan, proposal: Proposal, verdict: Verdict, draft_ms: float, rest_ms: float
+    ) -> None:
+        """A round took `draft_ms` until its proposal was made, and then `rest_ms`."""
+        auto = plan.auto
+        # The times of a round in which a drafter failed say nothing about others.
+        if auto is None or self._drafters.has_failed:
+            return
+        seen = Observation(
+            n_past=plan.n_past,
+            n_waiting=plan.n_waiting,
+            probabilities=tuple(proposal.probabilities),
+            parents=tuple(proposal.parents),
+            path=verdict.path,
+            n_tested=verdict.n_tested,
+            n_tokens=len(verdict.tokens),
+            draft_ms=draft_ms,
+            verify_ms=rest_ms,
+            found=tuple(plan.found.probabilities),
+            n_right=common_prefix(plan.found.ids, [token.id for token in verdict.tokens]),
+        )
+        self._ask(lambda controller: controller.observe(auto, seen), None)
+
+    def failure(self) -> str | None:
+        """What has failed since this was last asked."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def _ask(self, question: Callable[[Controller], T], otherwise: T) -> T:
+        """What the controller answers, or `otherwise` once it has failed in this reply."""
+        if self._has_failed:
+            return otherwise
+        try:
+            if self._controller is None:
+                self._controller = Controller(self._calibration)
+            return question(self._controller)
+        except Exception as error:
+            self._controller, self._has_failed = None, True
+            self._failure = f"the automatic draft length failed: {type(error).__name__}: {error}"
+            return otherwise

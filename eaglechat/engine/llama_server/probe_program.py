@@ -1,0 +1,111 @@
+"""Asks a program whether it is a llama-server, how new it is and which GPUs it can use."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from eaglechat.paths import expanded
+from eaglechat.wire.errors import ProgramError
+
+_ANSWER_S = 20.0
+_GPU = re.compile(r"^\s+\S+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device of this machine that the program can put layers on; its memory in bytes."""
+
+    description: str
+    memory_total: int
+    memory_free: int
+
+
+@dataclass(frozen=True)
+class ProbedProgram:
+    """A llama-server. `drafts`: it can draft with EAGLE-3. `has_rpc`: it was built with RPC."""
+
+    path: str
+    version: str
+    drafts: bool
+    has_rpc: bool
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def too_old(self) -> str | None:
+        """Why it cannot run a pair; None if it can."""
+        if self.drafts:
+            return None
+        return (
+            f"{self.path} is too old to draft with EAGLE-3, which llama.cpp does since June 2026: "
+            "install a newer one"
+        )
+
+    @property
+    def without_rpc(self) -> str:
+        return (
+            f"{self.path} was built without RPC, which engine.rpc_servers needs: install one built "
+            "with -DGGML_RPC=ON"
+        )
+
+
+def probe_program(program: str) -> ProbedProgram:
+    """Asks the program that engine.llama_server names. Raises ProgramError if it is none."""
+    path = find(program)
+    if path is None:
+        raise ProgramError(_why_not_found(program))
+    with ThreadPoolExecutor() as pool:
+        questions = "--help", "--version", "--list-devices"
+        options, versions, devices = pool.map(lambda word: _answer(path, word), questions)
+    if "--ctx-size" not in options or "--port" not in options:
+        raise ProgramError(f"{path} is not a llama-server: “--help” lists none of its options")
+    lines = (line.strip() for line in versions.splitlines())
+    return ProbedProgram(
+        path,
+        next((line for line in lines if line.startswith("version")), "says no version"),
+        drafts="draft-eagle3" in options,
+        has_rpc="--rpc " in options,
+        gpus=tuple(
+            Gpu(name, int(total) * 2**20, int(free) * 2**20)
+            for name, total, free in _GPU.findall(devices)
+        ),
+    )
+
+
+def find(program: str) -> str | None:
+    """The path of a program that is named by its path, or is on the PATH; None without one."""
+    return shutil.which(str(expanded(program)))
+
+
+def _why_not_found(program: str) -> str:
+    path = expanded(program)
+    if path.is_dir():
+        return f"{program} is a folder: name the llama-server in it"
+    if path.is_file():
+        return f"{program} may not be executed: make it executable (chmod +x)"
+    if path.name == program:
+        return f"there is no program {program} on the PATH"
+    return f"there is no program {program}"
+
+
+def _answer(path: str, question: str) -> str:
+    try:
+        done = subprocess.run(
+            [path, question],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_ANSWER_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ProgramError(
+            f"{path} does not answer “{question}” within {_ANSWER_S:g} seconds, as a llama-server "
+            "does"
+        ) from None
+    except OSError as error:
+        raise ProgramError(f"{path} cannot be started: {error.strerror}") from error
+    return done.stdout.decode("utf-8", errors="replace")

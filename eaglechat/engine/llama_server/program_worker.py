@@ -1,0 +1,363 @@
+"""An engine that has another program compute: the user's llama-server.
+
+The program decides at its start how it drafts. So a reply that asks for another draft length starts
+it again; the models are in the operating system's page cache then.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+import eaglechat
+from eaglechat.engine import crash_memory
+from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
+from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
+from eaglechat.engine.llama_server.program import Program
+from eaglechat.engine.loading.machine import choose_threads, memory
+from eaglechat.gguf.header import GGUFHeader, model_info
+from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, check_pair
+from eaglechat.links.base import Died
+from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
+from eaglechat.links.http.faults import ServerError
+from eaglechat.links.rpc import ask_all
+from eaglechat.links.worker import Job, Say, Worker
+from eaglechat.paths import expanded
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.capabilities import Capabilities, Memory
+from eaglechat.wire.errors import (
+    CrashedError,
+    EngineError,
+    LoadCancelledError,
+    ModelLoadError,
+    NoPairError,
+    ProgramError,
+    RpcError,
+)
+from eaglechat.wire.left_out import chosen_by_user, next_step
+from eaglechat.wire.load_options import LeaveOut, LoadOptions
+from eaglechat.wire.protocol import (
+    PROTOCOL_VERSION,
+    Chat,
+    Done,
+    Hello,
+    Load,
+    Loaded,
+    Loading,
+    PairInfo,
+    Render,
+    Restarting,
+    Unload,
+    Unloaded,
+)
+from eaglechat.wire.records import unbegun
+from eaglechat.wire.stats import StatsFold
+
+NAME = "llama-server"
+CAN = Capabilities(
+    origins=True,
+    draft_length=True,
+    restarts=True,
+    plain=True,
+    prompt=True,
+    goes_on_from_text=True,
+)
+_LONGEST_SILENCE_S = 86_400.0
+"""Reading a long prompt may take any time; that the program has ended is noticed at once."""
+_ENDS_WITHIN_S = 1.0
+"""After a connection broke, the program has this long to turn out to have ended."""
+
+Headers = tuple[GGUFHeader, GGUFHeader | None]
+
+
+class ProgramWorker(Worker):
+    """Starts the program for a load, and asks it over HTTP."""
+
+    def __init__(self, program: str, say: Say) -> None:
+        """`program` is the value of engine.llama_server."""
+        super().__init__(say)
+        self._name = program
+        self._probed: ProbedProgram | None = None
+        self._program: Program | None = None
+        self._server: ServerConnection | None = None
+        self._drafting = NO_DRAFT
+        """How the program that runs was started to draft."""
+        self._pair: tuple[Load, Headers, int] | None = None
+        """The load that is in force, the headers of its files, and the context size."""
+        self._left_out: tuple[LeaveOut, ...] = ()
+
+    def begin(self) -> None:
+        # What is wrong with the program is said at each load.
+        with suppress(ProgramError):
+            self._probed = probe_program(self._name)
+        known = self._probed
+        gpus = known.gpus if known else ()
+        self.say(
+            Hello(
+                protocol=PROTOCOL_VERSION,
+                engine=NAME,
+                can=CAN,
+                eaglechat=eaglechat.__version__,
+                llama_cpp=f"{known.version} ({known.path})" if known else "",
+                devices=tuple(gpu.description for gpu in gpus),
+                memory=_memory(gpus),
+            )
+        )
+
+    def do(self, job: Job) -> None:
+        request = job.request
+        if isinstance(request, Load):
+            self._load(job, request)
+        elif isinstance(request, Chat):
+            self._chat(job, request)
+        elif isinstance(request, Render):
+            self._render(job, request)
+        elif isinstance(request, Unload):
+            self._unload()
+            self.say(Unloaded(id=job.id))
+        else:
+            raise EngineError(f"{NAME} does not answer this request")
+
+    def finish(self) -> None:
+        self._end_program()
+
+    # Loading
+
+    def _load(self, job: Job, request: Load) -> None:
+        if job.is_cancelled():
+            raise LoadCancelledError("the load was cancelled")
+        known = self._probed = probe_program(self._name)
+        draft = expanded(request.draft) if request.draft else None
+        if draft and known.too_old:
+            raise ProgramError(known.too_old)
+        if request.options.rpc_servers and not known.has_rpc:
+            raise ProgramError(known.without_rpc)
+        headers = check_pair(expanded(request.target), draft)
+        if headers[1] is not None and (
+            headers[1].get(NORM_OUTPUT) or headers[1].get(NORMS_FEATURES)
+        ):
+            raise ProgramError(
+                f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
+                "eaglechat's own engine runs it: leave engine.llama_server empty"
+            )
+        if self._program is not None:
+            self._unload()
+            # More of the GPUs' memory is free now.
+            known = self._probed = probe_program(self._name)
+        options = request.options
+        if options.n_threads is None:
+            options = msgspec.structs.replace(options, n_threads=choose_threads().count)
+            request = msgspec.structs.replace(request, options=options)
+        free = _free_memory(options, known.gpus)
+        n_ctx = options.n_ctx or default_context(
+            *headers, free, options.kv_type, options.draft_kv_type
+        )
+        self._pair = request, headers, n_ctx
+        began = time.perf_counter()
+        remembered = crash_memory.remembered(*self._machine())
+        self._left_out = remembered.left_out if remembered else ()
+        try:
+            drafting = drafting_of(request.speculation, draft)
+            served = self._start_without_crash(job, request, drafting)
+        except EngineError:
+            self._unload()
+            raise
+        took_ms = (time.perf_counter() - began) * 1000.0
+        info = _pair_info(headers, request, served, took_ms, known.gpus)
+        info = msgspec.structs.replace(info, left_out=self._left_out)
+        self.say(Loaded(id=request.id, pair=info))
+
+    def _start_without_crash(self, job: Job, request: Load, drafting: Drafting) -> PairInfo:
+        """Start the program; each time it crashes, start it again with one thing more left out.
+
+        What worked is remembered. Raises EngineError.
+        """
+        possible = self._can_leave_out()
+        has_crashed = False
+        while True:
+            try:
+                served = self._start(job, drafting)
+            except CrashedError as error:
+                has_crashed = True
+                self._end_program()
+                step = next_step(self._left_out, possible, request.options)
+                if step is None:
+                    settings = ", ".join(chosen_by_user(possible, request.options))
+                    cause = f"; the likely cause is a setting of yours: {settings}"
+                    raise ModelLoadError(f"{error}{cause if settings else ''}") from error
+                self._left_out = step
+                self.say(Restarting(id=job.id, crash=error.crash, leave_out=step))
+            else:
+                if has_crashed:
+                    crash_memory.remember(self._left_out, *self._machine())
+                return served
+
+    def _machine(self) -> tuple[str, tuple[str, ...]]:
+        """The program and its devices: what works is remembered for these."""
+        known = self._probed
+        assert known is not None
+        processor = platform.processor() or platform.machine()
+        devices = tuple(gpu.description for gpu in known.gpus)
+        return f"{known.path} {known.version}", (processor, *devices)
+
+    def _can_leave_out(self) -> tuple[LeaveOut, ...]:
+        # The program has no option for AMX alone.
+        gpus = self._probed.gpus if self._probed else ()
+        return ("extra_buffers", "flash_attention", *(("gpu",) if gpus else ()))
+
+    def _start(self, job: Job, drafting: Drafting) -> PairInfo:
+        """Start the program; returns what it says of the target. Raises EngineError."""
+        assert self._pair is not None
+        assert self._probed is not None
+        request, headers, n_ctx = self._pair
+        target, draft = headers[0].path, headers[1].path if headers[1] else None
+        options = server_options(
+            target, draft, drafting, request.options, n_ctx, leave_out=self._left_out
+        )
+        program = self._program = Program([self._probed.path, *options])
+        self._drafting = drafting
+        stages = _Stages(headers, program)
+
+        def proceed() -> bool:
+            if stages.has_changed():
+                stage, fraction = stages.now
+                self.say(Loading(id=job.id, stage=stage, fraction=fraction))
+            return not job.is_cancelled()
+
+        program.wait_until_ready(proceed)
+        program.watch(self._die)
+        server = self._server = ServerConnection(
+            ServerSettings(
+                name=NAME,
+                url=program.url,
+                headers={"Authorization": f"Bearer {program.key}"},
+                timeout=_LONGEST_SILENCE_S,
+            ),
+            self.say,
+        )
+        try:
+            server.open(job)
+            return server.load(job, Load(id=job.id, target=""))
+        except (WorkCancelledError, LoadCancelledError):
+            raise LoadCancelledError("the load was cancelled") from None
+        except EngineError as error:
+            raise ModelLoadError(str(error)) from error
+
+    def _unload(self) -> None:
+        self._pair = None
+        self._end_program()
+
+    # Replies
+
+    def _chat(self, job: Job, request: Chat) -> None:
+        if self._pair is None:
+            raise NoPairError("no pair is loaded; load one first")
+        drafting = drafting_of(request.speculation, self._pair[0].draft)
+        if drafting != self._drafting or self._server is None:
+            self._end_program()
+            try:
+                self._start(job, drafting)
+            except LoadCancelledError:
+                self._end_program()
+                end = unbegun(request.sampling.draw_seed())
+                self.say(Done(id=job.id, end=end, stats=StatsFold().stats()))
+                return
+            except EngineError:
+                self._end_program()
+                raise
+        assert self._server is not None
+        self._asking(partial(self._server.chat, job, request))
+
+    def _render(self, job: Job, request: Render) -> None:
+        if self._server is None:
+            raise NoPairError("no pair is loaded; load one first")
+        self._asking(partial(self._server.render, job, request))
+
+    def _asking(self, ask: Callable[[], None]) -> None:
+        try:
+            ask()
+        except ServerError:
+            assert self._program is not None
+            if self._program.ends_within(_ENDS_WITHIN_S):
+                # The cause of the broken connection, which is what the user has to hear.
+                self._die(self._program.how_it_ended)
+            raise
+
+    # The end
+
+    def _die(self, why: str) -> None:
+        """An engine whose program has ended by itself ends too, as a crash of its own would."""
+        self.say(Died(None, (), why))
+
+    def _end_program(self) -> None:
+        server, self._server = self._server, None
+        program, self._program = self._program, None
+        if server is not None:
+            server.close()
+        if program is not None:
+            program.end()
+
+
+class _Stages:
+    """How far a load is, judged by which files the program's log has named."""
+
+    def __init__(self, headers: Headers, program: Program) -> None:
+        self._sizes = [header.size_bytes if header else 0 for header in headers]
+        self._draft = str(headers[1].path) if headers[1] else None
+        self._program = program
+        self.now = ("", 0.0)
+
+    def has_changed(self) -> bool:
+        before = self.now
+        if self._draft in self._program.named:
+            self.now = "draft", self._sizes[0] / sum(self._sizes)
+        elif before[0] != "draft":
+            self.now = "target", 0.0
+        return self.now != before
+
+
+def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:
+    """Bytes free on the GPUs, those of RPC servers included; of RAM if not all layers go there.
+
+    Raises RpcError for a server that cannot be reached: the program would end.
+    """
+    free = sum(gpu.memory_free for gpu in gpus)
+    for answer in ask_all(options.rpc_servers):
+        if isinstance(answer, RpcError):
+            raise answer
+        free += answer.free
+    return free if free and options.n_gpu_layers < 0 else memory().ram_available
+
+
+def _memory(gpus: Sequence[Gpu]) -> Memory:
+    own = sum(gpu.memory_total for gpu in gpus)
+    is_unified = own > 0 and sys.platform == "darwin"
+    return msgspec.structs.replace(memory(), gpu=own, unified=is_unified)
+
+
+def _pair_info(
+    headers: Headers, request: Load, served: PairInfo, load_ms: float, gpus: Sequence[Gpu]
+) -> PairInfo:
+    target, draft = headers
+    on = ", ".join([*request.options.rpc_servers, *(gpu.description for gpu in gpus)])
+    return msgspec.structs.replace(
+        served,
+        target=model_info(target),
+        draft=model_info(draft) if draft else None,
+        # To the client this is an engine of its own, not a server.
+        server="",
+        devices=(f"{NAME} with {on}" if on else NAME,),
+        load_ms=load_ms,
+        n_threads=request.options.n_threads or 0,
+        kv_type=request.options.kv_type,
+        draft_kv_type=request.options.draft_kv_type,
+        draft_window=0,
+        speculation_off=None if draft else "no draft is loaded",
+    )

@@ -1,0 +1,159 @@
+"""eaglechat's own engine: it loads a pair of models with llama.cpp and generates with them.
+
+A failed assertion inside llama.cpp ends the process that this runs in. So it has one of its own
+(`main`); where none can be started it runs in the client's (`local_link`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+import eaglechat
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama import backend, left_out
+from eaglechat.engine.loading.machine import memory
+from eaglechat.engine.loading.pair import LoadedPair, Progress
+from eaglechat.engine.process import pipes
+from eaglechat.engine.process.bench_job import BenchJob
+from eaglechat.engine.process.chat_job import ChatJob, rendered
+from eaglechat.gguf.preflight import check_pair
+from eaglechat.links.base import AnsweredRequest
+from eaglechat.links.worker import Job, LocalLink, Say, Worker
+from eaglechat.paths import expanded
+from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.errors import LoadCancelledError, NoPairError
+from eaglechat.wire.protocol import (
+    PROTOCOL_VERSION,
+    Bench,
+    Cancel,
+    Chat,
+    Hello,
+    Load,
+    Loaded,
+    Loading,
+    Render,
+    Set,
+    Unloaded,
+)
+
+
+def main() -> int:
+    """Serve on this process' own pipes until they close."""
+    # A debugger's report of a failed assertion would push the assertion out of the log's tail.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    left_out.this_process_may_crash()
+    return pipes.serve(partial(_started, backend.LOG_INFO))
+
+
+def local_link() -> LocalLink:
+    """A link to an engine in this process, for a client that cannot start another one. llama.cpp's
+    errors go to standard error, the rest of its log nowhere."""
+    return LocalLink(partial(_started, backend.LOG_ERRORS))
+
+
+def _started(log_level: int, say: Say) -> PairWorker:
+    backend.start_backend(log_level)
+    return PairWorker(say)
+
+
+class PairWorker(Worker):
+    """Answers every request there is."""
+
+    def __init__(self, say: Say) -> None:
+        super().__init__(say)
+        self._live: dict[int, Live] = {}
+        """By the id of a reply that waits or is being written, what `set` can change of it."""
+        self._pairs: list[LoadedPair] = []
+        """The loaded pair; behind it the same pair again for each further setting that a bench
+        measures by turns."""
+        self._load_again: Callable[[Progress], LoadedPair]
+
+    def start(self) -> None:
+        # Said here and not in `begin`: Hello comes before any answer to the first line.
+        python, native = backend.versions()
+        devices = backend.devices()
+        self.say(
+            Hello(
+                protocol=PROTOCOL_VERSION,
+                can=EVERYTHING,
+                eaglechat=eaglechat.__version__,
+                llama_cpp=f"{native}, llama-cpp-python {python}",
+                devices=tuple(device.description for device in devices),
+                memory=memory(devices),
+                left_out=left_out.for_this_process(),
+                can_leave_out=left_out.possible(),
+            )
+        )
+        super().start()
+
+    def take(self, message: AnsweredRequest | Set | Cancel) -> None:
+        if isinstance(message, Set):
+            for live in list(self._live.values()):
+                live.apply(message)
+            return
+        if isinstance(message, Chat):
+            self._live[message.id] = Live(message.speculation, message.sampling.temperature)
+        super().take(message)
+
+    def do(self, job: Job) -> None:
+        request = job.request
+        if isinstance(request, Load):
+            self._load(request, job)
+        elif isinstance(request, Chat):
+            live = self._live[job.id]
+            try:
+                ChatJob(request, live, job.is_cancelled, self.say).run(self._loaded())
+            finally:
+                del self._live[job.id]
+        elif isinstance(request, Bench):
+            BenchJob(
+                request, self._loaded(), partial(self._others, job), job.is_cancelled, self.say
+            ).run()
+        elif isinstance(request, Render):
+            self.say(rendered(request, self._loaded(), job.is_cancelled))
+        else:
+            self._unload()
+            self.say(Unloaded(id=job.id))
+
+    def finish(self) -> None:
+        self._unload()
+
+    def _unload(self) -> None:
+        while self._pairs:
+            self._pairs.pop().close()
+
+    def _load(self, request: Load, job: Job) -> None:
+        def progress(stage: str, fraction: float) -> bool:
+            self.say(Loading(id=job.id, stage=stage, fraction=fraction))
+            return not job.is_cancelled()
+
+        if job.is_cancelled():
+            raise LoadCancelledError("the load was cancelled")
+        draft = expanded(request.draft) if request.draft else None
+        headers = check_pair(expanded(request.target), draft)
+        self._unload()
+        self._pairs.append(LoadedPair(headers, request.options, progress, request.leave_out))
+        info = self._pairs[0].info
+        if request.leave_out is not None:
+            # The load crashed with more, and worked with this.
+            left_out.remember(info.left_out)
+        # The context size is fixed now: each further load would find less free memory for its own.
+        options = msgspec.structs.replace(request.options, n_ctx=info.n_ctx)
+        self._load_again = partial(LoadedPair, headers, options, leave_out=info.left_out)
+        self.say(Loaded(id=job.id, pair=info))
+
+    def _others(self, job: Job, count: int) -> list[LoadedPair]:
+        """The loaded pair again, `count` times."""
+        while len(self._pairs) <= count:
+            self._pairs.append(self._load_again(lambda _stage, _done: not job.is_cancelled()))
+        return self._pairs[1 : count + 1]
+
+    def _loaded(self) -> LoadedPair:
+        """Raises NoPairError."""
+        if not self._pairs:
+            raise NoPairError("no pair is loaded; load one first")
+        return self._pairs[0]

@@ -1,0 +1,416 @@
+"""A conversation with one server over HTTP: find out what it is, choose a model, stream replies.
+
+Everything that waits for the network runs in an event loop, so that a cancelled job closes its
+connection at once. The loop runs in the thread that calls, while a job is being answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+import eaglechat
+from eaglechat.links.http.client import ServerClient
+from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready
+from eaglechat.links.http.faults import (
+    CUT,
+    MISSING,
+    TOO_LONG,
+    ServerError,
+    message_in,
+    not_understood,
+)
+from eaglechat.links.http.loop import close_loop, new_loop
+from eaglechat.links.http.servers.base import Kind, ReplyReader
+from eaglechat.links.http.servers.chunks import Chunk, chunk_decoder
+from eaglechat.links.http.window import ServerWindow
+from eaglechat.links.worker import Job
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.errors import LoadCancelledError, NoPairError
+from eaglechat.wire.protocol import (
+    PROTOCOL_VERSION,
+    AnyEvent,
+    Chat,
+    Done,
+    Hello,
+    Load,
+    Loading,
+    Message,
+    PairInfo,
+    PrefillProgress,
+    PromptRun,
+    Render,
+    Rendered,
+    RoundDone,
+    Settled,
+    WindowMoved,
+)
+from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round
+from eaglechat.wire.stats import StatsFold
+
+Result = TypeVar("Result")
+RETRY_WAITS_S = (0.5, 2.0)
+LONGEST_WAIT_S = 20.0
+LOADING_WAIT_S = 1.0
+_MOST_NAMED = 20
+_FILTERED = "content_filter"
+_NEARLY = 64
+"""A context counts as full this many tokens before its end: a server keeps some for its drafts."""
+_PROMPT_FIELDS = (
+    "model",
+    "messages",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "continue_final_message",
+)
+"""The fields of a request for a reply that decide the prompt."""
+
+
+class WorkCancelledError(Exception):
+    """The job was cancelled."""
+
+
+class _Applied(msgspec.Struct):
+    prompt: str
+
+
+class _Tokenized(msgspec.Struct):
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt, and how many tokens it is."""
+
+    text: str
+    tokens: int
+
+
+class Reply:
+    """A reply while it streams: tells the client what its reader makes of the chunks."""
+
+    def __init__(self, id: int, reader: ReplyReader, say: Callable[[AnyEvent], None]) -> None:
+        self.reader, self.fold = reader, StatsFold()
+        self._id, self._say = id, say
+        self.has_begun = False
+        """Whether some of its text has been told."""
+        self.is_whole = False
+        """Whether the server has said why it ended."""
+
+    def take(self, chunk: Chunk) -> None:
+        self.is_whole = self.is_whole or bool(chunk.choice and chunk.choice.finish_reason)
+        for record in self.reader.take(chunk):
+            self._tell(record)
+
+    def wait(self) -> None:
+        """Tell that the server has to be waited for."""
+        self._say(Loading(id=self._id, stage="server", fraction=0.0))
+
+    def rest(self) -> None:
+        """Tell what the reader still holds: nothing more comes."""
+        for record in self.reader.rest():
+            self._tell(record)
+
+    def settle(self) -> None:
+        """Tell the rounds again where the reader knows them better now."""
+        if rounds := self.reader.settled():
+            self.fold = StatsFold()
+            for round_ in rounds:
+                self.fold.add(round_)
+            self._say(Settled(id=self._id, rounds=tuple(rounds)))
+
+    def _tell(self, record: Prefill | Round) -> None:
+        if isinstance(record, Prefill):
+            self._say(PrefillProgress(id=self._id, prefill=record))
+        else:
+            self.has_begun = True
+            self.fold.add(record)
+            self._say(RoundDone(id=self._id, round=record))
+
+
+class ServerConnection:
+    """Answers jobs by asking one server. Use it from one thread; jobs may be cancelled from any."""
+
+    def __init__(self, server: ServerSettings, say: Callable[[AnyEvent], None]) -> None:
+        """`say` is told the events of the jobs. Raises AddressError."""
+        self._client, self._say = ServerClient(server), say
+        self._loop = new_loop()
+        self._found: Found | None = None
+        self._model: ServedModel | None = None
+        self._left: tuple[Message, ...] = ()
+        """The turns that were left out of the last request for a reply."""
+
+    def open(self, job: Job) -> None:
+        """Find out what answers; a server that is still loading is waited for.
+
+        Raises ServerError, WorkCancelledError.
+        """
+        self._client.open()
+        self._found = self._until_done(job, self._discovered())
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+        close_loop(self._loop)
+
+    @property
+    def hello(self) -> Hello:
+        """What was found when the server was asked last."""
+        assert self._found is not None
+        can = self.kind.can
+        if self._client.server.plain_model:
+            can = msgspec.structs.replace(can, plain=True)
+        return Hello(
+            protocol=PROTOCOL_VERSION,
+            engine=self.kind.name,
+            can=can,
+            eaglechat=eaglechat.__version__,
+            llama_cpp=self._found.version,
+            devices=(),
+        )
+
+    @property
+    def kind(self) -> Kind:
+        assert self._found is not None
+        return self._found.kind
+
+    def loaded(self) -> ServedModel:
+        """The chosen model. Raises NoPairError."""
+        if self._model is None:
+            raise NoPairError("no pair is loaded; load one first")
+        return self._model
+
+    # Loading
+
+    def load(self, job: Job, request: Load) -> PairInfo:
+        """Choose a model; a server that loads its models on demand loads it.
+
+        Raises ServerError, LoadCancelledError.
+        """
+        began = time.monotonic()
+        if not job.is_cancelled():
+            self._say(Loading(id=job.id, stage="server", fraction=0.0))
+        try:
+            self._found, self._model = self._until_done(job, self._ready(request))
+        except WorkCancelledError:
+            raise LoadCancelledError("the load was cancelled") from None
+        load_ms = (time.monotonic() - began) * 1000.0
+        return _pair_info(self._found, self._model, load_ms, self._client.where)
+
+    def unload(self) -> None:
+        self._model = None
+
+    async def _discovered(self) -> Found:
+        while True:
+            try:
+                return await discover(self._client)
+            except ServerError as error:
+                if not error.is_loading:
+                    raise
+                await asyncio.sleep(LOADING_WAIT_S)
+
+    async def _ready(self, request: Load) -> tuple[Found, ServedModel]:
+        def tell(stage: str, fraction: float) -> None:
+            self._say(Loading(id=request.id, stage=stage, fraction=fraction))
+
+        found = await self._discovered()
+        model = _chosen(found, request.target, self._client.where)
+        if found.on_demand:
+            found = await made_ready(self._client, found, model, tell)
+        return found, found.model(model.id) or model
+
+    # Replies and prompts
+
+    def chat(self, job: Job, request: Chat) -> None:
+        """Write a reply: a Done ends its events. Raises ServerError, NoPairError."""
+        model, seed = self.loaded(), request.sampling.draw_seed()
+        reply = Reply(job.id, self.kind.reader(request), self._say)
+        is_cancelled = False
+        try:
+            self._until_done(job, self._stream(request, model, seed, reply))
+        except WorkCancelledError:
+            is_cancelled = True
+        except ServerError as error:
+            reply.rest()
+            raise error.after_text() if reply.has_begun else error from None
+        reply.rest()
+        reply.settle()
+        end = reply.reader.end(seed, is_cancelled=is_cancelled)
+        if end.finish_reason is FinishReason.CONTEXT and not _is_full(model, end):
+            # The server ended it at a limit of its own.
+            end = replace(end, finish_reason=FinishReason.LENGTH)
+        self._say(Done(id=job.id, end=end, stats=reply.fold.stats()))
+
+    def render(self, job: Job, request: Render) -> None:
+        """Show the prompt that a reply would read. Raises ServerError, NoPairError."""
+        model = self.loaded()
+        chat = Chat(
+            id=job.id,
+            messages=request.messages,
+            thinking=request.thinking,
+            max_tokens=request.max_tokens,
+        )
+
+        async def work() -> tuple[ServerWindow, Prompt]:
+            window = await self._window(chat, model)
+            seen = msgspec.structs.replace(chat, messages=window.sent)
+            return window, await self._prompt(seen, model)
+
+        try:
+            window, prompt = self._until_done(job, work())
+        except WorkCancelledError:
+            raise ServerError("the prompt was not shown: that was cancelled") from None
+        runs = (PromptRun(prompt.text),)
+        first = window.first_turn
+        self._say(Rendered(id=job.id, runs=runs, tokens=prompt.tokens, first_turn=first))
+
+    async def _stream(self, chat: Chat, model: ServedModel, seed: int, reply: Reply) -> None:
+        """Ask for a reply; ask again without the oldest turns while the server finds the prompt too
+        long and nothing of the reply has come."""
+        plain = "" if chat.speculation.enabled else self._client.server.plain_model
+        name, had_left = plain or model.id, bool(self._left)
+        window = await self._window(chat, model)
+        while True:
+            self._left = window.left
+            if had_left or window.first_turn:
+                self._say(WindowMoved(id=chat.id, window=window.window))
+            try:
+                chat = msgspec.structs.replace(chat, messages=window.sent)
+                await self._ask(self.kind.body(chat, name, seed), reply)
+                return
+            except ServerError as error:
+                if error.code != TOO_LONG or reply.has_begun or not window.halve():
+                    raise
+
+    async def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
+        """The turns to send: all that fit, where the server can count them."""
+        window = ServerWindow(chat.messages)
+        if not model.n_ctx or not self.kind.can.prompt:
+            window.begin_behind(self._left)
+            return window
+
+        async def count(messages: Sequence[Message]) -> int:
+            asked = msgspec.structs.replace(chat, messages=messages)
+            return (await self._prompt(asked, model)).tokens
+
+        # A server that does not count refuses what is too long, in time to leave out turns.
+        with suppress(ServerError):
+            await window.fit(count, model.n_ctx, chat.max_tokens, self._left)
+        return window
+
+    async def _prompt(self, chat: Chat, model: ServedModel) -> Prompt:
+        """The prompt of a request for a reply, by llama-server's own template and vocabulary."""
+        pages = self._found.pages if self._found else ""
+        if not pages:
+            raise ServerError(f"{self.kind.name} does not show prompts", code="unsupported")
+        body = self.kind.body(chat, model.id, 0)
+        asked = {name: body[name] for name in _PROMPT_FIELDS if name in body}
+        text = (await self._client.post(f"{pages}/apply-template", asked, _Applied)).prompt
+        content = {"content": text, "add_special": True, "parse_special": True}
+        if "model" in body:
+            content["model"] = body["model"]
+        tokens = (await self._client.post(f"{pages}/tokenize", content, _Tokenized)).tokens
+        return Prompt(text, len(tokens))
+
+    async def _ask(self, body: Mapping[str, Any], reply: Reply) -> None:
+        """Stream a reply; ask again after a passing fault while nothing of it has come."""
+        url = f"{self._client.address.api}/chat/completions"
+        waits = list(RETRY_WAITS_S)
+        while True:
+            try:
+                async with self._client.stream(url, body) as events:
+                    async for event in events:
+                        chunk = self._chunk(event)
+                        reply.take(chunk)
+                        if chunk.choice and chunk.choice.finish_reason == _FILTERED:
+                            where = self._client.where
+                            raise ServerError(f"the content filter of {where} ended the reply")
+                return
+            except ServerError as error:
+                if error.code == CUT and reply.is_whole:
+                    # Some servers just end the connection.
+                    return
+                wait_s = error.wait_s or (LOADING_WAIT_S if error.is_loading else None)
+                is_hopeless = reply.has_begun or not error.is_passing
+                if is_hopeless or (wait_s or 0.0) > LONGEST_WAIT_S:
+                    raise
+                if not error.is_loading:
+                    if not waits:
+                        raise
+                    wait_s = wait_s or waits[0]
+                    waits.pop(0)
+                reply.wait()
+                await asyncio.sleep(wait_s or LOADING_WAIT_S)
+
+    def _chunk(self, event: str) -> Chunk:
+        try:
+            chunk = chunk_decoder.decode(event)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise not_understood(self._client.where, str(error)) from None
+        if chunk.error is not None or chunk.object == "error":
+            said = message_in(event.encode()) or "no reason given"
+            failure = ServerError(f"{self._client.where} failed during the reply: {said}")
+            raise self._client.without_key(failure)
+        return chunk
+
+    def _until_done(self, job: Job, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of the work. Raises WorkCancelledError if the job is cancelled before."""
+        if job.is_cancelled():
+            work.close()
+            raise WorkCancelledError
+        task = self._loop.create_task(work)
+
+        def stop() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(task.cancel)
+
+        job.on_cancel(stop)
+        try:
+            return self._loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            raise WorkCancelledError from None
+
+
+def _is_full(model: ServedModel, end: ReplyEnd) -> bool:
+    """Whether a reply ended because the context is full."""
+    return 0 < model.n_ctx <= end.n_past + _NEARLY
+
+
+def _chosen(found: Found, name: str, where: str) -> ServedModel:
+    """The model of this name; without a name, the only one there is. Raises ServerError."""
+    names = [model.id for model in found.models]
+    if name in names:
+        return found.models[names.index(name)]
+    if not names:
+        raise ServerError(f"{where} has no model: load one there first", code=MISSING)
+    has = ", ".join(names[:_MOST_NAMED])
+    has += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    if name:
+        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=MISSING)
+    if len(names) != 1:
+        raise ServerError(
+            f"choose one of the models of {where} with --model, or model in its entry: {has}",
+            code="which_model",
+        )
+    return found.models[0]
+
+
+def _pair_info(found: Found, model: ServedModel, load_ms: float, where: str) -> PairInfo:
+    assert model.info is not None
+    return PairInfo(
+        target=model.info,
+        draft=None,
+        target_layers=(),
+        n_ctx=model.n_ctx,
+        n_threads=0,
+        devices=(),
+        load_ms=load_ms,
+        speculation_off=f"{found.kind.name} has no draft" if found.drafts is False else None,
+        reasoning=found.reasoning,
+        server=where,
+    )

@@ -1,0 +1,54 @@
+"""A chat to be exported, and the numbers of its replies as every format prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eaglechat.chat.conversation.turns import Question, Reply, Turns
+from eaglechat.chat.history.lines import ChatHeader
+from eaglechat.chat.history.listing import title_of
+from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.recording import Recording
+from eaglechat.chat.writing.parts import shown
+from eaglechat.tui.texts.replies import ENDINGS, summary
+
+
+@dataclass(frozen=True)
+class ExportedChat:
+    """A chat to be exported, with or without the reasoning before the answers."""
+
+    title: str
+    header: ChatHeader
+    turns: Turns
+    with_reasoning: bool = False
+
+    @property
+    def exchanges(self) -> Iterator[tuple[Question, Reply | None]]:
+        """The questions of the path, each with its answer."""
+        path = self.turns.path
+        for place, turn in enumerate(path):
+            if isinstance(turn, Question):
+                after = path[place + 1] if place + 1 < len(path) else None
+                yield turn, after if isinstance(after, Reply) else None
+
+    def place_of(self, turn: Question | Reply) -> str:
+        """Which of its siblings a turn is: `2 of 3`; nothing where it has none."""
+        siblings = self.turns.siblings(turn.id)
+        return f"{siblings.index(turn.id) + 1} of {len(siblings)}" if len(siblings) > 1 else ""
+
+
+def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
+    """A chat from its file."""
+    path = chat.turns.path
+    title = chat.title or title_of(shown(path[0].parts) if path else "") or chat.file.stem
+    return ExportedChat(title, chat.header, chat.turns, with_reasoning)
+
+
+def numbers(recording: Recording) -> str:
+    """The numbers of a reply in one line; empty where only its text is known."""
+    end = recording.end
+    parts = summary(end.tokens if end else 0, end, recording.stats)
+    if end is not None and end.finish_reason in ENDINGS:
+        parts.append(ENDINGS[end.finish_reason])
+    return ", ".join(parts)

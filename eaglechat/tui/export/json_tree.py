@@ -1,0 +1,81 @@
+"""A chat as JSON: every turn of every branch, with the rounds that wrote it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from eaglechat.chat.conversation.turns import Comparison, Question, Reply
+from eaglechat.tui.export.chat import ExportedChat
+from eaglechat.wire.records import Part, Round
+
+VERSION = 1
+
+
+def tree(chat: ExportedChat) -> str:
+    """One object, as docs/chats.md describes it."""
+    chosen = {turn.id for turn in chat.turns.path}
+    turns = [
+        _question(turn, turn.id in chosen)
+        if isinstance(turn, Question)
+        else _reply(chat, turn, turn.id in chosen)
+        for turn in chat.turns
+    ]
+    header = chat.header
+    document = {
+        "format": "eaglechat",
+        "version": VERSION,
+        "title": chat.title,
+        "created": header.created,
+        "pair": header.pair,
+        "target": header.target,
+        "draft": header.draft,
+        "turns": turns,
+    }
+    # Half a character of UTF-16 is no text; it is escaped, which JSON allows.
+    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+
+
+def _question(turn: Question, is_chosen: bool) -> dict[str, Any]:
+    about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
+    return {**about, "text": turn.text}
+
+
+def _reply(chat: ExportedChat, turn: Reply, is_chosen: bool) -> dict[str, Any]:
+    about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
+    beside = [_recorded(chat, one) for one in chat.turns.comparisons(turn.id)]
+    return {**about, **_recorded(chat, turn), "comparisons": beside}
+
+
+def _recorded(chat: ExportedChat, turn: Reply | Comparison) -> dict[str, Any]:
+    recording = turn.recording
+    rounds = recording.rounds if chat.with_reasoning else map(_answered, recording.rounds)
+    thought = {"reasoning": recording.reasoning} if chat.with_reasoning else {}
+    end = recording.end
+    if end is not None and not chat.with_reasoning and end.tail_part is Part.REASONING:
+        end = replace(end, tail="")
+    stats = recording.stats
+    return {
+        "text": recording.text,
+        **thought,
+        "terms": msgspec.to_builtins(recording.terms),
+        "end": msgspec.to_builtins(end),
+        "stats": {
+            **msgspec.to_builtins(stats),
+            "acceptance_rate": stats.acceptance_rate,
+            "mean_accepted_length": stats.mean_accepted_length,
+        },
+        "rounds": [msgspec.to_builtins(round_) for round_ in rounds if round_ is not None],
+    }
+
+
+def _answered(round_: Round) -> Round | None:
+    """A round as far as it wrote the answer; None where it wrote none of it. What was drafted in
+    a round that wrote both stays out, for it tells of the reasoning."""
+    tokens = tuple(token for token in round_.tokens if token.part is Part.ANSWER)
+    if len(tokens) == len(round_.tokens):
+        return round_
+    return replace(round_, tokens=tokens, drafted=(), given=(), likely=()) if tokens else None

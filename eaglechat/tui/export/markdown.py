@@ -1,0 +1,56 @@
+"""A chat as Markdown: the path that is chosen, as it would be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from eaglechat.chat.conversation.turns import Reply
+from eaglechat.tui.export.chat import ExportedChat, numbers
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+
+def markdown(chat: ExportedChat) -> str:
+    """The chat, from its title to the numbers of its last answer."""
+    return "\n\n".join(_blocks(chat)) + "\n"
+
+
+def _blocks(chat: ExportedChat) -> Iterator[str]:
+    yield f"# {chat.title}"
+    yield f"{chat.header.created[:16].replace('T', ' ')}, {chat.header.pair}"
+    for question, reply in chat.exchanges:
+        yield "---"
+        yield f"**You**{_place(chat.place_of(question))}"
+        yield closed(question.text)
+        if reply is not None:
+            yield from _answer(chat, reply)
+
+
+def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
+    pair = reply.recording.terms.pair or chat.header.pair
+    yield f"**{pair}**{_place(chat.place_of(reply))}"
+    if chat.with_reasoning and reply.reasoning:
+        yield f"<details><summary>Reasoning</summary>\n\n{closed(reply.reasoning)}\n\n</details>"
+    yield closed(reply.text)
+    if said := numbers(reply.recording):
+        yield f"*{said}*"
+
+
+def _place(place: str) -> str:
+    return f" ({place})" if place else ""
+
+
+def closed(text: str) -> str:
+    """A text whose last block of code ends: an answer that was cut off leaves it open, and what
+    follows would belong to it."""
+    fence = ""
+    for line in text.splitlines():
+        found = _FENCE.match(line)
+        if found is None:
+            continue
+        if not fence:
+            fence = found[1]
+        elif found[1].startswith(fence) and not found[2].strip():
+            fence = ""
+    return f"{text.strip()}\n{fence}" if fence else text.strip()

@@ -1,0 +1,133 @@
+"""The numbers the speculation panel and the status line show, taken from the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eaglechat.chat import refusals
+from eaglechat.chat.capability_text import foreign, not_followed, not_reported
+from eaglechat.chat.comparing import Compared, latest_compared
+from eaglechat.chat.controls import Controls
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.tui.texts import wording
+from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
+from eaglechat.wire.records import AutoDraft, Part, Round, summed
+from eaglechat.wire.stats import ROLLING_ROUNDS, PartStats, SpeculationStats
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One picture of the loop. None stands for “not measured yet”."""
+
+    rolling: SpeculationStats
+    reply: SpeculationStats
+    tokens_per_second: float | None
+    rounds: tuple[Round, ...]
+    """The latest rounds of the reply on show, oldest first."""
+    times: str
+    """Drafting and verifying: means over the latest rounds, per round."""
+    n_past: int
+    n_ctx: int
+    prefill: str
+    off: str | None
+    """Why nothing is drafted, or None."""
+    compared: Compared | None
+    controls: Controls
+    reasoning: Reasoning
+    """What the target can be told of thinking."""
+    by_part: Mapping[Part, PartStats]
+    """Of the reply on show; empty unless it has reasoning."""
+    unreported: str | None
+    """That the engine does not say where tokens come from, or None."""
+    is_provisional: bool
+    """Origins are derived, and made sure of when the reply has ended."""
+    engine: str
+    """Which engine wrote the reply on show, or will, where that is not eaglechat's own."""
+    not_followed: frozenset[str]
+    """The controls that do not reach the engine."""
+    drafts_as_asked: bool
+    """The controls of drafting reach the engine."""
+    recommended: RecommendedSampling | None
+    """How the target's file would have it sampled."""
+    own_sampling: str
+    """What of the sampling without a control is as recommended, in words."""
+    auto: AutoDraft | None
+    """The latest choice of the automatic draft length; None while it is not in force."""
+
+    @property
+    def room(self) -> str:
+        """Tokens in the context, and its size where that is known."""
+        if self.rounds and not (self.n_past or self.rounds[-1].n_past):
+            return "not known"
+        if self.n_ctx:
+            return f"{self.n_past:,} of {self.n_ctx:,}"
+        return f"{self.n_past:,}" if self.n_past else "not known"
+
+
+def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
+    """The numbers at this moment."""
+    shown, controls = session.shown, session.controls
+    rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
+    latest = rounds[-ROLLING_ROUNDS:]
+    return Numbers(
+        rolling=session.rolling.stats(),
+        reply=shown.stats if shown else SpeculationStats(),
+        tokens_per_second=shown.tokens_per_second if shown else None,
+        rounds=rounds,
+        times=not_reported(session.hello, "times") or _times(latest),
+        n_past=session.n_past,
+        n_ctx=session.n_ctx,
+        prefill=_prefill(session),
+        off=refusals.speculation_off(
+            session.info,
+            controls,
+            shown.speculation_stopped if shown else None,
+            is_comparison=session.running is not None and session.running.is_comparison,
+        ),
+        compared=latest_compared(session.turns),
+        controls=controls,
+        reasoning=session.reasoning,
+        by_part=shown.by_part if shown and shown.has_reasoning else {},
+        unreported=not_reported(session.hello, "origins"),
+        is_provisional=bool(rounds) and rounds[-1].provisional,
+        engine=shown.terms.engine if shown else foreign(session.hello),
+        not_followed=not_followed(session.hello),
+        drafts_as_asked=session.hello is None or session.hello.can.draft_length,
+        recommended=session.recommended,
+        own_sampling=wording.own_sampling(session.recommended, session.terms.sampling),
+        auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
+    )
+
+
+def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
+    return rounds[-1].auto if rounds else None
+
+
+def _times(rounds: Sequence[Round]) -> str:
+    # Rounds that drafted, for both: auto's plain rounds would make verifying look cheaper.
+    rounds = [round_ for round_ in rounds if round_.drafted] or rounds
+    draft_ms = _mean([round_.timings.draft_ms for round_ in rounds if round_.drafted])
+    verify_ms = _mean([round_.timings.verify_ms for round_ in rounds])
+    return f"{wording.one_decimal(draft_ms)} / {wording.one_decimal(verify_ms)} ms"
+
+
+def _mean(times: list[float | None]) -> float | None:
+    """None where there are none, or one of them is not reported."""
+    total = summed(times)
+    return total / len(times) if times and total is not None else None
+
+
+def _prefill(session: ChatSession) -> str:
+    if session.shown is None:
+        return "-"
+    if (end := session.shown.end) is not None:
+        times = end.timings
+        counts = f"{times.prefill_tokens:,} read, {times.reused_tokens:,} cached"
+        return f"{counts}, {times.prefill_ms:,.0f} ms"
+    if session.running is None:
+        return "-"
+    prefill = session.running.prefill
+    if prefill is None:
+        return "starting"
+    return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} cached"

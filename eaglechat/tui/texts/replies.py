@@ -1,0 +1,82 @@
+"""What is said about one reply: its progress, how it ended, its numbers in one line."""
+
+from __future__ import annotations
+
+from eaglechat.chat.conversation.session import Running
+from eaglechat.chat.recording import Recording
+from eaglechat.tui.texts.wording import one_decimal, percent, plural, two_decimals
+from eaglechat.wire.records import FinishReason, ReplyEnd
+from eaglechat.wire.stats import PartStats, SpeculationStats
+
+ENDINGS = {
+    FinishReason.CANCELLED: "stopped",
+    FinishReason.LENGTH: "token limit reached",
+    FinishReason.CONTEXT: "context full",
+}
+"""Why a reply ended, for replies that the model did not end itself."""
+
+
+def progress(running: Running) -> str:
+    """What the engine is doing for the request in progress."""
+    if len(running.turn.recording.rounds) > running.n_before:
+        return "comparing…" if running.is_comparison else "writing…"
+    prefill, loading = running.prefill, running.loading
+    if prefill is None and loading is not None:
+        if loading.stage == "server":
+            return "waiting for the server"
+        return f"loading the {loading.stage} {loading.fraction:.0%}"
+    if prefill is None or not prefill.total:
+        # Most servers do not report the progress of prefill.
+        return "reading the prompt"
+    return f"reading the prompt {prefill.done / prefill.total:.0%}"
+
+
+def summary(tokens: int, end: ReplyEnd | None, stats: SpeculationStats | None) -> list[str]:
+    """The numbers of a reply, to be joined with commas. `stats` is None where the engine does not
+    report acceptance."""
+    parts = [plural(tokens, "token")] if end is not None else []
+    if end is not None and end.tokens_per_second:
+        parts.append(f"{end.tokens_per_second:.1f} tokens/s")
+    if stats is not None and stats.acceptance_rate is not None:
+        accepted = f"accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens"
+        parts.append(f"{accepted} ({percent(stats.acceptance_rate)})")
+        parts.append(f"mean accepted length {two_decimals(stats.mean_accepted_length)}")
+    return parts
+
+
+def thought(stats: PartStats | None) -> str:
+    """The line of folded reasoning: how long it took, and how well it was drafted."""
+    if stats is None:
+        return "thought"
+    parts = [f"thought for {stats.ms / 1000:.0f} s", plural(stats.tokens, "token")]
+    if stats.stats.acceptance_rate is not None:
+        parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
+        parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")
+    if stats.tokens_per_second is not None:
+        parts.append(f"{one_decimal(stats.tokens_per_second)} tok/s")
+    return ", ".join(parts)
+
+
+def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:
+    """The line below a reply that is not being written: why it ended, and its speed."""
+    end = recording.end
+    if end is None:
+        return "cut off here"
+    ending = ENDINGS.get(end.finish_reason)
+    details = _end_details(recording, end, n_ctx, is_comparison=is_comparison)
+    return f"{ending} · {details}" if ending else details
+
+
+def _end_details(recording: Recording, end: ReplyEnd, n_ctx: int, *, is_comparison: bool) -> str:
+    speed = plural(end.tokens, "token")
+    if end.tokens_per_second > 0:
+        speed += f", {end.tokens_per_second:.1f} tok/s"
+    if end.finish_reason is FinishReason.CONTEXT and recording.terms.engine:
+        return f"{speed}, and no more fits into its {n_ctx:,} tokens"
+    if end.finish_reason is FinishReason.CONTEXT:
+        return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
+    if end.finish_reason is FinishReason.LENGTH and is_comparison:
+        return f"same length as the reply · {speed}"
+    if end.finish_reason is FinishReason.LENGTH and recording.terms.max_tokens:
+        return f"generation.max_tokens · {speed}"
+    return speed

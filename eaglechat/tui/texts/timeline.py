@@ -1,0 +1,128 @@
+"""A chat as the entries of its transcript, from the first to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from eaglechat.chat.comparing import compare
+from eaglechat.chat.conversation.notices import Notice, NoticeKind, Opened
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
+from eaglechat.chat.recording import Recording
+from eaglechat.chat.writing.parts import shown
+from eaglechat.links.base import Died
+from eaglechat.tui.texts import replies, wording
+from eaglechat.tui.texts.greeting import greeting, only_read
+from eaglechat.wire.records import Part
+
+Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Sibling `number` (from 1) of `count`."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the transcript. `key` identifies it as long as the chat is open."""
+
+    key: str
+    kind: Kind
+    text: str = ""
+    recording: Recording | None = None
+    """Set for replies and comparisons."""
+    note: str | None = None
+    """The line below a recording; None while it is being written."""
+    turn: TurnId | None = None
+    """The turn that the entry shows, or of which it shows a part."""
+    place: Place | None = None
+    """Set in the first entry of a turn that has siblings."""
+
+    def below(self) -> str | None:
+        """The note. That of reasoning reads every round from disk, so it is only made when the
+        entry is drawn."""
+        if self.kind == "thought" and self.recording is not None and self.note is not None:
+            return replies.thought(self.recording.by_part.get(Part.REASONING))
+        return self.note
+
+
+def entries(session: ChatSession) -> Iterator[Entry]:
+    """All entries of the chat."""
+    yield from _notices(session, None)
+    for turn in session.turns.path:
+        if turn.id == session.first_question and turn.parent is not None:
+            yield Entry(f"window {turn.id}", "window")
+        if isinstance(turn, Question):
+            place = _place(session, turn)
+            yield Entry(f"turn {turn.id}", "question", shown(turn.parts), turn=turn.id, place=place)
+        else:
+            yield from entries_of(session, turn)
+            yield from _beside(session, turn)
+        yield from _notices(session, turn.id)
+
+
+def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
+    """The entries behind a reply: that speculation stopped in it, and its comparisons."""
+    if reply.recording.speculation_stopped is not None:
+        text = f"Speculation is off: {reply.recording.speculation_stopped}"
+        yield Entry(f"off {reply.id}", "warning", text)
+    for comparison in session.turns.comparisons(reply.id):
+        yield Entry(f"intro {comparison.id}", "information", wording.COMPARISON)
+        yield from entries_of(session, comparison)
+        if not session.is_writing(comparison):
+            result = compare(reply.recording, comparison.recording)
+            text = wording.comparison_result(result) if result else wording.NOTHING_COMPARED
+            yield Entry(f"result {comparison.id}", "information", text)
+
+
+def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry]:
+    """The entries of a reply or comparison: its reasoning, and its answer once that begins."""
+    recording, is_over = turn.recording, not session.is_writing(turn)
+    id = turn.id if isinstance(turn, Reply) else None
+    place = _place(session, turn) if isinstance(turn, Reply) else None
+    if recording.has_reasoning:
+        is_thought = is_over or recording.is_answering
+        note = "" if is_thought else None
+        yield Entry(
+            f"thought {turn.id}", "thought", recording=recording, note=note, turn=id, place=place
+        )
+        place = None
+    if recording.is_answering or is_over or not recording.has_reasoning:
+        kind: Kind = "comparison" if isinstance(turn, Comparison) else "reply"
+        note = _note(session, turn) if is_over else None
+        yield Entry(f"turn {turn.id}", kind, recording=recording, note=note, turn=id, place=place)
+
+
+def _place(session: ChatSession, turn: Turn) -> Place | None:
+    siblings = session.turns.siblings(turn.id)
+    return Place(siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
+
+
+def _note(session: ChatSession, turn: Reply | Comparison) -> str:
+    return replies.end_note(
+        turn.recording, session.n_ctx, is_comparison=isinstance(turn, Comparison)
+    )
+
+
+def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
+    for notice in session.notices:
+        if notice.after == after:
+            yield Entry(f"notice {notice.id}", notice.kind, _text_of(notice))
+
+
+def _text_of(notice: Notice) -> str:
+    match notice.news:
+        case Opened(pair, info, hello):
+            return greeting(info, pair, hello) if info else only_read(pair)
+        case Died():
+            return wording.died_in_chat(notice.news)
+        case text if notice.kind == "error":
+            return wording.sentence(text)
+        case text:
+            return text

@@ -1,0 +1,41 @@
+"""Parts of Textual that do not do what the app needs, each with what is wrong with it."""
+
+from __future__ import annotations
+
+from textual._compositor import Compositor, CompositorMap
+from textual.css.stylesheet import Stylesheet
+
+_MOST_SOURCES = 256
+
+
+class KeptStylesheet(Stylesheet):
+    """Parses each source of styles once. Textual parses all of them again for each screen that is
+    opened for the first time."""
+
+    def __init__(self, *, variables: dict[str, str] | None = None) -> None:
+        super().__init__(variables=variables)
+        self._parse_cache.grow(_MOST_SOURCES)
+
+    def reparse(self) -> None:
+        # Setting variables empties the cache, so nothing stays parsed with old ones.
+        self.parse()
+
+
+class WholeCompositor(Compositor):
+    """Redraws everything that a layout moved.
+
+    If a widget's size is asked for between scrolling and the next layout, Textual makes a new map
+    then and takes it as drawn, so what moved in between stays where it was on the screen.
+    """
+
+    @property
+    def full_map(self) -> CompositorMap:
+        drawn = self._full_map if self._visible_map is None else self._visible_map
+        was_due = self._full_map_invalidated
+        now = super().full_map
+        if was_due:
+            moved = (
+                place.clip.intersection(place.region) for _, place in now.items() ^ drawn.items()
+            )
+            self._dirty_regions.update(filter(None, moved))
+        return now

@@ -1,0 +1,365 @@
+"""Markdown as rows of a reply, as it grows. Pure, so that a thread can do it: a long reply takes a
+while."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline, newline
+from markdown_it.token import Token
+from rich import markdown as rich_markdown
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.theme import Theme
+
+from eaglechat.tui.texts.wording import fitting
+from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
+from eaglechat.wire.neutral import neutralise, neutralise_line
+
+CODE, LINK = "code", "link"
+"""What a click on a cell means: the number of a code block to copy, an address to open."""
+_RAIL = "│ "
+_CODE_TYPES = ("fence", "code_block")
+
+
+def _newline(state: StateInline, silent: bool) -> bool:
+    """A line break, behind which the indentation of the next line stays."""
+    if not newline(state, silent):
+        return False
+    state.pos = state.src.rindex("\n", 0, state.pos) + 1
+    return True
+
+
+_DEEPEST = 20
+"""Levels of blocks that are parsed: what is nested deeper, markdown-it leaves out."""
+_options = {"html": False, "linkify": True, "maxNesting": _DEEPEST}
+_parser = MarkdownIt("commonmark", _options).enable(["strikethrough", "table", "linkify"])
+assert _parser.linkify is not None
+# An address begins with its scheme: the names of files often end as those of hosts do.
+_parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
+_parser.linkify.add("//", None)
+_parser.inline.ruler.at("newline", _newline)
+
+
+@dataclass(frozen=True)
+class MarkdownLook:
+    """All that the rows depend on besides the text."""
+
+    width: int
+    dark: bool
+    base: Style
+    heading: Style
+    code: Style
+    faint: Style
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code block, exactly as it was written."""
+
+    language: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RenderedMarkdown:
+    """Rows of a rendered text. What they show is what they copy, but for the note below and what
+    stands around code."""
+
+    look: MarkdownLook
+    rows: list[Row]
+    text: str
+    codes: list[Code]
+    """By the number in what a click on a cell means."""
+
+
+def code_blocks(text: str) -> list[Code]:
+    """The code blocks of a Markdown text, from the first."""
+    return _codes(_parser.parse(text))
+
+
+def _codes(tokens: Sequence[Token]) -> list[Code]:
+    found = (token for token in tokens if token.type in _CODE_TYPES)
+    return [Code(_language(token), token.content) for token in found]
+
+
+def links(text: str) -> list[str]:
+    """The addresses that a Markdown text leads to, from the first."""
+    inline = (child for token in _parser.parse(text) for child in token.children or ())
+    return [_address(child) for child in inline if child.type == "link_open"]
+
+
+def _address(link: Token) -> str:
+    """Where a link leads. Markdown's entities and escapes are read by now: %1b is a control."""
+    return neutralise_line(str(link.attrs.get("href", "")))
+
+
+def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int]:
+    """Where a passage of a Markdown text stands in what is drawn of it: of those with the same
+    words the one that comes as often before, or is as far on where not all of them are drawn; an
+    empty one where there are none."""
+    start, stop = span
+    words = re.compile(r"\s+".join(map(re.escape, text[start:stop].split())) or "(?!)")
+    before = sum(found.start() < start for found in words.finditer(text))
+    there = [found.span() for found in words.finditer(drawn)]
+    if len(there) == len(words.findall(text)) > before:
+        return there[before]
+    as_far = round(start * len(drawn) / max(len(text), 1))
+    return min(there, key=lambda one: abs(one[0] - as_far), default=(as_far, as_far))
+
+
+class MarkdownRenderer:
+    """A Markdown text that grows: only its last block is rendered anew.
+
+    What is not Markdown (HTML) stays as it is written.
+    """
+
+    def __init__(self, look: MarkdownLook) -> None:
+        self.look = look
+        self._console = Console(
+            file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
+        )
+        self._settled = _Page()
+        self._end = 0
+        """Where in the text the blocks end that stay as they are."""
+
+    def render(self, text: str) -> RenderedMarkdown:
+        """The rows of neutralised text, which begins as it did in the call before."""
+        rest = text[self._end :]
+        lines = rest.split("\n")
+        blocks = [*_blocks(_parser.parse(rest))]
+        for block in blocks[:-1]:
+            self._write(block, lines, self._settled)
+        if len(blocks) > 1:
+            starts = [0, *accumulate(len(line) + 1 for line in lines)]
+            self._end += starts[_first_line(blocks[-1])]
+        page = self._settled.copy()
+        for block in blocks[-1:]:
+            self._write(block, lines, page)
+        return RenderedMarkdown(
+            self.look, page.rows or [Row(0, 0)], "\n".join(page.lines), page.codes
+        )
+
+    def whole(self, text: str, note: str) -> RenderedMarkdown:
+        """The rows of a text that grows no more, with a note below."""
+        self._settled, self._end = _Page(), 0
+        rendered = self.render(text)
+        rows = rendered.rows + _note_rows(note, rendered.rows[-1], self.look.width)
+        return replace(rendered, rows=rows if text.strip() else rows[1:] or rows)
+
+    def _write(self, block: Sequence[Token], lines: Sequence[str], page: _Page) -> None:
+        """Add a block of a text with these lines."""
+        if page.rows:
+            page.add([Row(0, 0)], [""])
+        first, look = block[0], self.look
+        if first.type in _CODE_TYPES:
+            page.add(*_code(first, len(page.codes), look, self._console))
+        else:
+            drawn = self._console.render_lines(_Markdown(block, look.dark), pad=False)
+            rows = _without_empty_edges(
+                [_row(number, line, look.base) for number, line in enumerate(drawn)]
+            )
+            if _shows_all(rows, block):
+                page.add(rows, [row.text.rstrip() for row in rows])
+            else:
+                # Rich drops what has no room: columns, deep lists and quotes.
+                start, stop = block[0].map or (0, 0)
+                page.add(*_as_written("\n".join(lines[start:stop]).rstrip("\n"), look))
+        page.codes += _codes(block)
+
+
+class _Page:
+    """Rows, and the lines of what they copy."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.lines: list[str] = []
+        self.codes: list[Code] = []
+
+    def copy(self) -> _Page:
+        page = _Page()
+        page.rows, page.lines, page.codes = [*self.rows], [*self.lines], [*self.codes]
+        return page
+
+    def add(self, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Add rows that count their lines from 0."""
+        first = len(self.lines)
+        self.rows += [Row(first + row.line, row.start, row.pieces) for row in rows]
+        self.lines += lines
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """The tokens of each block that lies in no other."""
+    block: list[Token] = []
+    for token in tokens:
+        block.append(token)
+        if token.level == 0 and token.nesting <= 0:
+            yield block
+            block = []
+
+
+def _without_empty_edges(rows: list[Row]) -> list[Row]:
+    full = [number for number, row in enumerate(rows) if row.text.strip()] or [0]
+    rows = rows[full[0] : full[-1] + 1]
+    return [Row(number, row.start, row.pieces) for number, row in enumerate(rows)]
+
+
+def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
+    """Whether every character of a block's text is drawn, and no row is too wide."""
+    if max(token.level for token in block) >= _DEEPEST - 2:
+        return False
+    wanted: Counter[str] = Counter()
+    for token in block:
+        texts = [child.content for child in token.children] if token.children else [token.content]
+        for text in texts:
+            wanted.update(neutralise_line(text))
+    for row in rows:
+        wanted.subtract(row.text)
+    return all(count <= 0 or character.isspace() for character, count in wanted.items())
+
+
+def _as_written(text: str, look: MarkdownLook) -> tuple[list[Row], list[str]]:
+    """A block as it stands in the text."""
+    wrapping = Wrapping(look.width)
+    wrapping.append(neutralise(text), look.base)
+    return wrapping.rows, wrapping.text.split("\n")
+
+
+def _first_line(block: Sequence[Token]) -> int:
+    return block[0].map[0] if block[0].map else 0
+
+
+def _language(token: Token) -> str:
+    return neutralise_line(token.info.split()[0]) if token.info.split() else ""
+
+
+def _code(
+    token: Token, number: int, look: MarkdownLook, console: Console
+) -> tuple[list[Row], list[str]]:
+    """A code block: a line that says what it is and copies it, and the code beside a rail."""
+    language, code = _language(token), token.content.rstrip("\n")
+    theme = "ansi_dark" if look.dark else "ansi_light"
+    highlighted = Syntax("", language or "text", theme=theme).highlight(code)
+    highlighted.rstrip()
+    wrapping = Wrapping(look.width - len(_RAIL))
+    for text, style, _ in highlighted.render(console):
+        wrapping.append(text, look.base + style if style else look.base)
+    said = f"{language} · copy" if language else "copy"
+    click = look.faint + Style.from_meta({CODE: number}) + Style(underline=True)
+    head = Row(0, 0, [Piece(fitting(f"╭ {said}", look.width), click, 0, 0)])
+    rows = [
+        Row(row.line, row.start, [Piece(_RAIL, look.faint, row.start, row.start), *row.pieces])
+        for row in wrapping.rows
+    ]
+    return [head, *rows], wrapping.text.split("\n")
+
+
+def _row(number: int, line: list[Segment], base: Style) -> Row:
+    row = Row(number, 0)
+    stop = 0
+    for raw, style, _ in line:
+        text = neutralise_line(raw)
+        start, stop = stop, stop + len(text)
+        row.pieces.append(Piece(text, _clickable(base, style), start, stop))
+    return row
+
+
+def _clickable(base: Style, style: Style | None) -> Style:
+    """A link is opened by the app, which shows its address first; not by the terminal."""
+    if style is None:
+        return base
+    if style.link:
+        meta = {LINK: neutralise_line(style.link)}
+        return base + style.update_link(None) + Style.from_meta(meta)
+    return base + style
+
+
+def _note_rows(note: str, last: Row, width: int) -> list[Row]:
+    """Rows of a note, placed at the end of the copied text."""
+    if not note:
+        return []
+    end = last.pieces[-1].stop if last.pieces else 0
+    wrapping = Wrapping(width)
+    wrapping.append(note, "note", copied=False)
+    return [
+        Row(last.line, end, [Piece(piece.shown, piece.style, end, end) for piece in row.pieces])
+        for row in wrapping.rows
+    ]
+
+
+class _Heading(rich_markdown.Heading):
+    """At the left, without a box."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _Table(rich_markdown.TableElement):
+    """Cells fold, whatever is in them."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                for column in table.columns:
+                    column.overflow = "fold"
+            yield table
+
+
+class _Markdown(rich_markdown.Markdown):
+    """Blocks that are parsed already. Every line break is one, and every address is seen."""
+
+    elements = {**rich_markdown.Markdown.elements, "heading_open": _Heading, "table_open": _Table}
+
+    def __init__(self, tokens: Sequence[Token], dark: bool) -> None:
+        super().__init__("", code_theme="ansi_dark" if dark else "ansi_light")
+        self.parsed = [_seen(token) for token in tokens]
+
+
+def _seen(token: Token) -> Token:
+    """A token whose line breaks are kept and whose links say where they lead."""
+    if token.type != "inline" or not token.children:
+        return token
+    children: list[Token] = []
+    href, text = "", ""
+    for child in token.children:
+        if child.type == "softbreak":
+            children.append(Token("hardbreak", "br", 0))
+            continue
+        if child.type == "link_open":
+            href, text = _address(child), ""
+        elif child.type == "link_close" and text != href:
+            children.append(Token("text", "", 0, content=f" ({href})"))
+        text += child.content
+        children.append(child)
+    return Token(**{**token.as_dict(as_upstream=False), "children": children})
+
+
+def _rich_theme(look: MarkdownLook) -> Theme:
+    headings = {f"markdown.h{level}": look.heading for level in range(1, 7)}
+    return Theme(
+        {
+            **headings,
+            "markdown.h1": look.heading + Style(underline=True),
+            "markdown.code": look.code,
+            "markdown.code_block": look.code,
+            "markdown.item.bullet": look.heading,
+            "markdown.item.number": look.heading,
+            "markdown.list": Style(),
+            "markdown.link": look.heading,
+            "markdown.link_url": look.heading + Style(underline=True),
+            "markdown.block_quote": look.faint,
+            "markdown.hr": look.faint,
+            "markdown.table.border": look.faint,
+            "markdown.table.header": look.heading,
+        }
+    )

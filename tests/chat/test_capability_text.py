@@ -1,0 +1,171 @@
+"""A chat with an engine that reports little and can do less, as other people's servers do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eaglechat.chat.capability_text import no_bench, not_reported
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.wire.capabilities import EVERYTHING, Capabilities
+from eaglechat.wire.protocol import AUTO, Set
+from tests.chat.headless import Headless, reopened
+from tests.tui.scripted import REPLY, ScriptedEngine
+
+
+@pytest.fixture
+def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Headless:
+    start = ScriptedEngine.open_engine
+
+    def open_server(engine: ScriptedEngine, say: object) -> None:
+        engine.engine_name, engine.can = (
+            "llama-server",
+            Capabilities(origins=True, draft_length=True),
+        )
+        start(engine, say)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ScriptedEngine, "open_engine", open_server)
+    return Headless(tmp_path)
+
+
+def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> None:
+    chat.ask("why?")
+
+    assert chat.texts == ["why?", REPLY]
+    numbers = numbers_of(chat.session)
+    assert numbers.reply.accepted > 0
+    assert numbers.tokens_per_second
+    assert numbers.times == "not reported by llama-server"
+    assert not_reported(chat.session.hello, "draft_text") == "not reported by llama-server"
+    rejected = [round_.rejected for round_ in numbers.rounds if round_.rejected]
+    assert {(token.id, token.text, token.probability) for token in rejected} == {(None, None, None)}
+
+
+def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
+    chat.ask("why?")
+
+    assert reopened(chat).session.shown.rounds == chat.session.shown.rounds
+
+
+def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
+    chat.ask("why?")
+    assert not chat.session.compare()
+    (why,) = chat.said
+    assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
+    assert "`eaglechat bench` measures it" in (no_bench(chat.session.hello) or "")
+
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=AUTO))
+    assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]
+    assert chat.session.controls.n_draft_max == 3
+
+
+def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
+    assert chat.session.ask("why?")
+    chat.rounds(1)
+    chat.session.change_draft_length(1)
+
+    assert chat.engine.requests(Set)
+    assert chat.said == ["llama-server applies this from the next reply on."]
+
+
+def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    assert chat.session.hello.can == EVERYTHING
+    chat.ask("why?")
+    assert numbers_of(chat.session).times.endswith(" ms")
+    assert chat.session.compare()
+    chat.finish()
+    assert chat.said == []
+
+
+def reports(chat: Headless, can: Capabilities) -> None:
+    """Make its engine one of these capabilities."""
+    assert chat.engine.hello is not None
+    chat.engine.hello = msgspec.structs.replace(chat.engine.hello, can=can)
+
+
+@pytest.mark.parametrize("change", [{"n_draft_max": 5}, {"enabled": False}, {"p_min": 0.5}])
+def test_drafting_that_was_settled_when_it_was_started_stays(
+    chat: Headless, change: dict[str, Any]
+) -> None:
+    reports(chat, Capabilities(origins=True))
+    before = chat.session.controls
+    chat.session.change_controls(replace(before, temperature=0.3, **change))
+
+    assert chat.session.controls == replace(before, temperature=0.3)
+    assert chat.said == [
+        "llama-server drafts the way it was started; eaglechat cannot change that."
+    ]
+    assert not numbers_of(chat.session).drafts_as_asked
+
+
+def test_an_engine_that_does_not_say_where_tokens_come_from_is_named(chat: Headless) -> None:
+    assert numbers_of(chat.session).unreported is None
+    reports(chat, Capabilities())
+    assert numbers_of(chat.session).unreported == "not reported by llama-server"
+
+
+def test_the_engine_that_wrote_a_reply_is_kept_with_it(chat: Headless) -> None:
+    chat.ask("why?")
+    (_, reply) = chat.session.turns.path
+    assert reply.recording.terms.engine == "llama-server"  # type: ignore[union-attr]
+    assert reopened(chat).session.turns.path[1].recording.terms.engine == "llama-server"  # type: ignore[union-attr]
+
+
+def test_auto_is_off_from_the_start_with_its_reason(chat: Headless) -> None:
+    chat.session.controls = replace(chat.session.controls, n_draft_max=AUTO)
+    chat.session.open()
+    assert chat.session.controls.n_draft_max == 3
+    reason = "llama-server cannot choose the draft length itself: set one by hand."
+    assert chat.said == [reason]
+
+
+def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = ScriptedEngine.open_engine
+
+    def open_program(engine: ScriptedEngine, say: object) -> None:
+        engine.engine_name = "llama-server"
+        engine.can = Capabilities(origins=True, draft_length=True, restarts=True)
+        start(engine, say)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ScriptedEngine, "open_engine", open_program)
+    chat = Headless(tmp_path)
+    chat.session.change_controls(replace(chat.session.controls, temperature=0.1))
+    assert chat.said == []
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=5))
+    assert chat.said == ["llama-server restarts with this before the next reply."]
+    assert chat.session.controls.n_draft_max == 5
+    before = chat.session.controls
+    chat.session.change_controls(replace(before, ngram=not before.ngram, temperature=0.2))
+    assert chat.said[-1] == "llama-server drafts only chains, without n-grams."
+    assert chat.session.controls == replace(before, temperature=0.2)
+    assert numbers_of(chat.session).not_followed >= {"ngram", "shape"}
+    assert numbers_of(chat.session).engine == "llama-server"
+
+
+def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
+    hello = chat.session.hello
+    assert hello is not None
+    nameless = msgspec.structs.replace(hello, engine="this server", can=Capabilities())
+    assert (no_bench(nameless) or "").startswith("This server cannot run the bench")
+    assert not_reported(nameless, "origins") == "not reported by this server"
+
+
+def test_plain_rounds_do_not_make_verifying_look_cheaper(tmp_path: Path) -> None:
+    """Under auto many rounds draft nothing: the mean of both is of the rounds that drafted."""
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    (drafting, *_) = [one for one in chat.session.turns.last_reply.recording.rounds if one.drafted]
+    quick = replace(drafting.timings, verify_ms=0.001, draft_ms=0.0)
+    plain = replace(drafting, drafted=(), n_tested=0, n_accepted=0, timings=quick)
+    before = numbers_of(chat.session).times
+    for _ in range(30):
+        chat.session.turns.last_reply.recording.add(plain)
+
+    assert numbers_of(chat.session).times == before

@@ -1,0 +1,238 @@
+"""An EAGLE-3 drafter below the loop: its contexts, how a prompt reaches it, what it drafts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.wire.errors import InitError, ProcessError
+from tests import tiny
+from tests.engine.drafters.by_hand import Driver, Models, by_hand, prompt_of
+from tests.engine.rig import N_THREADS, decode, open_contexts
+
+LONG = "the quick brown fox " * 12
+
+
+@pytest.fixture
+def driver(tiny_models: Models) -> Iterator[Driver]:
+    with by_hand(tiny_models) as driver:
+        yield driver
+
+
+# --- the two contexts ---
+
+
+@pytest.fixture
+def model_of() -> Iterator[Callable[[Path], Model]]:
+    opened: list[Model] = []
+
+    def open_model(path: Path) -> Model:
+        opened.append(Model(path))
+        return opened[-1]
+
+    yield open_model
+    for model in opened:
+        model.close()
+
+
+def refusal(target: Model, draft: Model) -> str:
+    with (
+        Context(target, n_ctx=256, n_batch=64, n_threads=N_THREADS) as one,
+        Context(draft, n_ctx=256, n_batch=64, n_threads=N_THREADS, other=one) as other,
+        pytest.raises(InitError) as error,
+    ):
+        Eagle3Drafter(one, other)
+    return str(error.value)
+
+
+def test_contexts_that_make_no_pair_are_refused_with_both_values(
+    tiny_models: Models, model_of: Callable[[Path], Model], tmp_path: Path
+) -> None:
+    target, _ = tiny_models
+    for_64 = model_of(tiny.write_draft(tmp_path / "64.gguf", target_hidden_size=64))
+    deep = model_of(tiny.write_draft(tmp_path / "deep.gguf", layers=(1, 2, 5)))
+
+    assert "not eagle3" in refusal(target, target)
+    assert "hidden size 64, the target has 32" in refusal(target, for_64)
+    assert "reads layer 5, the target has 4 layers" in refusal(target, deep)
+
+
+def test_a_draft_with_another_vocabulary_is_refused(
+    tiny_models: Models,
+    model_of: Callable[[Path], Model],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiny, "TOKENS", [*tiny.TOKENS, "zz"])
+    wide = model_of(tiny.write_draft(tmp_path / "wide.gguf", shared=False))
+
+    assert "a vocabulary of 33 tokens, the target one of 32" in refusal(tiny_models[0], wide)
+
+
+def test_closing_again_or_after_the_target_is_harmless_and_use_after_it_an_error(
+    tiny_models: Models,
+) -> None:
+    with open_contexts(*tiny_models) as (target, draft), Batch(target) as batch:
+        drafter = Eagle3Drafter(target, draft)
+        driver = Driver(target, draft, drafter, batch, Limits(3))
+        driver.prefill(prompt_of(target.model))
+        drafter.close()
+        drafter.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            driver.propose()
+        draft.close()
+        target.close()
+        drafter.close()
+
+
+# --- a prompt ---
+
+
+def test_how_a_prompt_is_cut_and_when_it_is_taken_in_makes_no_difference(
+    tiny_models: Models,
+) -> None:
+    """Also if a chunk is larger than the draft's batch."""
+
+    def drafts(chunk: int, *, take_in: bool, n_batch_draft: int = 32) -> list[object]:
+        with by_hand(tiny_models, Limits(8), n_batch_draft=n_batch_draft) as driver:
+            driver.prefill(prompt_of(driver.target.model, LONG), chunk=chunk, take_in=take_in)
+            assert (driver.drafter.waiting == 1) is take_in
+            return [driver.round() for _ in range(10)]
+
+    at_once = drafts(13, take_in=False, n_batch_draft=256)
+    for chunk in (256, 40, 7):
+        assert drafts(chunk, take_in=False) == at_once
+    for chunk in (40, 7, 1):
+        assert drafts(chunk, take_in=True) == at_once
+
+
+def test_a_conversation_resumed_behind_the_draft_window_drafts_on(tiny_models: Models) -> None:
+    with by_hand(tiny_models, window=8) as driver:
+        prompt = prompt_of(driver.target.model, LONG)
+        driver.prefill(prompt)
+        driver.round()
+        kept = driver.drafter.resume(prompt[:10], to_draft=False)
+        driver.target.forget(0, kept)
+        decode(driver.target, driver.batch, prompt[kept:10], kept)
+        driver.drafter.see(driver.batch)
+        driver.n_past, driver.id_last = 10, prompt[10]
+        for _ in range(5):
+            driver.round()
+        assert driver.drafter.known == driver.n_past
+
+
+def test_a_decode_that_was_not_seen_is_noticed(driver: Driver) -> None:
+    target, drafter, batch = driver.target, driver.drafter, driver.batch
+    prompt = prompt_of(target.model)
+    decode(target, batch, prompt[:4], 0)
+    drafter.see(batch)
+    decode(target, batch, prompt[4:8], 4)
+
+    with pytest.raises(ProcessError, match=r"saw 4 positions, .* needs 8"):
+        drafter.propose(8, prompt[8], Limits(3))
+    decode(target, batch, prompt[8:10], 8)
+    with pytest.raises(ProcessError, match=r"saw 4 positions, .* goes on at 8"):
+        drafter.see(batch)
+
+
+# --- drafts ---
+
+
+def test_the_length_changes_between_rounds_and_0_keeps_the_draft_in_step(
+    tiny_models: Models,
+) -> None:
+    with by_hand(tiny_models) as driver:
+        driver.prefill(prompt_of(driver.target.model))
+        lengths = []
+        for n_max in (3, 1, 0, 0, 16, 2):
+            driver.limits = Limits(n_max)
+            lengths.append(len(driver.round()[0]))
+        assert lengths == [3, 1, 0, 0, 16, 2]
+        interrupted = driver.propose().ids
+        history = driver.n_past, driver.id_last
+
+    with by_hand(tiny_models) as driver:
+        driver.prefill(prompt_of(driver.target.model))
+        while driver.n_past < history[0]:
+            driver.limits = Limits(min(2, history[0] - driver.n_past - 1))
+            driver.round()
+        assert (driver.n_past, driver.id_last) == history
+        driver.limits = Limits(2)
+        assert driver.propose().ids == interrupted
+
+
+def test_p_min_ends_a_draft_before_the_first_token_below_it(tiny_models: Models) -> None:
+    def drafted(limits: Limits) -> list[float]:
+        with by_hand(tiny_models, limits) as driver:
+            driver.prefill(prompt_of(driver.target.model))
+            return driver.propose().probabilities
+
+    free = drafted(Limits(16))
+    p_min = sorted(free)[8]
+    first_below = next(i for i, p in enumerate(free) if p < p_min)
+
+    assert drafted(Limits(16, p_min=p_min)) == pytest.approx(free[:first_below])
+    assert drafted(Limits(16, n_min=first_below + 1, p_min=p_min)) == []
+    assert all(0 < p <= 1 for p in free)
+
+
+def test_the_probability_is_the_draft_s_softmax_over_its_top_ten(
+    tiny_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drafter that shares its contexts does not end their graphs, so the logits are theirs."""
+    seen: list[np.ndarray] = []
+    with by_hand(tiny_models, seq_id=0) as driver:
+        driver.prefill(prompt_of(driver.target.model))
+        logits_of = driver.draft.logits
+        monkeypatch.setattr(
+            driver.draft, "logits", lambda row: seen.append(np.array(logits_of(row))) or seen[-1]
+        )
+        proposal = driver.propose()
+
+    assert len(proposal) == len(seen) == 3
+    for logits, token in zip(seen, proposal, strict=True):
+        top = np.exp(np.sort(logits)[::-1][:10] - logits.max())
+        assert token.id == logits.argmax()
+        assert token.id in tiny.DRAFT_VOCABULARY
+        assert token.probability == pytest.approx(1 / top.sum())
+
+
+def test_a_broken_draft_says_so_instead_of_drafting_nonsense(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.prefill(prompt_of(driver.target.model))
+    nan = np.full(len(tiny.TOKENS), np.nan, dtype=np.float32)
+    monkeypatch.setattr(driver.draft, "logits", lambda _row: nan)
+
+    with pytest.raises(ProcessError, match="no finite"):
+        driver.propose()
+
+
+def test_encoder_time_is_counted_once(tiny_models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that stands still but for the encoder, which takes a second."""
+    with by_hand(tiny_models, n_batch_draft=32) as driver:
+        encodes: list[int] = []
+        encode = driver.draft.encode
+        monkeypatch.setattr(
+            driver.draft, "encode", lambda batch: encodes.append(len(batch)) or encode(batch)
+        )
+        monkeypatch.setattr(time, "perf_counter", lambda: float(len(encodes)))
+        driver.prefill(prompt_of(driver.target.model, LONG))
+        driver.round()
+        driver.round()
+
+    assert len(encodes) > 2
+    assert driver.drafter.spent == (len(encodes) * 1000.0, 0.0)
+
+
+@pytest.mark.real
+def test_the_real_draft_reads_its_layers(real_models: Models) -> None:
+    with by_hand(real_models) as driver:
+        assert driver.drafter.layers == (2, 15, 27)

@@ -1,0 +1,95 @@
+"""What a round drafts: n-grams first, then the draft model, within what is set or chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
+from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.generation.planner import Planner, RoundPlan
+from eaglechat.engine.llama.objects import Model
+from eaglechat.wire.protocol import AUTO, Set, Speculation
+from eaglechat.wire.records import Round
+from tests.engine.rig import check_bookkeeping, open_rig, plainly
+
+REPEATS = [1, 2, 3, 4, 5, 1, 2, 3]
+FLAT = Calibration(verify=((1, 1.0), (17, 1.2)))
+"""A batch of 17 rows takes hardly longer than one of 1."""
+TEXT = "the cat sat on the mat and the cat sat on the hat"
+
+
+def planned(
+    *, room: int = 9, calibration: Calibration = NOT_CALIBRATED, **speculation: object
+) -> RoundPlan:
+    """The plan of a round behind `REPEATS` and 4, with n-grams and no draft model."""
+    asked = Speculation(**{"ngram": True, **speculation})
+    drafters = GuardedDrafters(None, NgramDrafter())
+    drafters.new_reply(asked)
+    drafters.resume(REPEATS, to_draft=True)
+    planner = Planner(drafters, calibration)
+    planner.new_reply()
+    plain = planner.choose(planner.look_up(8, 4, 0, asked), 8, 0, asked)
+    assert not plain.taken
+    return planner.choose(planner.look_up(8, 4, room, asked), 8, room, asked)
+
+
+def test_all_that_n_grams_find_is_taken_at_a_length_that_is_set() -> None:
+    plan = planned(n_draft_max=3)
+    assert (plan.taken.ids, plan.n_draft_max, plan.auto) == ([5, 1, 2], 3, None)
+    assert {token.drafter for token in plan.taken} == {"ngram"}
+    assert planned(n_draft_max=3, room=2).taken.ids == [5, 1]
+
+
+def test_an_automatic_length_takes_what_is_expected_to_pay() -> None:
+    plan = planned(n_draft_max=AUTO, calibration=FLAT)
+    assert plan.found.ids == [5, 1, 2, 3, 4, 5, 1, 2, 3]
+    assert plan.taken == plan.found[: plan.n_draft_max]
+    assert plan.n_draft_max > 0
+    dear = Calibration(verify=((1, 1.0), (17, 99.0)))
+    plan = planned(n_draft_max=AUTO, calibration=dear)
+    assert (len(plan.found), plan.taken, plan.n_draft_max) == (9, (), 0)
+
+
+@pytest.mark.parametrize(
+    "speculation",
+    [{"ngram": False}, {"n_min": 4}, {"p_min": 0.99}, {"enabled": False}, {"n_draft_max": 0}],
+    ids=str,
+)
+def test_nothing_is_taken_that_the_settings_forbid(speculation: dict[str, object]) -> None:
+    assert not planned(**{"n_draft_max": 3, **speculation}).taken
+
+
+def test_the_switch_of_n_grams_is_live_and_changes_no_token(
+    tiny_models: tuple[Model, Model],
+) -> None:
+    with open_rig(*tiny_models, ngram=NgramDrafter()) as rig:
+        prompt = rig.prompt(TEXT)
+        plain = rig.reply(prompt, live=plainly(), max_tokens=160)
+        live = Live(Speculation(n_draft_max=8, ngram=False), 0.0)
+        rounds: list[Round] = []
+        for event in rig.stream(prompt, live=live, max_tokens=160):
+            if isinstance(event, Round):
+                rounds.append(event)
+                if len(rounds) == 8:
+                    live.apply(Set(ngram=True))
+        drafters = [round_.drafter for round_ in rounds]
+        assert "ngram" not in drafters[:8]
+        assert "ngram" in drafters[8:]
+        assert [t.id for r in rounds for t in r.tokens] == plain.tokens
+
+
+@pytest.mark.parametrize("length", [AUTO, 16])
+def test_without_a_draft_model_n_grams_draft(
+    tiny_models: tuple[Model, Model], length: int | str
+) -> None:
+    with open_rig(*tiny_models) as rig:
+        prompt = rig.prompt(TEXT)
+        plain = rig.reply(prompt, live=plainly(), max_tokens=160)
+    with open_rig(*tiny_models, make_drafter=None, ngram=NgramDrafter()) as rig:
+        live = Live(Speculation(n_draft_max=length, ngram=True), 0.0)
+        reply = rig.reply(prompt, live=live, max_tokens=160)
+    assert (reply.tokens, reply.offs) == (plain.tokens, [])
+    check_bookkeeping(reply, prompt)
+    assert length == AUTO or any(round_.drafter == "ngram" for round_ in reply.rounds)

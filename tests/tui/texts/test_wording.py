@@ -1,0 +1,53 @@
+"""Sentences and numbers as the screens write them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from eaglechat.tui.texts import replies, wording
+from eaglechat.wire.records import FinishReason, Part
+from tests.chat.records import TERMS, answering, recorded, round_of, thinking
+
+
+@pytest.mark.parametrize(
+    ("reason", "note"),
+    [
+        (FinishReason.STOP, "1 token, 33.3 tok/s"),
+        (FinishReason.CANCELLED, "stopped · 1 token, 33.3 tok/s"),
+        (FinishReason.LENGTH, "token limit reached · 1 token, 33.3 tok/s"),
+        (FinishReason.CONTEXT, "context full · this turn alone fills its 4,096 tokens"),
+    ],
+)
+def test_how_a_reply_ended(reason: FinishReason, note: str) -> None:
+    assert replies.end_note(recorded(round_of(1), reason=reason), 4096).startswith(note)
+
+
+def test_a_limit_of_the_settings_is_named_and_no_server_s() -> None:
+    recording = recorded(round_of(1), reason=FinishReason.LENGTH)
+    assert "max_tokens" not in replies.end_note(recording, 4096)
+    recording.terms = msgspec.structs.replace(TERMS, max_tokens=1)
+    assert "generation.max_tokens ·" in replies.end_note(recording, 4096)
+
+
+def test_a_comparison_is_only_as_long_as_the_reply() -> None:
+    recording = recorded(round_of(1), reason=FinishReason.LENGTH)
+    assert "same length as the reply" in replies.end_note(recording, 4096, is_comparison=True)
+
+
+def test_a_reply_that_was_cut_off_says_so() -> None:
+    assert replies.end_note(answering("so"), 4096) == "cut off here"
+
+
+def test_one_token_of_reasoning_is_one_token() -> None:
+    recording = recorded(thinking("hm"))
+    assert replies.thought(recording.by_part[Part.REASONING]).startswith(
+        "thought for 0 s, 1 token,"
+    )
+
+
+def test_a_text_is_cut_by_its_cells() -> None:
+    assert wording.fitting("漢字漢字", 8) == "漢字漢字"
+    assert wording.fitting("漢字漢字", 7) == "漢字漢…"
+    assert wording.fitting("漢字漢字", 6) == "漢字…"
+    assert wording.fitting("abc", 2) == "a…"

@@ -1,0 +1,319 @@
+"""Markdown as it is read: while it grows, at any width, with its code and links."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+from textual.geometry import Region
+from textual.pilot import Pilot
+
+from eaglechat.tui.screens.chat.links import cannot_open, shown_address
+from eaglechat.tui.widgets.transcript.markdown import (
+    CODE,
+    LINK,
+    MarkdownLook,
+    MarkdownRenderer,
+    code_blocks,
+    links,
+    same_passage,
+)
+from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
+from tests.tui.widgets.transcript_app import (
+    TranscriptApp,
+    drawn_rows,
+    make_end,
+    make_round,
+    on_screen,
+    segment_of,
+    shown_reply,
+    until,
+)
+
+CODE_TEXT = 'def f(x):\n\treturn "a line that is wider than the page is"  \n\n\nprint(f(2))\n'
+PARTS = (
+    "# A heading\n\n",
+    "Some *words* and `code`\nin two lines.\n\n",
+    f"```python\n{CODE_TEXT}```\n\n",
+    "- one\n- two\n  1. three\n\n",
+    "| a | b |\n| - | - |\n| 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 | x |\n\n",
+    "> said\n\n",
+    "See [the page](https://example.com/a).\n\n",
+    "---\n\n",
+    "~~~\nplain\n~~~\n",
+)
+
+
+def look(width: int = 30) -> MarkdownLook:
+    return MarkdownLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.sampled_from(PARTS), max_size=5), st.integers(1, 40), st.integers(12, 50))
+def test_a_text_that_grows_ends_as_the_whole_text(parts: list[str], step: int, width: int) -> None:
+    text = "".join(parts)
+    growing = MarkdownRenderer(look(width))
+    for end in range(0, len(text) + 1, step):
+        growing.render(text[:end])
+    grown, whole = growing.render(text), MarkdownRenderer(look(width)).whole(text, "")
+    assert [row.text for row in grown.rows] == [row.text for row in whole.rows]
+    assert grown.text == whole.text
+    assert all(cell_len(row.text.rstrip()) <= width for row in whole.rows)
+
+
+def test_only_the_last_block_is_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+    write = MarkdownRenderer._write
+
+    def counted(self: MarkdownRenderer, block: list, *rest: object) -> None:
+        rendered.append(block[1].content)
+        write(self, block, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MarkdownRenderer, "_write", counted)
+    growing = MarkdownRenderer(look())
+    text = "".join(f"paragraph {n}\n\n" for n in range(50))
+    growing.render(text)
+    rendered.clear()
+    growing.render(text + "more")
+    assert rendered == ["paragraph 49", "more"]
+
+
+def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
+    text = f"1. first\n\n   ```sh\n   ls\n   ```\n\nthen\n\n````python\n{CODE_TEXT}````\n"
+    assert [(code.language, code.text) for code in code_blocks(text)] == [
+        ("sh", "ls\n"),
+        ("python", CODE_TEXT),
+    ]
+    rendered = MarkdownRenderer(look()).whole(text, "")
+    assert CODE_TEXT.rstrip("\n").expandtabs(4) in rendered.text
+    clicks = [p.style.meta.get(CODE) for row in rendered.rows for p in row.pieces]
+    assert [number for number in clicks if number is not None] == [1]
+
+
+def test_lines_stay_lines_and_a_long_cell_keeps_every_character() -> None:
+    code = "def add(a, b):\n    return a + b"
+    assert MarkdownRenderer(look()).whole(code, "").text == "def add(a, b):\n    return a + b"
+    wide = "漢字" * 30
+    rendered = MarkdownRenderer(look()).whole(f"| a | b |\n| - | - |\n| {wide} | x |", "")
+    assert "…" not in rendered.text
+    assert sum(row.text.count("漢") for row in rendered.rows) == 30
+
+
+def test_a_link_says_where_it_leads_and_is_not_left_to_the_terminal() -> None:
+    rendered = MarkdownRenderer(look(60)).whole("See [the page](https://example.com/a).", "")
+    assert rendered.text == "See the page (https://example.com/a)."
+    pieces = [piece for row in rendered.rows for piece in row.pieces]
+    assert {p.style.meta[LINK] for p in pieces if LINK in p.style.meta} == {"https://example.com/a"}
+    assert not any(piece.style.link for piece in pieces)
+    assert links("a [b](http://c) <http://d>") == ["http://c", "http://d"]
+
+
+def test_an_address_is_a_link_and_the_name_of_a_file_is_none() -> None:
+    text = (
+        "See https://example.com/a_(b), main.py, //x.com, a@b.de and `https://no`.\n\n    http://x"
+    )
+    assert links(text) == ["https://example.com/a_(b)"]
+    rendered = MarkdownRenderer(look(60)).whole(text, "")
+    assert rendered.text.startswith("See https://example.com/a_(b), main.py")
+    pieces = [piece for row in rendered.rows for piece in row.pieces]
+    linked = [piece for piece in pieces if LINK in piece.style.meta]
+    assert "".join(piece.shown for piece in linked) == "https://example.com/a_(b)"
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "file:///etc/passwd", "x", "http://["])
+def test_other_addresses_are_not_opened(address: str) -> None:
+    assert "not" in (cannot_open(address) or "")
+
+
+def test_an_address_is_shown_with_its_host_in_plain_letters() -> None:
+    assert cannot_open("https://example.com") is None
+    assert shown_address("https://example.com/ä") == "https://example.com/ä"
+    assert "xn--" in shown_address("https://ex\u0430mple.com/")
+    assert "\u202e" not in shown_address("https://example.com/\u202emoc")
+
+
+async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:
+    app.add_reply("First:\n\n```sh\nls\n```\n\nthen\n\n```python\nx = 1\n```")
+    app.add_reply("no code, but [a page](https://example.com)")
+    app.add_reply("last\n\n```\nplain\n```\n")
+    await pilot.pause()
+
+
+async def click_on_copy(app: TranscriptApp, pilot: Pilot[None]) -> None:
+    """Click the note over a block once it is on the screen: a reply that grows moves it."""
+    reply = app.query(ReplyEntry).first()
+    places: list[tuple[Region, list[int]]] = []
+
+    def at_rest() -> bool:
+        rows = [y for y, row in enumerate(on_screen(reply)) if "python · copy" in row]
+        places.append((reply.region, rows))
+        return bool(rows) and places[-3:] == [places[-1]] * 3
+
+    await until(pilot, at_rest)
+    await pilot.click(reply, offset=(6, places[-1][1][0]))
+
+
+async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        await shown_code(app, pilot)
+        for copied in ("plain\n", "x = 1\n", "ls\n"):
+            app.transcript.copy_code()
+            assert app.clipboard == copied
+        app.transcript.copy_code()
+        assert app.clipboard == "ls\n"
+        app.transcript.copy_code()
+        assert app.clipboard == "plain\n"
+
+
+async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.markdown = True
+        await shown_code(app, pilot)
+        await click_on_copy(app, pilot)
+        await until(pilot, lambda: app.clipboard == "x = 1\n")
+        app.transcript.copy_reply()
+        assert app.clipboard == "last\n\n```\nplain\n```\n"
+
+
+async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.markdown = True
+        app.add_reply("odd:\u2028```python\nx = 1\n```")
+        await click_on_copy(app, pilot)
+        await until(pilot, lambda: app.clipboard == "x = 1\n")
+        app.copy_to_clipboard("")
+        app.transcript.copy_code()
+        assert app.clipboard == "x = 1\n"
+
+
+def test_a_passage_is_found_again_in_what_is_drawn() -> None:
+    text = "**see** a\n\n```see\nx\n```\n\nand _see_\nb again"
+    drawn = MarkdownRenderer(look()).whole(text, "").text
+    for words, place in (("a", 0), ("and", 0), ("b again", 0)):
+        start = text.index(words, place)
+        begin, end = same_passage(text, (start, start + len(words)), drawn)
+        assert (drawn[begin:end], drawn[:begin].count(words)) == (words, text[:start].count(words))
+    # One of three is the language of the code, which is no text.
+    last = text.rindex("see")
+    begin, end = same_passage(text, (last, last + 3), drawn)
+    assert (drawn[begin:end], begin) == ("see", drawn.rindex("see"))
+    nowhere = same_passage(text, (0, 2), drawn)
+    assert nowhere == (0, 0)
+    assert same_passage("", (0, 0), "") == (0, 0)
+
+
+async def test_what_is_found_is_marked_where_markdown_puts_it() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.add_reply("**bold** words and\n\n- `more` of it\n- the needle here")
+        reply = app.query(ReplyEntry).first()
+        app.transcript.markdown = True
+        await until(pilot, lambda: reply.markdown_shown)
+        reply.mark((reply.text.index("needle"), reply.text.index("needle") + 6))
+        drawn = [s for y in range(reply.size.height) for s in reply.render_line(y)]
+        assert [s.text for s in drawn if s.style and s.style.reverse] == ["needle"]
+        row = drawn_rows(reply)[reply.row_of(reply.text.index("needle"))]
+        assert "needle" in row
+
+
+async def test_links_are_opened_from_the_last_to_the_first() -> None:
+    chosen: list[str] = []
+
+    class LinkApp(TranscriptApp):
+        def on_link_chosen(self, event: LinkChosen) -> None:
+            chosen.append(event.address)
+
+    app = LinkApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        await shown_code(app, pilot)
+        app.transcript.open_link()
+        await until(pilot, lambda: chosen == ["https://example.com"])
+
+
+async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.markdown = True
+        reply = await shown_reply(app, pilot, [make_round([], "Some **bold")])
+        app.write(reply, [make_round(["**"], " words\n\n", "wrong")])
+        await until(pilot, lambda: "Some bold words" in drawn_rows(reply)[0])
+        assert segment_of(reply, "bold").style.bold
+        app.transcript.markdown = False
+        assert "Some **bold**wrong words" in drawn_rows(reply)[0]
+        app.transcript.markdown = True
+        app.end(reply, make_end(" end"), "stopped")
+        await until(pilot, lambda: drawn_rows(reply)[-1].endswith("stopped"))
+        assert "Some bold words" in drawn_rows(reply)[0]
+
+
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+hostile = st.lists(
+    st.sampled_from(
+        (
+            *PARTS,
+            "<http://c/%1b]0;pwned%1b%5c>",
+            "<http://c/%c2%9b31m>",
+            "mailto:a%1b@b.c",
+            "[a](http://c/%1b)",
+            "&#x202e;abc",
+            "&#27;[31m",
+            "&#10;",
+            "```a&#27;b\ncode\n```\n",
+            "![&#27;](x)",
+            "\n",
+            "> ",
+            "- ",
+            "|",
+        )
+    ),
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(hostile.map("".join), st.integers(1, 60))
+@example("<http://c/%1b]0;pwned%1b%5c>", 40)
+@example("<http://c/%c2%9b31m>", 40)
+@example("mailto:a%1b@b.c", 40)
+@example("&#x202e;abc", 40)
+def test_nothing_that_is_drawn_copied_or_opened_can_steer_the_terminal(
+    text: str, width: int
+) -> None:
+    page = MarkdownRenderer(look(width)).whole(text, "")
+    assert not any(UNSAFE.search(row.text) or "\n" in row.text for row in page.rows)
+    assert not UNSAFE.search(page.text)
+    assert not any(UNSAFE.search(address) for address in links(text))
+    for row in page.rows:
+        for piece in row.pieces:
+            meta = piece.style.meta if isinstance(piece.style, Style) else {}
+            assert not UNSAFE.search(str(meta.get(LINK, "")))
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("|" * 2 + "|".join(f"c{n}" for n in range(14)) + "|\n" + "|-" * 15 + "|", 40),
+        ("| " + " | ".join(f"c{n}" for n in range(27)) + " |\n" + "| - " * 27 + "|", 80),
+        ("".join("  " * depth + f"- level{depth}\n" for depth in range(10)), 30),
+        ("".join("> " * depth + f"level{depth}\n>\n" for depth in range(1, 21)), 40),
+    ],
+)
+def test_what_has_no_room_is_drawn_as_it_is_written(text: str, width: int) -> None:
+    page = MarkdownRenderer(look(width)).whole(text, "")
+    drawn = "".join(row.text for row in page.rows)
+    names = re.findall(r"c\d+|level\d+", text)
+    assert names
+    assert all(name in re.sub(r"\s", "", drawn) for name in names)
+    assert all(cell_len(row.text.rstrip()) <= width for row in page.rows)
+
+
+def test_the_head_of_a_code_block_is_no_wider_than_the_page() -> None:
+    page = MarkdownRenderer(look(20)).whole("```" + "漢" * 15 + "\ncode\n```", "")
+    assert all(cell_len(row.text) <= 20 for row in page.rows)
