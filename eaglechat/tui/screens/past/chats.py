@@ -16,8 +16,8 @@ from textual.widgets.option_list import Option
 
 from eaglechat.chat.history.folder import KEPT_DAYS, Hit, pin, rename
 from eaglechat.chat.history.listing import ChatSummary
-from eaglechat.chat.history.reading import Passage, SavedChat, read_chat
 from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.history.saved_chat import Passage, SavedChat, read_chat
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
