@@ -29,7 +29,6 @@ from huggingface_hub.utils import (
 
 from eaglechat.gguf.header import (
     MOST_HEADER_BYTES,
-    GGUFError,
     GGUFHeader,
     GGUFTruncatedError,
     parse_beginning,
@@ -232,69 +231,61 @@ class Hub:
 
     def peek(self, file: RemoteFile) -> GGUFHeader:
         """The header of a GGUF on the Hub, read with a few range requests. Raises GGUFError."""
-        known = self._headers.get(file)
-        if known is None:
-            known = self._headers[file] = self._repeat(lambda: self._peek(file))
-        return known
+
+        def ask() -> GGUFHeader:
+            found = self.metadata(file.repo, file.path, file.commit)
+            data = b""
+            while True:
+                wanted = min(max(3 * len(data), _PEEK_BYTES), MOST_HEADER_BYTES)
+                piece = self._bytes(file, found, len(data), wanted)
+                data += piece
+                try:
+                    return parse_header(data, Path(file.path), found.size)
+                except GGUFTruncatedError:
+                    if not piece or len(data) >= min(found.size, MOST_HEADER_BYTES):
+                        raise
+
+        if file not in self._headers:
+            self._headers[file] = self._repeat(ask)
+        return self._headers[file]
 
     def beginning(self, file: RemoteFile) -> GGUFHeader:
         """A GGUF's header up to its vocabulary, which is enough to compute the memory needed."""
-
-        def ask() -> GGUFHeader | None:
-            found = self.metadata(file.repo, file.path, file.commit)
-            end = min(_BEGINNING_BYTES, found.size)
-            with self.stream(found.location, file.name, 0, end - 1) as response:
-                data = _read(response, end)
-            return parse_beginning(data, Path(file.path), found.size)
-
-        known = self._headers.get(file) or self._beginnings.get(file) or self._repeat(ask)
+        known = self._headers.get(file) or self._beginnings.get(file)
         if known is None:
-            return self.peek(file)
-        self._beginnings[file] = known
+            data = self.read_range(file, 0, _BEGINNING_BYTES)
+            known = parse_beginning(data, Path(file.path), file.size) or self.peek(file)
+            self._beginnings[file] = known
         return known
-
-    def _peek(self, file: RemoteFile) -> GGUFHeader:
-        found = self.metadata(file.repo, file.path, file.commit)
-        if found.size == 0:
-            raise GGUFError(f"{file.name} is empty")
-        data, wanted = b"", _PEEK_BYTES
-        while True:
-            end = min(wanted, found.size)
-            with self.stream(found.location, file.name, len(data), end - 1) as response:
-                whole = response.status_code == 200
-                data = (b"" if whole else data) + _read(response, end if whole else end - len(data))
-            try:
-                return parse_header(data, Path(file.path), found.size)
-            except GGUFTruncatedError:
-                if end == found.size or end >= MOST_HEADER_BYTES:
-                    raise
-            wanted = min(3 * len(data), MOST_HEADER_BYTES)
 
     def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
         """The content of a small file such as config.json. Raises HubError if it is larger."""
         if file.size > limit:
             raise HubError(f"{file.name} is larger than a file of its kind is: it was not read.")
-
-        def ask() -> bytes:
-            found = self.metadata(file.repo, file.path, file.commit)
-            with self.stream(found.location, file.name, 0) as response:
-                return _read(response, limit)
-
-        return self._repeat(ask)
+        return self.read_range(file, 0, limit)
 
     def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
         """The bytes `start` to `end` (exclusive) of a file, fewer if the file ends before."""
 
         def ask() -> bytes:
             found = self.metadata(file.repo, file.path, file.commit)
-            last = min(end, found.size)
-            if start >= last:
-                return b""
-            with self.stream(found.location, file.name, start, last - 1) as response:
-                skipped = start if response.status_code == 200 else 0
-                return _read(response, skipped + last - start)[skipped:]
+            return self._bytes(file, found, start, end)
 
         return self._repeat(ask)
+
+    def _bytes(self, file: RemoteFile, found: FileMetadata, start: int, end: int) -> bytes:
+        end = min(end, found.size)
+        if start >= end:
+            return b""
+        data = bytearray()
+        with self.stream(found.location, file.name, start, end - 1) as response:
+            # Status 200 means that the server ignores ranges and sends the file from its start.
+            skipped = start if response.status_code == 200 else 0
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) >= skipped + end - start:
+                    break
+        return bytes(data[skipped : skipped + end - start])
 
     def _repeat(self, ask: Callable[[], Answer]) -> Answer:
         """Repeat a request that failed transiently, unless the Hub asks for a longer wait."""
@@ -340,15 +331,6 @@ def _hit(info: ModelInfo) -> SearchHit:
         has_gguf="gguf" in tags or any(f.rfilename.endswith(".gguf") for f in info.siblings or ()),
         tags=tags,
     )
-
-
-def _read(response: Any, count: int) -> bytes:
-    data = bytearray()
-    for chunk in response.iter_bytes():
-        data += chunk
-        if len(data) >= count:
-            break
-    return bytes(data[:count])
 
 
 def _licence(info: ModelInfo) -> str | None:

