@@ -19,8 +19,8 @@ from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
+from tests import ggufs
 from tests.cli.redrawn import Terminal
-from tests.hub import ggufs
 from tests.hub.commands import ROOT, Commands
 from tests.hub.fakehub import FakeHub
 
