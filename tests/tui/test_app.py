@@ -17,7 +17,7 @@ from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY, SEED
 from tests.tui.scripted_reports import pair_info
