@@ -50,8 +50,8 @@ class Controls:
 
 @dataclass(frozen=True)
 class Control:
-    """A control, on or off unless it is one of the kinds below. `name` is its field in Controls, its key in `table` of the
-    settings, and its field in the `Set` request."""
+    """A control, on or off unless it is one of the kinds below. `name` is its field in Controls,
+    its key in `table` of the settings, and its field in the `Set` request."""
 
     name: str
     table: Literal["speculation", "generation"]
