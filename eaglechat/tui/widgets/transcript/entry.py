@@ -202,7 +202,7 @@ class TranscriptEntry(TokenStyled):
 
     def render_line(self, y: int) -> Strip:
         if y not in self._strips:
-            self._strips[y] = self._draw(y)
+            self._strips[y] = self.draw_row(y)
         return self._strips[y]
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -248,7 +248,7 @@ class TranscriptEntry(TokenStyled):
         for run in runs:
             self._wrapping.append(neutralise(run.text), run.kind, copied=run.copied)
 
-    def _draw(self, y: int) -> Strip:
+    def draw_row(self, y: int) -> Strip:
         base = self.style_of(TEXT)
         width = self.size.width
         rows = self.body.rows
