@@ -23,7 +23,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.tui.texts.timeline import Place
+from eaglechat.tui.texts.timeline import SiblingNumber
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise
@@ -95,7 +95,7 @@ class TranscriptEntry(TokenStyled):
         self._strips: dict[int, Strip] = {}
         self._styles: dict[str, Style] = {}
         self.turn: TurnId | None = None
-        self._place: Place | None = None
+        self._place: SiblingNumber | None = None
         self._mark: tuple[int, int] | None = None
         self._drawn_mark: Selection | None = None
         """Where it stands in what is drawn; None until it is looked for."""
@@ -113,7 +113,7 @@ class TranscriptEntry(TokenStyled):
         turn: TurnId
         by: int
 
-    def stand(self, turn: TurnId | None, place: Place | None) -> None:
+    def stand(self, turn: TurnId | None, place: SiblingNumber | None) -> None:
         """Say of which turn it is a part, and which of how many siblings that is: in a row of its
         own, above the others."""
         self.turn = turn
