@@ -54,5 +54,4 @@ class EngineClient:
 
     @property
     def process(self) -> psutil.Process:
-        assert self.link._running is not None
-        return psutil.Process(self.link._running.process.pid)
+        return psutil.Process(self.link.pid)

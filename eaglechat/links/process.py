@@ -28,7 +28,7 @@ _LONGEST_LINE = 2**26
 _RPC_GONE = "Remote RPC server crashed"
 _WAS_KILLED = " was killed (signal 9)"
 """In the last line of the log when the engine's llama-server was killed."""
-_SILENT_S = 5.0
+SILENT_S = 5.0
 """Seconds that a process has to end once it has closed its output."""
 
 
@@ -51,6 +51,11 @@ class ProcessLink(Link):
         self._command = list(command)
         self._log = log
         self._running: _Running | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process' id; None before it is started and after it is closed."""
+        return self._running.process.pid if self._running else None
 
     def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
         log = _open_log(self._log)
@@ -140,7 +145,7 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
                 # Such as the greeting of a remote shell: it goes to the log.
                 with contextlib.suppress(OSError):
                     running.log.write(b"not an engine message: " + line[:_LOGGED_BYTES])
-        exit_status = _wait(running.process, _SILENT_S)
+        exit_status = _wait(running.process, SILENT_S)
     finally:
         running.lines.put(None)
         tail = _tail(running.log)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from eaglechat.engine.process.pair_worker import local_link
@@ -40,7 +39,7 @@ def client(
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     if request.param == "process":
         process = ProcessLink(ENGINE, tmp_path / "log")
-        client = Client(process, tiny_files, kill=lambda: os.kill(_pid(process), signal.SIGKILL))
+        client = Client(process, tiny_files, kill=lambda: psutil.Process(process.pid).kill())
     elif request.param == "local":
         client = Client(local_link(), tiny_files)
     elif request.param == "http":
@@ -52,11 +51,6 @@ def client(
     client.kind = request.param
     yield client
     client.link.close()
-
-
-def _pid(engine: ProcessLink) -> int:
-    assert engine._running is not None
-    return engine._running.process.pid
 
 
 @pytest.fixture
