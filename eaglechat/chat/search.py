@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from eaglechat.chat.conversation.turns import Question, Turn, TurnId
-from eaglechat.chat.writing.parts import shown
+from eaglechat.chat.writing.question import shown
 
 _LEAST_BEGINNING = 3
 """Letters from which a word also finds longer ones."""

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.engine.bench.prompts import HEADING, parse_prompts
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model

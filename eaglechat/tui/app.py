@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pairs import PairLibrary

@@ -10,8 +10,8 @@ import msgspec
 from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.chat.history.reading import SavedChat, saved_chats
-from eaglechat.chat.writing.parts import Draft, text_of
+from eaglechat.chat.history.saved_chat import SavedChat, saved_chats
+from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.timeline import Entry, entries
@@ -68,7 +68,7 @@ class Headless:
     def changed(self) -> None:
         self.changes += 1
 
-    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
+    def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))
         self.beside.append(version_of)
 

@@ -29,7 +29,7 @@ from eaglechat.wire.records import (
 
 GREEDY = Sampling(temperature=0.0)
 N_THREADS = 1
-"""llama.cpp's threads spin: on a busy machine one is the fastest, and always the same."""
+"""llama.cpp's threads wait by spinning, so on a busy machine one thread is fastest."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def decode(
 
 
 def check_bookkeeping(reply: Reply, prompt: Sequence[int]) -> None:
-    """What must hold of every round of every reply."""
+    """What holds of every round of every reply."""
     n_past = len(prompt) - 1
     for index, round_ in enumerate(reply.rounds):
         drafted = [token.id for token in round_.drafted]

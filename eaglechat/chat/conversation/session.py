@@ -49,11 +49,11 @@ from eaglechat.chat.conversation.continuation import (
 from eaglechat.chat.conversation.notices import News, NoticeKind, Notices, Opened, Severity
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.chat.history.log import new_log, resumed_log
-from eaglechat.chat.history.reading import SavedChat
 from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.writing.parts import Draft, composed, draft_of, shown
+from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import (
@@ -89,7 +89,7 @@ class View(Protocol):
     def changed(self) -> None:
         """Something changed. Not called again before the view has called `ChatSession.look`."""
 
-    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
+    def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         """An unanswered question was taken out of the chat. If it was another version of a
         question, `version_of` is one that remains."""
 
@@ -165,7 +165,7 @@ class ChatSession:
         self.turns = saved.turns if saved else Turns()
         self.first_question = saved.first_question if saved else None
         """The oldest question in the context; None if no turn has left it."""
-        self.unsent = saved.draft if saved else ()
+        self.unsent = saved.unsent if saved else ()
         """What was in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
@@ -200,32 +200,32 @@ class ChatSession:
 
     # Leaving
 
-    def leave(self, written: str | Draft) -> None:
+    def leave(self, written: str | QuestionParts) -> None:
         """Stop, and write to disk what is missing there. `written` is in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             given_back = self._end()
             written = written or given_back
-        self._recorder.left(draft_of(written))
+        self._recorder.left(parts_of(written))
 
     def close(self) -> None:
         """Stop listening to the engine; after `leave`."""
         self._unwatch()
 
-    def save(self, written: str | Draft) -> None:
+    def save(self, written: str | QuestionParts) -> None:
         """Write to disk what is new; to be called once a second. `written` is in the prompt."""
         if self.running is not None:
             self._recorder.writing(self.running.turn)
-        self._recorder.typed(draft_of(written))
+        self._recorder.typed(parts_of(written))
 
     # Asking
 
-    def ask(self, written: str | Draft) -> bool:
+    def ask(self, written: str | QuestionParts) -> bool:
         """Ask at the end of the chat. This and the methods below return False if it cannot be done
         now, and tell the view why."""
         if self._refuses():
             return False
-        question = self.turns.ask(composed(draft_of(written)))
+        question = self.turns.ask(composed(parts_of(written)))
         self._recorder.asked(question)
         self._answer(question)
         return True
@@ -264,11 +264,11 @@ class ChatSession:
         self._send(running, terms, *begun)
         return True
 
-    def edit(self, id: TurnId, written: str | Draft) -> bool:
+    def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
         """Ask another version of an earlier question."""
         if self._refuses() or self._is_gone(id):
             return False
-        question = self.turns.edit(id, composed(draft_of(written)))
+        question = self.turns.edit(id, composed(parts_of(written)))
         self._recorder.asked(question)
         self._answer(question)
         return True
@@ -405,7 +405,7 @@ class ChatSession:
         self._touch()
 
     def change_draft_length(self, by: int) -> None:
-        """Draft `by` tokens more than in the latest round."""
+        """QuestionParts `by` tokens more than in the latest round."""
         self.change_controls(turned(self.controls, N_DRAFT_MAX, self._length_in_force() + by))
 
     def take_own_sampling(self) -> None:
@@ -616,7 +616,7 @@ class ChatSession:
 
     # The end of a reply
 
-    def _end(self) -> Draft:
+    def _end(self) -> QuestionParts:
         """The running request has ended: keep what it wrote, or take it back if that is nothing.
         Return the question that is given back."""
         assert self.running is not None
@@ -633,7 +633,7 @@ class ChatSession:
             return ()
         return self._take_back(turn)
 
-    def _take_back(self, turn: Reply | Comparison) -> Draft:
+    def _take_back(self, turn: Reply | Comparison) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
         is_reply = isinstance(turn, Reply)
         gone = self.turns.delete(turn.id) if is_reply else self.turns.drop_comparison(turn.id)

@@ -24,7 +24,7 @@ from eaglechat.chat.history.listing import (
     title_of,
 )
 from eaglechat.chat.history.log import ChatLog
-from eaglechat.chat.history.reading import SavedChat, read_chat
+from eaglechat.chat.history.saved_chat import SavedChat, read_chat
 from eaglechat.chat.search import Excerpt, Query, excerpt, folded, parse
 
 MOST_FOUND, MOST_OF_A_CHAT = 60, 3
@@ -174,7 +174,7 @@ def _annotate(chat: SavedChat, line: lines.Line) -> None:
     before = chat.file.stat()
     problems: list[str] = []
     log = _locked(chat.file, problems)
-    log.add(line, summary_line(chat.turns, chat.unsent, chat.title, chat.pinned))
+    log.add(line, summary_line(chat.turns, chat.unsent_text, chat.title, chat.pinned))
     log.close()
     if problems:
         raise OSError(problems[0])

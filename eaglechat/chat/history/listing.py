@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.history import lines
-from eaglechat.chat.writing.parts import shown
+from eaglechat.chat.writing.question import shown
 
 _HEAD, _TAIL = 4096, 8192
 _LONGEST_TITLE = 160

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eaglechat.chat.history import lines
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.local.pair import Pair
 
 if sys.platform == "win32":

@@ -11,9 +11,9 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import summary_line, title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.history.reading import SavedChat, chat_in
+from eaglechat.chat.history.saved_chat import SavedChat, chat_in
 from eaglechat.chat.recording import Terms, text_in
-from eaglechat.chat.writing.parts import Draft, shown, text_of
+from eaglechat.chat.writing.question import QuestionParts, shown, text_of
 from eaglechat.wire.records import Part
 
 _SHORT = 2000
@@ -27,7 +27,7 @@ class ChatRecorder:
         """`saved` is what the log already contains."""
         self._log, self._turns = log, turns
         self._first_question = saved.first_question if saved else None
-        self._unsent = self._typed = saved.draft if saved else ()
+        self._unsent = self._typed = saved.unsent if saved else ()
         self.role = self._kept_role = saved.role if saved else ""
         """Role of the next question; written with it, or when the chat is left."""
         self._title, self._is_pinned = (saved.title, saved.pinned) if saved else ("", False)
@@ -143,7 +143,7 @@ class ChatRecorder:
         self._log.add(lines.RestoredLine(turn=turn))
         self._summarise()
 
-    def gave_back(self, question: Draft) -> None:
+    def gave_back(self, question: QuestionParts) -> None:
         """An unanswered question returned to the prompt."""
         self._keep_unsent(question)
 
@@ -153,15 +153,15 @@ class ChatRecorder:
             self._first_question = first_question
             self._log.add(lines.WindowLine(question=first_question))
 
-    def typed(self, draft: Draft) -> None:
+    def typed(self, parts: QuestionParts) -> None:
         """This is in the prompt; to be called about once a second. A long text is written once it
         has not changed since the last call."""
-        if sum(len(part.text) for part in draft) <= _SHORT or draft == self._typed:
-            self._keep_unsent(draft)
-        self._typed = draft
+        if sum(len(part.text) for part in parts) <= _SHORT or parts == self._typed:
+            self._keep_unsent(parts)
+        self._typed = parts
         self._log.try_again()
 
-    def left(self, unsent: Draft) -> None:
+    def left(self, unsent: QuestionParts) -> None:
         """The chat was left with this in the prompt."""
         if self._turns:
             self._keep_role()
@@ -171,12 +171,12 @@ class ChatRecorder:
         else:
             self._log.close()
 
-    def _keep_unsent(self, draft: Draft) -> None:
-        if draft != self._unsent:
-            self._unsent = draft
-            is_typed = all(part.source == "typed" for part in draft)
-            parts = () if is_typed else draft
-            self._log.add(lines.UnsentLine(text=text_of(draft), parts=parts))
+    def _keep_unsent(self, unsent: QuestionParts) -> None:
+        if unsent != self._unsent:
+            self._unsent = unsent
+            is_typed = all(part.source == "typed" for part in unsent)
+            parts = () if is_typed else unsent
+            self._log.add(lines.UnsentLine(text=text_of(unsent), parts=parts))
             if not self._turns:
                 self._summarise()
 

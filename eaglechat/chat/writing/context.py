@@ -13,7 +13,7 @@ from itertools import takewhile
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.parts import shown, text_of, tokens_about
+from eaglechat.chat.writing.question import shown, text_of, tokens_about
 
 _ROOM = 8
 """The engine drops turns if less than 1/8 of the context would be left for the reply."""
@@ -36,7 +36,7 @@ class ContextUse:
 
     n_ctx: int
     used: int
-    draft: int
+    unsent: int
     """Of the text in the prompt, estimated."""
     wanted: int
     """Turns leave if less than this is left for the reply."""
@@ -45,7 +45,7 @@ class ContextUse:
     @property
     def room(self) -> int:
         """What is left for the next reply if no turn leaves."""
-        return max(0, self.n_ctx - self.used - self.draft)
+        return max(0, self.n_ctx - self.used - self.unsent)
 
     @property
     def leaves(self) -> TurnLength | None:
@@ -54,9 +54,10 @@ class ContextUse:
 
 
 def context_use(
-    session: ChatSession, draft: Sequence[TurnPart], edited: TurnId | None = None
+    session: ChatSession, unsent: Sequence[TurnPart], edited: TurnId | None = None
 ) -> ContextUse:
-    """The context if `draft` is asked at the end of the chat, or as another version of `edited`."""
+    """The context if `unsent` is asked at the end of the chat, or as another version of
+    `edited`."""
     path = list(takewhile(lambda turn: turn.id != edited, session.turns.path))
     turns = _turns(session, path)
     limit = session.settings.generation.max_tokens or session.n_ctx
@@ -67,7 +68,7 @@ def context_use(
         n_ctx=session.n_ctx,
         # The chat may be from a larger context, of which this one holds the end.
         used=min(used, session.n_ctx) if session.n_ctx else used,
-        draft=tokens_about(text_of(draft)),
+        unsent=tokens_about(text_of(unsent)),
         wanted=min(limit, session.n_ctx // _ROOM),
         turns=turns,
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.parts import of_file, tokens_about
+from eaglechat.chat.writing.question import of_file, tokens_about
 from eaglechat.hub.units import format_bytes
 
 AT = "@"

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat.chat.history.reading import read_chat
+    from eaglechat.chat.history.saved_chat import read_chat
     from eaglechat.tui.export.chat import exported
     from eaglechat.tui.export.formats import render, write
 

@@ -25,7 +25,7 @@ from eaglechat.wire.protocol import AUTO, Speculation
 T = TypeVar("T")
 
 _NOTHING = Proposal()
-_NO_DRAFT = Limits(0)
+_DRAFT_NOTHING = Limits(0)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RoundPlan:
 
     n_draft_max: int
     """The draft length in force, for the record; 0 while speculation is off."""
-    limits: Limits = _NO_DRAFT
+    limits: Limits = _DRAFT_NOTHING
     """Bounds of what the draft model proposes."""
     found: Proposal = _NOTHING
     """What n-grams found."""

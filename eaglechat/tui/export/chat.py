@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.listing import title_of
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.writing.parts import shown
+from eaglechat.chat.writing.question import shown
 from eaglechat.tui.texts.replies import ENDINGS, summary
 
 

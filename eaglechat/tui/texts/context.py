@@ -14,9 +14,9 @@ def warning(use: ContextUse) -> str:
     where there is nothing to warn of."""
     if not use.n_ctx or use.room >= use.wanted:
         return ""
-    if use.draft + use.wanted > use.n_ctx:
+    if use.unsent + use.wanted > use.n_ctx:
         return (
-            f"About {use.draft:,} tokens in a context of {use.n_ctx:,}: "
+            f"About {use.unsent:,} tokens in a context of {use.n_ctx:,}: "
             "this question leaves little or no room for its reply."
         )
     if use.leaves is None or not all(turn.is_in for turn in use.turns):
@@ -34,8 +34,8 @@ def in_words(use: ContextUse) -> str:
     lines = [
         f"{use.used:,} of {use.n_ctx:,} tokens are used; {use.room:,} are left for the next reply.",
     ]
-    if use.draft:
-        lines.append(f"What you have typed, about {use.draft:,}, is counted.")
+    if use.unsent:
+        lines.append(f"What you have typed, about {use.unsent:,}, is counted.")
     if use.leaves is not None:
         title = _short(use.leaves.title)
         lines.append(f"Once fewer than {use.wanted:,} are left, “{title}” is the first to leave.")

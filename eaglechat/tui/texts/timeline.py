@@ -11,7 +11,7 @@ from eaglechat.chat.conversation.notices import Notice, NoticeKind, Opened
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.writing.parts import shown
+from eaglechat.chat.writing.question import shown
 from eaglechat.links.base import Died
 from eaglechat.tui.texts import replies, wording
 from eaglechat.tui.texts.greeting import greeting, only_read

@@ -11,7 +11,7 @@ from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
-from eaglechat.chat.history.reading import read_chat
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import Recording
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
@@ -316,7 +316,7 @@ def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
     chat.pump_until(lambda: chat.session.running is None)
     (file,) = (chat.folder / "chats").iterdir()
     saved = read_chat(file)
-    assert (len(saved.turns), saved.unsent) == (0, "why?")
+    assert (len(saved.turns), saved.unsent_text) == (0, "why?")
 
 
 def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:

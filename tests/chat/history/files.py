@@ -7,7 +7,7 @@ from pathlib import Path
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.log import ChatLog, new_log, resumed_log
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.history.reading import SavedChat
+from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.recording import TurnPart
 from eaglechat.hub.local.pair import Pair
 from tests.chat.records import answering

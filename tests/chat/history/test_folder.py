@@ -19,7 +19,7 @@ from eaglechat.chat.history.folder import (
 )
 from eaglechat.chat.history.listing import summarise
 from eaglechat.chat.history.log import resumed_log
-from eaglechat.chat.history.reading import read_chat
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.engine.templates.dialect import tagged
 from tests.chat.headless import Headless, left_chat
 from tests.chat.history.files import write_chat

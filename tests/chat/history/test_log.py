@@ -16,8 +16,8 @@ from eaglechat.chat.history import log as log_module
 from eaglechat.chat.history.lines import QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.history.reading import read_chat, saved_chats
 from eaglechat.chat.history.recorder import ChatRecorder
+from eaglechat.chat.history.saved_chat import read_chat, saved_chats
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from tests.chat.headless import Headless
 from tests.chat.history.files import Complaints, fresh, resumed
@@ -155,7 +155,7 @@ def test_what_was_typed_and_deleted_again_leaves_no_file(tmp_path: Path) -> None
     chat = Headless(tmp_path)
     chat.session.save("a thought")
     (file,) = (tmp_path / "chats").iterdir()
-    assert read_chat(file).unsent == "a thought"
+    assert read_chat(file).unsent_text == "a thought"
     chat.session.save("")
     chat.session.leave("")
     assert not file.exists()
@@ -178,7 +178,7 @@ def test_a_long_prompt_is_kept_once_it_was_left_alone(tmp_path: Path) -> None:
     chat.session.save("x" * 5000)
     chat.session.save("x" * 5000)
     (file,) = (tmp_path / "chats").iterdir()
-    assert read_chat(file).unsent == "x" * 5000
+    assert read_chat(file).unsent_text == "x" * 5000
     assert file.stat().st_size < 6000
 
 
@@ -220,7 +220,7 @@ def test_a_kill_loses_nothing_that_was_saved(tmp_path: Path, lines_before: int) 
     assert len(rounds) >= saved_rounds
     assert reply.text == "".join(r.text for r in rounds)
     assert reply.text.startswith("0 1 2")
-    assert saved.unsent == "typed"
+    assert saved.unsent_text == "typed"
     chat = Headless(tmp_path, saved)
     assert not any("another eaglechat" in text for text in chat.shown)
     chat.ask("go on")

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.history.listing import summarise
-from eaglechat.chat.history.reading import SavedChat, read_chat
+from eaglechat.chat.history.saved_chat import SavedChat, read_chat
 from tests.chat.headless import Headless
 
 

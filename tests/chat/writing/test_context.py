@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.context import ContextUse, TurnLength, context_use
 from eaglechat.settings import Settings
@@ -17,8 +17,8 @@ from tests.chat.headless import Headless
 DRAFT = (TurnPart("x" * 400),)
 
 
-def use(used: int, draft: int, *turns: TurnLength) -> ContextUse:
-    return ContextUse(n_ctx=800, used=used, draft=draft, wanted=100, turns=turns)
+def use(used: int, unsent: int, *turns: TurnLength) -> ContextUse:
+    return ContextUse(n_ctx=800, used=used, unsent=unsent, wanted=100, turns=turns)
 
 
 FIRST = TurnLength("first?", 300, True, True)
@@ -34,7 +34,7 @@ def test_turns_are_measured_by_what_the_engine_reported(tmp_path: Path) -> None:
     ends = [chat.session.turns.path[place].recording.rounds[-1].n_past for place in (1, 3)]  # type: ignore[union-attr]
     assert [turn.tokens for turn in found.turns] == [ends[0], ends[1] - ends[0]]
     assert all(turn.is_measured and turn.is_in for turn in found.turns)
-    assert (found.n_ctx, found.used, found.draft) == (8192, ends[1], 100)
+    assert (found.n_ctx, found.used, found.unsent) == (8192, ends[1], 100)
     assert found.room == 8192 - ends[1] - 100
     assert warning(found) == ""
     assert "What you have typed, about 100, is counted." in in_words(found)
@@ -90,7 +90,7 @@ def test_a_question_that_does_not_fit_is_said_each_time() -> None:
 
 
 def test_without_models_there_is_no_context() -> None:
-    nothing = ContextUse(n_ctx=0, used=0, draft=9999, wanted=0, turns=())
+    nothing = ContextUse(n_ctx=0, used=0, unsent=9999, wanted=0, turns=())
     assert warning(nothing) == ""
     assert "No models" in in_words(nothing)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.history.reading import read_chat
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.writing.roles import TEMPLATE, Role, find_role, load_roles, read_role
 from eaglechat.settings import GenerationSettings, Problem, Settings
 from tests.chat.headless import Headless

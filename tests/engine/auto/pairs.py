@@ -1,4 +1,4 @@
-"""The simulated pairs that auto is judged on, and the ways in which a calibration can be wrong.
+"""The simulated pairs that auto is tested on, and the ways in which a calibration can be wrong.
 
 Each pair is a kind of machine and text the controller must find its answer for.
 """
@@ -24,7 +24,7 @@ WRONG = 1.6
 
 
 def curve(**ms_at: float) -> Callable[[int, int], float]:
-    """Verify times by width: straight lines between w1=.., w2=.., w4=.., and beyond the last."""
+    """Verify times by width, interpolated between w1=.., w2=.., w4=.. and extrapolated beyond."""
     points = sorted((int(name[1:]), ms) for name, ms in ms_at.items())
 
     def verify(width: int, _n_past: int) -> float:
@@ -38,7 +38,7 @@ def curve(**ms_at: float) -> Callable[[int, int], float]:
 
 
 def steady(rate: float) -> Callable[[int, int], float]:
-    """The first draft token is accepted at this rate, each further one a little less."""
+    """The first draft token is accepted at `rate`, each further one 3% less often."""
     return lambda _position, depth: rate * 0.97**depth
 
 
@@ -52,7 +52,7 @@ Q4_0 = curve(w1=15.0, w2=23.0, w4=26.0, w8=46.0)
 
 
 def edits(position: int) -> int:
-    """Text of which three quarters are copied, in stretches of 60 tokens."""
+    """In each 80 tokens of text, the first 60 are copied."""
     return max(0, 60 - position % 80)
 
 
@@ -61,7 +61,7 @@ def gpu(width: int, _n_past: int) -> float:
 
 
 def mixture_of_experts(width: int, _n_past: int) -> float:
-    """Each token of a batch loads experts the others do not need, fewer and fewer new ones."""
+    """Each further token of a batch loads experts that those before it did not, but ever fewer."""
     return 20.0 * (1.0 + 1.1 * (1.0 - 0.75 ** (width - 1)))
 
 
@@ -111,7 +111,7 @@ def chat(pair: Simulated, driver: Driver, replies: int = REPLIES) -> list[Reply]
 
 
 def fixed_choices(pair: Simulated) -> list[Fixed]:
-    """All that a user could set, plain decoding first."""
+    """Everything that a user could set, plain decoding first."""
     chains = [Arm(CHAIN, n) for n in range(N_DRAFT_MAX_LIMIT + 1)]
     trees = [Arm(TREE, n) for n in range(2, N_DRAFT_MAX_LIMIT + 1)] if pair.has_draft else []
     return [
@@ -128,7 +128,7 @@ def total_ms(replies: list[Reply]) -> float:
 def calibrated(
     pair: Simulated, *, plain: float = 1.0, wider: float = 1.0, drafts: float = 1.0
 ) -> Calibration:
-    """What calibrating this pair would find, were its parts so many times as slow as they are."""
+    """The calibration of this pair, its times multiplied by these factors."""
     return Calibration(
         verify=tuple(
             (width, pair.verify(width, 0) * (plain if width == 1 else wider))
@@ -152,4 +152,4 @@ CALIBRATIONS: dict[str, Callable[[Simulated], Calibration]] = {
     "both fast": lambda pair: calibrated(pair, wider=1 / WRONG, drafts=1 / WRONG),
     "none": lambda _pair: NOT_CALIBRATED,
 }
-"""Widths are those of drafted batches; a plain token is calibrated with them, twice."""
+"""In "widths slow" and "widths fast", and in "both ...", the time of width 1 is right."""

@@ -1,4 +1,4 @@
-"""A pair whose costs and acceptance are formulas: what a controller is judged on, without a clock.
+"""A pair whose costs and acceptance are formulas, so controllers are tested without a clock.
 
 The text is fixed before anybody decodes it: whether the draft guesses the token at a position is
 settled by a draw that belongs to the position. Plain decoding, fixed lengths and the controller
@@ -29,59 +29,61 @@ from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 
 USUAL_WAITING = 2
-"""Rows whose taking in is part of a draft's time; a row beyond them costs a row of a catch-up."""
+"""Waiting rows whose taking in is part of the time of a draft; each further row costs
+`catch_up_row`."""
 
 
 class Guess(NamedTuple):
     """A drafted token."""
 
     right: bool
-    """Whether it, and all before it, is what the target will write."""
+    """Whether this token, and all before it on the path, are what the target will write."""
     path: tuple[float, ...]
-    """The draft's probabilities up to its own."""
+    """The draft's probabilities along the path, this token's last."""
     parent: int
 
 
 class Fixed(NamedTuple):
-    """A driver that drafts the same in every round; n-grams come first where they find anything."""
+    """A driver that drafts the same in every round; with `ngram`, what n-grams find comes first."""
 
     arm: Arm
     ngram: bool = False
 
 
 Driver = int | Fixed | Controller
-"""A number is a chain of so many tokens."""
+"""A number n stands for chains of n tokens."""
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Times in milliseconds. `accepts(position, depth)` is the mean of P(the token at a text
-    position is guessed | the `depth` before it were)."""
+    """Times in milliseconds. `accepts(position, depth)` is the mean chance that the draft guesses
+    the token at a text position, `depth` tokens deep in a draft."""
 
     verify: Callable[[int, int], float]
     """By batch width and context length."""
     accepts: Callable[[int, int], float]
     draft_step: float = 0.45
     draft_base: float = 0.0
-    """What drafting takes beside its steps."""
+    """The time of a draft beside its steps."""
     sibling: float = 0.25
-    """What a further token of a tree's level takes, of a step."""
+    """The time of one more token on a level of a tree, as a share of `draft_step`."""
     siblings: tuple[float, ...] = (0.2, 0.12, 0.07)
-    """The shares that a draft's second guess and those after it have of what its first misses."""
+    """When the draft's likeliest token is wrong, how often the second, third and fourth likeliest
+    are right."""
     shape: Shape = "auto"
     has_draft: bool = True
     catch_up_row: float = 0.05
     noise: float = 0.03
     tail: float = 0.0
-    """Share of times that something else on the machine makes three times longer."""
+    """The share of times that other work on the machine makes three times as long."""
     n_prompt: int = 40
     n_waiting: int | None = None
-    """Rows of the prompt that the draft has not taken in; where None, all but the last are taken in
-    while the prompt is read if the driver means to draft, and none if not."""
+    """Rows of the prompt that the draft has not taken in. None: only the last row waits if the
+    driver means to draft, otherwise all do."""
     seed: int = 1
     copies: Callable[[int], int] | None = None
-    """By text position, how many tokens from there on repeat what stood before; without one,
-    nothing is looked up."""
+    """By text position, how many tokens from there on repeat earlier text. None: there are no
+    n-grams."""
 
     def found(self, position: int) -> list[tuple[bool, float]]:
         """What n-grams find for a position: which tokens are right, and their probabilities."""
@@ -97,7 +99,8 @@ class Simulated:
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - a few pairs, which live as long as the tests
     def _draw(self, position: int, depth: int) -> tuple[float, float]:
-        """What settles the guesses at a position, and P(the first is right)."""
+        """A random number that decides the guesses at a position, and the chance that the likeliest
+        guess is right."""
         rng = random.Random(f"{self.seed}/{position}")
         luck, mean = rng.random(), min(max(self.accepts(position, depth), 0.002), 0.998)
         return luck, rng.betavariate(1.5 * mean, 1.5 * (1.0 - mean))
@@ -119,8 +122,7 @@ class Simulated:
 
     @lru_cache(maxsize=100_000)  # noqa: B019
     def tree(self, position: int, room: int) -> list[Guess]:
-        """The largest tree that there is room for, the likeliest tokens first; a smaller one is its
-        beginning."""
+        """A tree of `room` tokens, likeliest first; a smaller tree is the beginning of it."""
         tree: list[Guess] = []
         frontier = self._children(position, 0, Guess(True, (), -1), 1.0, -1)
         heapify(frontier)
@@ -151,13 +153,13 @@ class Simulated:
 
 @dataclass
 class Reply:
-    """One reply; times are what it took without noise."""
+    """One reply. Its times are without noise."""
 
     tokens: int = 0
     ms: float = 0.0
     plain_ms: float = 0.0
     dearest_loss_ms: float = 0.0
-    """The most that any round of it took longer than a plain one."""
+    """How much longer than a plain round its most expensive round took."""
     states: list[AutoDraft] = field(default_factory=list)
 
     @property
@@ -166,8 +168,8 @@ class Reply:
 
 
 def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> Reply:
-    """Decode `n_tokens` with a fixed draft or with a controller; a draft shorter than `n_min` is
-    thrown away, as the loop does."""
+    """Write `n_tokens` with a fixed draft or a controller. As in the loop, a draft shorter than
+    `n_min` is dropped."""
     reply, clock = Reply(), random.Random(pair.seed)
     controller = driver if isinstance(driver, Controller) else None
     if controller is not None:
@@ -232,7 +234,7 @@ def _fixed(driver: int | Fixed, n_most: int, n_found: int, has_draft: bool) -> D
 
 
 def _right(guesses: Sequence[tuple[bool, float]]) -> int:
-    """How many are right, from the first on."""
+    """How many guesses are right before the first wrong one."""
     return next((i for i, (hit, _) in enumerate(guesses) if not hit), len(guesses))
 
 
@@ -254,7 +256,7 @@ def _draft(
     plan: DraftPlan,
     found: Sequence[tuple[bool, float]],
 ) -> tuple[list[Guess], float]:
-    """The guesses of a round, none beyond the text's end, and what it took to make them."""
+    """The guesses of a round, none beyond the end of the text, and their drafting time."""
     if plan.is_looked_up:
         n_right = _right(found)
         return [Guess(i < n_right, (), i - 1) for i in range(plan.n)], 0.0

@@ -1,32 +1,15 @@
-"""n_draft_max = "auto" as the configuration, the protocol and the command line have it."""
+"""n_draft_max = "auto" in the protocol, in a running reply and on the command line of the bench."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pytest
 
-from eaglechat import settings
 from eaglechat.cli import options
 from eaglechat.engine.generation.live import Live
 from eaglechat.wire.lines import ProtocolError, decode_request, encode
-from eaglechat.wire.protocol import (
-    AUTO,
-    Chat,
-    Set,
-    Speculation,
-)
-
-
-def test_the_configuration_takes_auto_or_a_length() -> None:
-    config = Path("config.toml")
-    chosen, problems = settings.from_mapping({"speculation": {"n_draft_max": "auto"}}, config)
-    assert (chosen.to_speculation().n_draft_max, problems) == (AUTO, [])
-    for wrong in ("fast", 17):
-        kept, problems = settings.from_mapping({"speculation": {"n_draft_max": wrong}}, config)
-        assert kept.speculation.n_draft_max == AUTO
-        assert problems[0].key == "speculation.n_draft_max"
+from eaglechat.wire.protocol import AUTO, Chat, Set, Speculation
 
 
 def test_auto_crosses_the_protocol() -> None:

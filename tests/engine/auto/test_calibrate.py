@@ -48,7 +48,7 @@ def test_widths_a_draft_and_a_catch_up_are_timed(fresh: Rig) -> None:
 def test_a_catch_up_is_timed_at_the_size_it_will_have(
     fresh: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than once: the first one finds memory that was never touched."""
+    """It is timed more than once, because the first time touches new memory."""
     waiting = []
     take_in = fresh.drafter.take_in
 
@@ -82,7 +82,7 @@ def test_a_slow_machine_is_timed_as_far_as_there_is_time(
 def test_on_a_slow_machine_one_token_and_one_draft_decide(
     fresh: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock that only decodes advance, by half a second a row."""
+    """The clock advances only in decodes, by half a second a row."""
     now, rows = [0.0], []
 
     def slow(context: Context, batch: Batch) -> int:
@@ -121,7 +121,7 @@ def test_a_cancelled_load_is_not_timed_any_further(
 def test_a_load_can_be_cancelled_while_it_is_timed(
     tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever watches a load is asked while nothing moves on."""
+    """The progress callback, which says whether to stop, is also called while calibrating."""
     logits, decode = Context.logits, Context.decode
 
     def progress(_stage: str, _fraction: float) -> bool:

@@ -33,7 +33,7 @@ from tests.engine.auto.simulated_pair import Reply, Simulated, write
 
 @lru_cache
 def best_ms(name: str, seed: int) -> float:
-    """What the best fixed choice takes, of shape, length, and n-grams or none."""
+    """Milliseconds with the best fixed choice of shape, length, and n-grams or none."""
     pair = replace(PAIRS[name], seed=seed)
     return min(total_ms(chat(pair, fixed)) for fixed in fixed_choices(pair))
 
@@ -104,7 +104,7 @@ def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int)
 
 @pytest.mark.parametrize("slowed", [1.0, 3.0])
 def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed: float) -> None:
-    """Taking in the prompt costs many plain tokens, more with every round that is put off."""
+    """Taking in the prompt costs the time of many plain tokens, and more with every plain round."""
     pair = replace(PAIRS["bf16, good draft"], n_prompt=400, n_waiting=400, catch_up_row=0.1)
     exact = calibrated(pair)
     dear = replace(exact, catch_up_row=exact.catch_up_row * slowed)
@@ -155,8 +155,8 @@ def test_a_few_unlucky_drafts_do_not_end_drafting_for_a_whole_chat() -> None:
 
 @pytest.mark.parametrize("name", ["bf16, fair draft", "gpu"])
 def test_a_reply_begins_plainly(name: str) -> None:
-    """Its first words are guessed half as often as the others, and what plain decoding takes is
-    known anew."""
+    """Its first words are guessed half as often as the others, and a plain round measures anew how
+    long plain decoding takes."""
     controller = Controller()
     for seed in range(4):
         first = write(replace(PAIRS[name], seed=seed), 100, controller).states[0]

@@ -1,4 +1,4 @@
-"""What the costs make of a calibration that reality contradicts, and of a machine that changes."""
+"""How costs follow rounds that contradict the calibration, and a machine that becomes slower."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHAIN = np.arange(1.0, 17.0)
 
 
 def calibrated(slowed: float = 1.0) -> Costs:
-    """All drafted widths took so many times as long as they do."""
+    """Calibrated with the times of widths above 1 multiplied by `slowed`."""
     verify = tuple((width, ms * (slowed if width > 1 else 1.0)) for width, ms in TRUE.items())
     return Costs(Calibration(verify, draft=0.5 * (CALIBRATED_DRAFT + 1), catch_up_row=0.05))
 

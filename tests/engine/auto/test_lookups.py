@@ -1,4 +1,4 @@
-"""Auto over what n-grams find: they cost nothing but rows, and are judged by their own record."""
+"""When auto verifies what n-grams find: it costs only rows, and has acceptance rates of its own."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_text_that_only_seems_to_repeat_costs_next_to_nothing(name: str) -> None
 
 
 def test_what_is_found_is_learnt_from_though_it_is_not_proposed() -> None:
-    """After a chat that never repeats itself, copies are taken up again within a reply."""
+    """After a chat that never repeats itself, copies are verified again within one reply."""
     quiet = Simulated(BF16, steady(0.6), copies=lambda _position: 0)
     controller = Controller(calibrated(quiet))
     assert shared(quiet, controller) < 0.05

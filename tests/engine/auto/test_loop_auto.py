@@ -1,4 +1,4 @@
-"""How the loop plays an automatic length: what the draft takes in, what is read again for it."""
+"""The loop under an automatic length: what the draft takes in, what is read again for it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_draft_holds_under_auto_what_it_holds_at_a_length_of_one_s_own(
     n_plain: int,
     will_draft: bool,
 ) -> None:
-    """Prompts of several batches, one after the other, and many plain rounds."""
+    """After prompts of several batches and many plain rounds."""
     monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt(LONG)
@@ -145,7 +145,7 @@ def explode(*_: object) -> None:
 
 
 def leave_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
-    """Go on behind a prompt until nothing of it is in the draft's window; that prompt."""
+    """Go on behind a prompt until the draft's window has moved past it. Returns the prompt."""
     prompt = rig.prompt(LONG)
     auto_plays(monkeypatch, [3])
     rig.reply([*prompt, *rig.prompt(LONG)], live=AUTOMATIC, max_tokens=8)
@@ -154,7 +154,8 @@ def leave_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
 
 
 def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool]:
-    """Have auto choose these lengths, then none; whether each round could have drafted."""
+    """Have auto choose these lengths, then 0. The list returned says of each round whether it could
+    have drafted."""
     rest, allowed = iter(lengths), []
 
     def choose(_self: Controller, _past: int, _waiting: int, allows: Allowed) -> DraftPlan:
@@ -187,7 +188,7 @@ def test_without_a_draft_auto_verifies_what_n_grams_find(
 def test_a_length_of_one_s_own_is_drafted_in_the_shape_that_is_faster(
     tiny_models: tuple[Model, Model], cells_shared: bool
 ) -> None:
-    """Where the target's cells cannot be shared, that is a chain."""
+    """If sequences cannot share the target's cells, that is a chain."""
     live = Live(Speculation(n_draft_max=6, shape=AUTO), 0.0)
     with open_rig(*tiny_models, n_seq=16 if cells_shared else 1) as rig:
         prompt = rig.prompt(TEXT)

@@ -1,4 +1,4 @@
-"""The draft's graph ends behind its output head: what is drafted is the same."""
+"""A draft whose graphs end behind its output head drafts the same."""
 
 from __future__ import annotations
 

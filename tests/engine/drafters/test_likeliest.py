@@ -1,4 +1,4 @@
-"""The draft's choice, against the same worked out the long way."""
+"""The draft's likeliest tokens, compared with a plain softmax over all logits."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_drafter_out_of_step_says_so() -> None:
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
 @settings(max_examples=100)
 def test_a_proposal_follows_an_earlier_place_of_the_longest_end(text: list[int]) -> None:
-    """Held against the definition, looked up the slow way."""
+    """Compared with a slow search."""
     best = max(
         (
             (length, place)
@@ -100,7 +100,7 @@ def test_a_proposal_follows_an_earlier_place_of_the_longest_end(text: list[int])
 
 
 class Told(RuleBasedStateMachine):
-    """Whatever it is told, it proposes what a fresh drafter does that reads the same text."""
+    """Whatever happened before, it proposes what a fresh drafter with the same text proposes."""
 
     def __init__(self) -> None:
         super().__init__()

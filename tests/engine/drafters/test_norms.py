@@ -1,4 +1,4 @@
-"""EAGLE-3.1's norms: a session drafts what a draft made from nothing, one row at a time, drafts."""
+"""EAGLE-3.1's norms: drafts are those of a reference that reads one row at a time."""
 
 from __future__ import annotations
 

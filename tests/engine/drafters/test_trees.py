@@ -1,4 +1,5 @@
-"""Trees against chains and against plain decoding: never less accepted, and the same words."""
+"""Trees: at least as many tokens are accepted as of a chain, and the text is that of plain
+decoding."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_a_tree_that_contains_a_chain_accepts_no_less(
 def test_trees_leave_plain_decoding_only_where_two_tokens_nearly_tie(
     real_models: tuple[Model, Model],
 ) -> None:
-    """A pass over a tree adds up in another order than one over a token, and that tips ties."""
+    """A decode of a tree adds numbers up in another order than a decode of one token."""
     with open_rig(*real_models, shape="tree", n_ctx=1024) as rig:
         accepted = 0
         for prompt in builtin_prompts()[:4]:
@@ -88,4 +89,5 @@ def test_trees_leave_plain_decoding_only_where_two_tokens_nearly_tie(
 
 
 _NEARLY = 0.5
-"""Between two logits; a Q4_1 target adds up with 8-bit activations."""
+"""The largest difference of two logits that rounding can turn around: the activations of a Q4_1
+target have 8 bits."""

@@ -186,7 +186,7 @@ class Chats(RuleBasedStateMachine):
         watch: Callable[[ReplyEvent], None] = lambda _event: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Reply:
-        """The reply to a question, judged."""
+        """The reply to a question, checked against a fresh pair's."""
         turns = self.conversation(words)
         stream = self.rig.stream(
             turns.without(0),
@@ -241,7 +241,7 @@ START = tuple(tiny.TOKENS.index(letter) for letter in ("Ġ", "x", "y"))
 
 
 def check_rounds(reply: Reply) -> None:
-    """What must hold of them wherever the context has gone."""
+    """What holds of all rounds, even if turns have left the context."""
     for round_ in reply.rounds:
         accepted = [round_.drafted[index].id for index in round_.path]
         assert [token.id for token in round_.tokens[: round_.n_accepted]] == accepted
@@ -274,7 +274,7 @@ def test_a_pair_with_a_past_is_as_good_as_new(
     target: str,
     n_ctx: int,
 ) -> None:
-    """The one whose context is outgrown does not look back: what it makes of a token is then the
-    same with and without the turns that have left."""
+    """The target whose context overflows does not look back: its features of a token are the same
+    with and without the turns that have left."""
     models = (targets[target], tiny_models[1])
     run_state_machine_as_test(lambda: Chats(models, ngram=ngram, n_ctx=n_ctx), settings=STEPS)

@@ -47,7 +47,7 @@ def live(*, enabled: bool) -> Live:
 
 
 class Talk:
-    """A chat, every reply of which is held against a fresh pair's."""
+    """A chat in which every reply is compared with a fresh pair's."""
 
     def __init__(
         self, rig: Rig, fresh: Callable[[], AbstractContextManager[Rig]], *, enabled: bool
@@ -57,7 +57,8 @@ class Talk:
         self.prompt: tuple[int, ...] = ()
 
     def ask(self, question: str) -> tuple[Reply, int, int]:
-        """The reply, the tokens read, and those that the last prompt did not begin with."""
+        """The reply, the tokens read for it, and the prompt's tokens behind those it shares with
+        the prompt before."""
         self.messages.append(Message(role="user", content=question))
         before, self.prompt = self.prompt, self.rig.prompter.prompt(self.messages)
         turns = self.rig.prompter.turns(self.messages)

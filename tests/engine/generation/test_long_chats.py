@@ -24,7 +24,7 @@ TEMPLATE = (
     "{% for m in messages %}{{ ('x' if m['role'] == 'assistant' else '') + m['content'] + ' ' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ 'x' }}{% endif %}"
 )
-"""Repeats of a prompt and its reply what they were, as templates of real models do."""
+"""Renders earlier prompts and replies as they were, as templates of real models do."""
 
 # --- turns, as the template renders them ---
 
@@ -309,8 +309,8 @@ def test_speculation_off_and_on_again_over_a_window_that_moved(small: Rig) -> No
 def test_after_a_shift_the_draft_drafts_what_it_drafts_after_a_fresh_prefill(
     tmp_path: Path, tiny_models: tuple[Model, Model]
 ) -> None:
-    """The target does not look back here, so that the features of a token are the same whatever
-    stood before it: all that a shift can change is the draft's own KV cache."""
+    """This target does not look back, so the features of a token do not depend on the text before
+    it: a shift can change only the draft's own KV cache."""
     path = tiny.write_target(tmp_path / "target.gguf", looks_back=False)
     with Model(path) as target, open_rig(target, tiny_models[1], n_ctx=N_CTX, n_batch=64) as rig:
         chat = LongChat(rig)

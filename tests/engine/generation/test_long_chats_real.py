@@ -96,8 +96,8 @@ def read(rig: Rig, prompt: Sequence[int], turns: Turns | None = None) -> list[Wi
 
 
 def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> Acceptance:
-    """Rounds after a prompt that was read, with `text` for what the target samples: so the states
-    of two caches are judged by the same words. The caches can then be read into again."""
+    """Rounds behind a prompt that was read, in which the target samples `text`: so two pairs of KV
+    caches are compared by the same words. Afterwards the caches can be read into again."""
     target, drafter = rig.target, rig.drafter
     counts, n_past, at = Acceptance(), len(prompt), 0
     with Batch(target) as batch:

@@ -172,7 +172,7 @@ def test_a_character_of_two_tokens_is_one_piece_of_text(
 def test_a_full_context_ends_the_reply_at_its_last_position(
     tiny_models: tuple[Model, Model], shape: Shape, left: int
 ) -> None:
-    """However much more would be drafted than there is room for."""
+    """Though drafts are longer than the room that is left."""
     with open_rig(*tiny_models, n_ctx=256, shape=shape) as rig:
         prompt = rig.prompt("the cat sat " * 30)[: 256 - left]
         plain, reply = (
@@ -316,7 +316,7 @@ def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(
 def test_what_is_read_again_in_mid_reply_is_not_time_of_generation(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock that only reading advances, by a second a batch."""
+    """The clock advances only in prefill, by a second a batch."""
     now, read = [0.0], CacheState.read
 
     def slowly(cache: CacheState, *what: Any) -> bool:

@@ -123,7 +123,7 @@ def test_a_draft_that_is_shorter_than_n_min_is_not_verified(
 def test_whatever_is_turned_in_every_round_the_tokens_are_those_of_plain_decoding(
     tiny_models: tuple[Model, Model], sampling: Sampling, seed: int
 ) -> None:
-    """Up to where the context is exactly full."""
+    """Until the context is exactly full."""
     turns = random.Random(seed)
     with open_rig(*tiny_models, n_ctx=256, draft_window=16, ngram=NgramDrafter()) as rig:
         prompt = rig.prompt("the cat sat on the mat and the cat sat on the hat")
@@ -292,8 +292,8 @@ def test_a_drafter_that_cannot_be_switched_on_is_left_alone(
 def verdict_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, proposal: Proposal, sampled: list[int]
 ) -> tuple[Verdict, list[int]]:
-    """What becomes of a proposal where the target samples these tokens, and the rows it looks
-    at."""
+    """The verdict on a proposal if the target samples these tokens, and the rows it samples
+    from."""
     rows: list[int] = []
     left = iter(sampled)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from eaglechat.gguf.preflight import PreflightError, check_kv_type, check_pair
 from eaglechat.hub.local.library import Model, scan
 from eaglechat.hub.local.pairs import inspect, pair_of_files
 from eaglechat.wire.errors import SettingsError
-from tests.hub import ggufs
+from tests import ggufs
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()
 
@@ -62,26 +61,3 @@ def count_memory(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
 def is_a_sentence(text: str) -> bool:
     return 10 < len(text) < 1000 and text.isprintable()
-
-
-def packed(text: str | bytes) -> bytes:
-    data = text if isinstance(text, bytes) else text.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def with_tensor(table: bytes, fields: bytes = b"", n_fields: int = 0, n_tensors: int = 1) -> bytes:
-    return b"GGUF" + struct.pack("<IQQ", 3, n_tensors, n_fields) + fields + table
-
-
-def tensor(shape: Sequence[int], n_dimensions: int | None = None, kind: int = 0) -> bytes:
-    count = len(shape) if n_dimensions is None else n_dimensions
-    return (
-        packed("w")
-        + struct.pack("<I", count)
-        + b"".join(struct.pack("<Q", extent) for extent in shape)
-        + struct.pack("<IQ", kind, 0)
-    )
-
-
-def texts(*values: str | bytes) -> bytes:
-    return struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(packed, values))

@@ -10,15 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.gguf.header import parse_beginning, parse_header
-from tests.hub.local.hostile import (
-    DRAFT,
-    TARGET,
-    folder_of,
-    go_through,
-    packed,
-    texts,
-    with_tensor,
-)
+from tests import ggufs
+from tests.hub.local.hostile import DRAFT, TARGET, folder_of, go_through
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +48,8 @@ VALUE = st.one_of(
     WHOLE.map(lambda n: struct.pack("<Iq", 11, n)),
     st.floats().map(lambda x: struct.pack("<Id", 12, x)),
     st.booleans().map(lambda b: struct.pack("<I?", 7, b)),
-    WORDS.map(lambda word: struct.pack("<I", 8) + packed(word)),
-    st.lists(WORDS, max_size=4).map(lambda words: texts(*words)),
+    WORDS.map(lambda word: struct.pack("<I", 8) + ggufs.packed(word)),
+    st.lists(WORDS, min_size=1, max_size=4).map(ggufs.value),
     st.lists(WHOLE, max_size=8).map(lambda ns: struct.pack(f"<IIQ{len(ns)}q", 9, 11, len(ns), *ns)),
     st.builds(lambda kind, n: struct.pack("<IIQ", 9, kind, n), st.integers(0, 14), SIZES),
     st.integers(0, 2**32 - 1).map(lambda kind: struct.pack("<I", kind)),
@@ -75,11 +68,8 @@ KEYS = [
     "tokenizer.ggml.tokens", "general.base_model.count",
 ]  # fmt: skip
 TENSORS = st.builds(
-    lambda name, count, shape, kind, offset: (
-        packed(name)
-        + struct.pack("<I", len(shape) if count is None else count)
-        + b"".join(struct.pack("<Q", extent) for extent in shape)
-        + struct.pack("<IQ", kind, offset)
+    lambda name, count, shape, kind, offset: ggufs.tensor(
+        name, shape, kind=kind, offset=offset, n_dimensions=count
     ),
     st.sampled_from(["d2t", "output.weight", "token_embd.weight", "x\n"]),
     st.none() | st.integers(0, 400),
@@ -103,9 +93,8 @@ NAMES = st.sampled_from(
 def test_headers_of_anything_go_through_everything(
     architecture: str, fields: dict[str, bytes], tables: list[bytes], name: str, tail: int
 ) -> None:
-    everything = {"general.architecture": struct.pack("<I", 8) + packed(architecture), **fields}
-    body = b"".join(packed(key) + value for key, value in everything.items())
-    data = with_tensor(b"".join(tables), body, len(everything), len(tables)) + bytes(tail)
+    everything = {"general.architecture": architecture, **fields}
+    data = ggufs.header(everything, tables) + bytes(tail)
     parse_beginning(data, Path("x.gguf"), len(data))
     with folder_of({name: data, "t.gguf": TARGET, "d.gguf": DRAFT}) as folder:
         go_through(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -20,28 +19,27 @@ from eaglechat.gguf.header import (
 )
 from eaglechat.gguf.preflight import PreflightError, check_pair
 from eaglechat.hub.local.library import Kind, scan
-from tests.hub import ggufs
+from tests import ggufs
+from tests.ggufs import header, tensor
 from tests.hub.local.hostile import (
     TARGET,
     folder_of,
     go_through,
     judge,
-    packed,
-    tensor,
-    texts,
-    with_tensor,
 )
 
 Shape = tuple[int, ...]
 
 
 BROKEN = {
-    "300 dimensions": (with_tensor(tensor([2**63] * 300)), "a tensor of 300 dimensions"),
-    "20,000 dimensions": (with_tensor(tensor([2**63] * 20_000)), "of 20,000 dimensions"),
-    "4 billion dimensions": (with_tensor(tensor([], 2**32 - 1)), "4,294,967,295 dimensions"),
-    "larger than any disk": (with_tensor(tensor([2**63] * 4)), "larger than any disk"),
-    "2^60 fields": (with_tensor(b"", n_fields=2**60), "1,152,921,504,606,846,976 fields"),
-    "2^60 tensors": (with_tensor(b"", n_tensors=2**60), "1,152,921,504,606,846,976 tensors"),
+    "300 dimensions": (header({}, [tensor("w", [2**63] * 300)]), "a tensor of 300 dimensions"),
+    "20,000 dimensions": (header({}, [tensor("w", [2**63] * 20_000)]), "of 20,000 dimensions"),
+    "4 billion dimensions": (
+        header({}, [tensor("w", [], n_dimensions=2**32 - 1)]), "4,294,967,295 dimensions",
+    ),
+    "larger than any disk": (header({}, [tensor("w", [2**63] * 4)]), "larger than any disk"),
+    "2^60 fields": (header({}, n_fields=2**60), "1,152,921,504,606,846,976 fields"),
+    "2^60 tensors": (header({}, n_tensors=2**60), "1,152,921,504,606,846,976 tensors"),
     "layers as text": (ggufs.target(**{"qwen3.block_count": "30"}), "qwen3.block_count '30'"),
     "layers as a fraction": (ggufs.target(**{"qwen3.block_count": 6.5}), "block_count 6.5"),
     "4 billion layers": (ggufs.target(n_layers=2**32 - 1), "block_count 4294967295"),
@@ -59,7 +57,7 @@ BROKEN = {
     "an architecture that clears screens": (ggufs.target("\x1b[2J\n"), "which is none"),
     "an endless architecture": (ggufs.target("x" * 100_000), "which is none"),
     "tokens that are numbers": (
-        ggufs.gguf({}) .replace(texts("token 0")[:8], struct.pack("<II", 9, 5)),
+        ggufs.gguf({"tokenizer.ggml.tokens": [1, 2]}, n_vocab=0),
         "not a list of texts",
     ),
     "an alignment that is a list": (ggufs.target(**{"general.alignment": [32]}), "a list of 1"),
@@ -106,27 +104,13 @@ def test_a_draft_whose_figures_are_of_another_type_is_refused(
     ],
 )
 def test_a_vocabulary_map_of_a_shape_of_its_own_is_refused(shape: Shape, says: str) -> None:
-    whole = ggufs.draft()
-    fields = whole[24 : read_end_of_fields(whole)]
-    (n_fields,) = struct.unpack_from("<Q", whole, 16)
-    tables = [
-        packed(name)
-        + struct.pack("<I", len(extents))
-        + b"".join(struct.pack("<Q", extent) for extent in extents)
-        + struct.pack("<IQ", kind, 0)
-        for name, kind, extents in (("d2t", 27, shape), ("output.weight", 0, (8, 4)))
-    ]
-    data = with_tensor(b"".join(tables), fields, n_fields, n_tensors=2) + bytes(1000)
+    tensors = [tensor("d2t", shape, kind=27), tensor("output.weight", (8, 4))]
+    data = ggufs.draft(tensors=tensors) + bytes(1000)
     with folder_of({"t.gguf": TARGET, "d.gguf": data}) as folder:
         go_through(folder)
         with pytest.raises(PreflightError) as error:
             check_pair(folder / "t.gguf", folder / "d.gguf")
         assert says in str(error.value)
-
-
-def read_end_of_fields(data: bytes) -> int:
-    spans = parse_header(data, Path("x.gguf"), len(data)).spans
-    return max(end for _, end in spans.values())
 
 
 @pytest.mark.parametrize(

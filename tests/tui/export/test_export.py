@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eaglechat.chat.conversation.turns import Reply, Turns
 from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.reading import read_chat
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import TurnPart
 from eaglechat.tui.export import formats
 from eaglechat.tui.export.chat import ExportedChat, exported

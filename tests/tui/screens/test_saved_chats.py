@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from eaglechat.chat.history.log import resumed_log
-from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]

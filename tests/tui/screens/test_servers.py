@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.settings import Settings
 from eaglechat.settings.model import EngineSettings
 from eaglechat.settings.servers import ServerSettings

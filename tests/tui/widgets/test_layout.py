@@ -28,7 +28,7 @@ from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.status_line import StatusLine
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
 

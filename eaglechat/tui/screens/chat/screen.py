@@ -26,15 +26,15 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.conversation.notices import Severity
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
-from eaglechat.chat.history.reading import Passage, SavedChat
+from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.refusals import stays_with_chains
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import AttachError, Listed, list_directory, read_part
-from eaglechat.chat.writing.parts import Draft, text_of
-from eaglechat.chat.writing.parts import shown as shown_parts
+from eaglechat.chat.writing.question import QuestionParts, text_of
+from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
@@ -196,7 +196,7 @@ class ChatScreen(PromptScreen[None]):
     def changed(self) -> None:
         self.call_later(self._draw)
 
-    def give_back(self, question: Draft, version_of: TurnId | None) -> None:
+    def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         text = slash.escaped(self.prompt.marks.text(question))
         if self.prompt.text and version_of is None:
             self.prompt.remember(text)
@@ -388,10 +388,10 @@ class ChatScreen(PromptScreen[None]):
         elif self._is_too_much(text):
             return
         elif self.editing is not None:
-            if self.session.edit(self.editing.question, self.prompt.marks.draft(text)):
+            if self.session.edit(self.editing.question, self.prompt.marks.parts(text)):
                 self.prompt.take()
                 self._end_edit()
-        elif self.session.ask(self.prompt.marks.draft(text)):
+        elif self.session.ask(self.prompt.marks.parts(text)):
             self.prompt.take()
             self.transcript.selected = None
 
@@ -411,7 +411,7 @@ class ChatScreen(PromptScreen[None]):
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
-        return context_use(self.session, self.prompt.marks.draft(text), edited)
+        return context_use(self.session, self.prompt.marks.parts(text), edited)
 
     def _run_typed(self, text: str) -> None:
         """Run a command that was typed with a slash."""
@@ -448,7 +448,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_prompt(self) -> None:
         """Show what the model would read if the prompt were sent."""
-        typed = text_of(self.prompt.marks.draft(self.prompt.text)).strip()
+        typed = text_of(self.prompt.marks.parts(self.prompt.text)).strip()
 
         def show(prompt: protocol.Rendered) -> None:
             if self.is_on_top:
@@ -573,7 +573,7 @@ class ChatScreen(PromptScreen[None]):
             self.refresh_bindings()
 
     @property
-    def _draft(self) -> Draft:
+    def _draft(self) -> QuestionParts:
         """What is saved of the prompt: not a question that was not changed, nor a command."""
         text = self.prompt.text
         if self.editing is not None and text == self.editing.original:
@@ -581,7 +581,7 @@ class ChatScreen(PromptScreen[None]):
         elif self.editing is None and slash.begins_command(text):
             # The time it takes to type a command would leave a chat named after it.
             text = ""
-        return self.prompt.marks.draft(text)
+        return self.prompt.marks.parts(text)
 
     # Controls
 

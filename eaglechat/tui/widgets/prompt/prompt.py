@@ -11,7 +11,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.parts import Marks, pasted, text_of
+from eaglechat.chat.writing.question import Marks, pasted, text_of
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, keys_of
 from eaglechat.tui.commands.slash import Completion, Offer
@@ -134,7 +134,7 @@ class Prompt(TextArea):
             self.notify("There is no paste or file in the prompt to expand.")
             return
         row, start, stop = (here or spans)[-1]
-        text = text_of(self.marks.draft(self.document.get_line(row)[start:stop]))
+        text = text_of(self.marks.parts(self.document.get_line(row)[start:stop]))
         self.replace(text, (row, start), (row, stop), maintain_selection_offset=False)
 
     def on_click(self, event: events.Click) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList
 from eaglechat.chat.history.lines import Line
 from eaglechat.chat.history.listing import summarise
 from eaglechat.chat.history.log import ChatLog
-from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from eaglechat.chat.history.reading import saved_chats
+from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt.completions import Completions
@@ -153,7 +153,7 @@ async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path)
         await user.press("ctrl+o")
         await user.on(MenuScreen)
     (saved,) = saved_chats(tmp_path / "chats")
-    assert saved.unsent == f"{LONG} and"
+    assert saved.unsent_text == f"{LONG} and"
     async with drive(size=(80, 24)) as user:
         await user.press("ctrl+t")
         await user.sees("[pasted: 132 lines] and")

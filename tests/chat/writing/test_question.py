@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.history.reading import read_chat
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.parts import (
+from eaglechat.chat.writing.question import (
     Marks,
     composed,
-    draft_of,
     mark,
     of_file,
+    parts_of,
     pasted,
     shown,
     text_of,
@@ -46,7 +46,7 @@ def test_parts_that_look_alike_have_marks_of_their_own() -> None:
     other = TurnPart(LONG.upper(), source="paste")
     text = marks.text([TurnPart("a "), PASTE, TurnPart(" b "), other, PASTE])
     assert text == "a [pasted: 132 lines] b [pasted: 132 lines, no. 2][pasted: 132 lines]"
-    assert marks.draft(text) == (TurnPart("a "), PASTE, TurnPart(" b "), other, PASTE)
+    assert marks.parts(text) == (TurnPart("a "), PASTE, TurnPart(" b "), other, PASTE)
 
 
 PARTS = st.lists(
@@ -63,7 +63,7 @@ PARTS = st.lists(
 def test_a_text_with_marks_stands_for_all_of_it(parts: list[TurnPart]) -> None:
     marks = Marks()
     text = marks.text(parts)
-    assert text_of(marks.draft(text)) == text_of(parts)
+    assert text_of(marks.parts(text)) == text_of(parts)
 
 
 @given(PARTS)
@@ -85,9 +85,9 @@ def test_a_file_stands_apart() -> None:
 
 
 def test_what_was_written_may_be_a_text() -> None:
-    assert draft_of("why?") == typed("why?") == (TurnPart("why?"),)
-    assert draft_of("") == ()
-    assert draft_of([PASTE]) == (PASTE,)
+    assert parts_of("why?") == typed("why?") == (TurnPart("why?"),)
+    assert parts_of("") == ()
+    assert parts_of([PASTE]) == (PASTE,)
 
 
 def test_a_reopened_question_and_draft_have_their_parts(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_reopened_question_and_draft_have_their_parts(tmp_path: Path) -> None:
     (file,) = tmp_path.rglob("*.jsonl")
     saved = read_chat(file)
     assert saved.turns.path[0].parts[-1] == FILE
-    assert saved.draft == (PASTE, TurnPart(" and more"))
-    assert saved.unsent == f"{LONG} and more"
+    assert saved.unsent == (PASTE, TurnPart(" and more"))
+    assert saved.unsent_text == f"{LONG} and more"
 
 
 @pytest.mark.parametrize("length", [1, 4000])
@@ -109,7 +109,7 @@ def test_a_draft_is_on_disk_while_it_is_written(tmp_path: Path, length: int) -> 
     for _ in range(2):
         chat.session.save((PASTE, TurnPart("x" * length)))
     (file,) = tmp_path.rglob("*.jsonl")
-    assert read_chat(file).draft == (PASTE, TurnPart("x" * length))
+    assert read_chat(file).unsent == (PASTE, TurnPart("x" * length))
 
 
 def test_a_question_that_is_given_back_has_its_parts(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_question_that_is_given_back_has_its_parts(tmp_path: Path) -> None:
     chat.finish()
     assert chat.given_back == [LONG]
     (file,) = tmp_path.rglob("*.jsonl")
-    assert read_chat(file).draft == (PASTE,)
+    assert read_chat(file).unsent == (PASTE,)

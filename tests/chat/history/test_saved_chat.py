@@ -17,7 +17,7 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.folder import ChatFolder
 from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, RoundsLine
 from eaglechat.chat.history.packing import pack
-from eaglechat.chat.history.reading import read_chat, saved_chats
+from eaglechat.chat.history.saved_chat import read_chat, saved_chats
 from eaglechat.chat.recording import TurnPart
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, resumed
@@ -33,13 +33,13 @@ def test_a_question_that_a_crash_left_without_an_answer_is_unsent(tmp_path: Path
     log.add(QuestionLine(id=1, parts=(TurnPart("why?"),)), ReplyLine(id=2, parent=1))
     log.close()
     chat = read_chat(log.file)
-    assert (len(chat.turns), chat.unsent) == (0, "why?")
+    assert (len(chat.turns), chat.unsent_text) == (0, "why?")
     again = resumed(chat)
     again.add(QuestionLine(id=3, parts=(TurnPart("why, then?"),)), ReplyLine(id=4, parent=3))
     again.add(RoundsLine(of=4, text=" t1", data=pack([round_of(1)])))
     again.close()
     assert texts(log.file) == ["why, then?", " t1"]
-    assert read_chat(log.file).unsent == ""
+    assert read_chat(log.file).unsent_text == ""
 
 
 def test_a_torn_last_line_costs_itself_alone(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_context_of_a_long_chat_is_known_without_its_rounds(
     wanted = [turn.recording.n_past for turn in chat.session.turns.path if isinstance(turn, Reply)]
     chat.session.leave("")
     chat.session.close()
-    monkeypatch.setattr("eaglechat.chat.history.reading.unpack", nobody_unpacks)
+    monkeypatch.setattr("eaglechat.chat.history.saved_chat.unpack", nobody_unpacks)
     (saved,) = saved_chats(tmp_path / "chats")
 
     found = [turn.recording.n_past for turn in saved.turns.path if isinstance(turn, Reply)]

@@ -17,15 +17,15 @@ LONGEST_PASTE = 20
 """Lines up to which a paste is treated as typed text."""
 _BYTES_PER_TOKEN = 4
 
-Draft = tuple[TurnPart, ...]
+QuestionParts = tuple[TurnPart, ...]
 
 
-def typed(text: str) -> Draft:
+def typed(text: str) -> QuestionParts:
     """Typed text as parts."""
     return (TurnPart(text),) if text else ()
 
 
-def draft_of(written: str | Sequence[TurnPart]) -> Draft:
+def parts_of(written: str | Sequence[TurnPart]) -> QuestionParts:
     """Parts, from parts or from typed text."""
     return typed(written) if isinstance(written, str) else tuple(written)
 
@@ -71,10 +71,10 @@ def shown(parts: Sequence[TurnPart]) -> str:
     return "".join(part.text if part.source == "typed" else mark(part) for part in parts)
 
 
-def composed(draft: Sequence[TurnPart]) -> Draft:
+def composed(written: Sequence[TurnPart]) -> QuestionParts:
     """The parts as they are asked: without space around them, and with empty lines around files."""
     parts: list[TurnPart] = []
-    for part in draft:
+    for part in written:
         if part.source == "typed" and parts and parts[-1].source == "typed":
             parts[-1] = TurnPart(parts[-1].text + part.text)
         elif part.text:
@@ -127,7 +127,7 @@ class Marks:
         """Parts as text with marks."""
         return "".join(p.text if p.source == "typed" else self.hold(p) for p in parts)
 
-    def draft(self, text: str) -> Draft:
+    def parts(self, text: str) -> QuestionParts:
         """The parts of a text with marks."""
         parts, end = [], 0
         for start, stop in self.spans(text):

@@ -20,7 +20,7 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.packing import last_n_past, unpack
 from eaglechat.chat.recording import Recording, Terms, TurnPart
-from eaglechat.chat.writing.parts import Draft, text_of, typed
+from eaglechat.chat.writing.question import QuestionParts, text_of, typed
 from eaglechat.wire.records import Origin, Part, Round, RoundTimings, Token
 
 
@@ -39,7 +39,7 @@ class SavedChat:
     file: Path
     header: ChatHeader
     turns: Turns = field(default_factory=Turns)
-    draft: Draft = ()
+    unsent: QuestionParts = ()
     """What was in the prompt when the chat was left."""
     first_question: TurnId | None = None
     """The oldest question in the context; None if no turn has left it."""
@@ -53,9 +53,8 @@ class SavedChat:
     """Bytes read."""
 
     @property
-    def unsent(self) -> str:
-        """The same as text."""
-        return text_of(self.draft)
+    def unsent_text(self) -> str:
+        return text_of(self.unsent)
 
 
 def read_chat(file: Path) -> SavedChat:
@@ -171,7 +170,7 @@ class _Reader:
             case lines.WindowLine():
                 self._chat.first_question = line.question
             case lines.UnsentLine():
-                self._chat.draft = line.parts or typed(line.text)
+                self._chat.unsent = line.parts or typed(line.text)
             case lines.RoleLine():
                 self._chat.role = line.role
             case lines.TitleLine():
@@ -198,7 +197,7 @@ class _Reader:
                 was_chosen = turns.is_chosen(turn.id)
                 question = turns.delete(turn.id)
                 if was_chosen and isinstance(question, Question):
-                    chat.draft = chat.draft or question.parts
+                    chat.unsent = chat.unsent or question.parts
         return chat
 
     def _ask(self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId) -> None:
@@ -207,7 +206,7 @@ class _Reader:
             last = self._turns.last_reply
             parent = last.id if last else None
         self._turns.add_question(parts, parent, id)
-        self._chat.draft = ()
+        self._chat.unsent = ()
 
     def _begin(self, id: TurnId) -> Recording:
         self._kept[id] = _KeptRounds()
