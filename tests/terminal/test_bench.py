@@ -17,7 +17,7 @@ def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: P
     with open_terminal(tmp_path, *arguments, width=120, height=36) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type("Name a colour.")
-        terminal.keys("F11")
+        terminal.keys("C-g", "b")
         terminal.wait_for("192 replies")
         terminal.keys("C-g", "q")
         terminal.wait_for(r"Reply [2-9] of 12: .* left", BENCH_TIMEOUT)
@@ -43,7 +43,7 @@ def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: P
 def test_a_bench_stops_at_once_and_quits_at_once(tmp_path: Path) -> None:
     with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
-        terminal.keys("F11")
+        terminal.keys("C-g", "b")
         terminal.wait_for("replies of at most")
         terminal.keys("C-g", "m")
         terminal.wait_for("Reply 1 of 192")
@@ -51,7 +51,7 @@ def test_a_bench_stops_at_once_and_quits_at_once(tmp_path: Path) -> None:
         terminal.wait_for("Stopped", 5)
         terminal.keys("Escape")
         terminal.wait_for("Ask something", 5)
-        terminal.keys("F11")
+        terminal.keys("C-g", "b")
         terminal.wait_for("replies of at most")
         terminal.keys("C-g", "m")
         terminal.wait_for("Reply 1 of 192")
