@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual.app import App
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.theme import Theme
@@ -31,6 +30,7 @@ from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.palette import ScreenCommands
 from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
+from eaglechat.tui.keys_in_order import KeysInOrder
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 INSTALL_LOOKS_PER_SECOND = 3
 
 
-class EagleApp(App[None]):
+class EagleApp(KeysInOrder):
     """The terminal app. It talks to models through `engine`, a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in

@@ -71,6 +71,7 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.until(lambda: not self.app.is_taking_keys, "all done for the keys")
 
     async def command(self, *ids: str) -> None:
         """Press the keys of commands."""

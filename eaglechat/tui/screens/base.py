@@ -61,11 +61,6 @@ class EagleScreen(Screen[Result]):
         self._compositor = WholeCompositor()
 
     async def on_event(self, event: events.Event) -> None:
-        # Keys may come before a screen is made that the first of them closes, as those typed
-        # behind the leader's key: they are for the screen below.
-        if isinstance(event, events.Key) and not self.is_open:
-            self.app.post_message(events.Key(event.key, event.character))
-            return
         # A screen that is closed while it is composed lacks widgets: no handler of its mount or
         # unmount runs.
         if isinstance(event, events.Mount):
@@ -146,6 +141,12 @@ class PromptScreen(EagleScreen[Result]):
     """A screen with a prompt, which gets what is typed whatever has the focus, also before the
     prompt has it."""
 
+    def __init__(
+        self, name: str | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(name, id, classes)
+        self._waiting: list[Callable[[], object]] = []
+
     AUTO_FOCUS = ""
 
     @property
@@ -153,8 +154,21 @@ class PromptScreen(EagleScreen[Result]):
         return self.query_one(Prompt)
 
     def on_mount(self) -> None:
-        # Behind the keys that came before the screen was made: they are typed first.
-        self.call_later(self.prompt.take_focus)
+        self.when_quiet(self.prompt.take_focus)
+
+    def when_quiet(self, then: Callable[[], object]) -> None:
+        """Call `then` as soon as no key is queued for this screen or its prompt."""
+        self._waiting.append(then)
+        if len(self._waiting) == 1:
+            self._wait()
+
+    def _wait(self) -> None:
+        if self.message_queue_size or self.prompt.message_queue_size:
+            self.call_later(self.prompt.call_later, self._wait)
+            return
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:

@@ -135,8 +135,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(events.ScreenResume)
     def _hand_over_soon(self) -> None:
-        # Behind the keys that are on their way to this screen and its prompt.
-        self.call_later(self.prompt.call_later, self._hand_over)
+        self.when_quiet(self._hand_over)
 
     def _hand_over(self) -> None:
         """Let `then` go on, unless a screen lies above."""
@@ -251,4 +250,4 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
         self.query_one("#cancel", Button).label = "Back"
         # Behind the prompt, which takes the focus later too.
-        self.call_later(self.query_one("#again", Button).focus)
+        self.when_quiet(self.query_one("#again", Button).focus)
