@@ -1,7 +1,7 @@
 """Keys that come faster than screens open and close go where they would have gone at leisure.
 
-Without this, tests/terminal/test_day.py loses what is typed as soon as a resumed chat is drawn (28 of
-29 keys), and six of six keys typed at once behind the leader's two are lost.
+Without this, what is typed as soon as a resumed chat is drawn is lost (28 of 29 keys in
+tests/terminal/test_day.py), as are six of six keys typed at once behind the leader's two.
 """
 
 from __future__ import annotations

@@ -116,6 +116,8 @@ async def test_the_app_ends_while_keys_are_on_their_way(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         at_once(user, "end", "home", "end")
+    await user.until_closed()
+    assert not user.app.is_taking_keys
 
 
 async def test_the_app_ends_while_a_screen_is_made(drive: Drive) -> None:
@@ -125,3 +127,4 @@ async def test_the_app_ends_while_a_screen_is_made(drive: Drive) -> None:
         at_once(user, "enter")
         while user.app.screen.is_mounted:
             await asyncio.sleep(0)
+    await user.until_closed()
