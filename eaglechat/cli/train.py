@@ -282,7 +282,7 @@ def _budget(text: str) -> Budget:
 
 
 class Display:
-    """Progress on standard error: bars on a terminal, lines now and then elsewhere."""
+    """Progress on standard error: bars on a terminal, else a line every 20 seconds."""
 
     _LINE_EVERY_S = 20.0
 
@@ -320,7 +320,7 @@ class Display:
 
 
 def _report(outcome: Outcome, settings: RunSettings) -> str:
-    """What was trained, and what it does in the engine."""
+    """The report of a run, as Markdown."""
     from eaglechat.hub.units import format_bytes, format_seconds
 
     state = outcome.state
