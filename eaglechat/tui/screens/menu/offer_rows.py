@@ -16,6 +16,7 @@ from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
+from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import Offer, PairStatus
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
