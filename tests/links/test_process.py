@@ -15,13 +15,8 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests import tiny
-from tests.links.processes import (
-    PATIENCE_S,
-    USER,
-    Client,
-    of,
-    process_of,
-)
+from tests.links.engines import PATIENCE_S
+from tests.links.processes import USER, Client, of, process_of
 
 
 def test_a_session_from_hello_to_shutdown(
@@ -71,7 +66,8 @@ def test_a_session_from_hello_to_shutdown(
     process = process_of(client)
     client.engine.hand_over(p.Shutdown())
     died = client.until(Died)[-1]
-    assert died.exit_status == process.returncode == 0
+    assert died.exit_status == 0
+    assert not process.is_running()
 
 
 def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
@@ -151,7 +147,7 @@ def test_bad_requests_are_answered_in_a_sentence_and_the_engine_lives_on(
     assert (too_long.code, "the context holds 256" in too_long.message) == ("prompt", True)
     client.chat()
     client.until(p.Done)
-    assert process.poll() is None
+    assert process.is_running()
 
 
 def test_a_load_can_be_cancelled(

@@ -260,7 +260,9 @@ def _timings(columns: _Columns, index: int) -> RoundTimings:
     steps = columns.times[len(_TIMES) * index : len(_TIMES) * (index + 1)]
     draft, verify, process, sample = (None if n is None else n / _TIME_STEPS for n in steps)
     total = (_known(steps) + columns.other_times[index]) / _TIME_STEPS
-    return RoundTimings(draft, verify, process, sample, total)
+    return RoundTimings(
+        draft_ms=draft, verify_ms=verify, process_ms=process, sample_ms=sample, total_ms=total
+    )
 
 
 def _auto(columns: _Columns, index: int) -> AutoDraft | None:

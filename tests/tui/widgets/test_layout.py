@@ -161,6 +161,7 @@ async def test_the_palette_survives_a_terminal_of_20x5(drive: Drive) -> None:
         await user.type("help")
         await user.press("escape")
         await user.on(MenuScreen)
+        await user.sees("too small")
 
 
 async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(

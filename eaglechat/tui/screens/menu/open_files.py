@@ -13,7 +13,7 @@ from textual.widgets import Button, DirectoryTree, Input, Static
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
+from eaglechat.hub.local.pairs import InspectedPair, inspect, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
@@ -52,7 +52,7 @@ class OpenFilesScreen(EagleModal[Pair]):
         super().__init__()
         self._directory = directory or Path.cwd()
         self._for = "target"
-        self._status: PairStatus | None = None
+        self._status: InspectedPair | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="open-files") as dialog:
@@ -99,7 +99,7 @@ class OpenFilesScreen(EagleModal[Pair]):
     def _inspect(self, pair: Pair) -> Iterator[Update]:
         yield partial(self._take_status, inspect(pair))
 
-    def _take_status(self, status: PairStatus) -> None:
+    def _take_status(self, status: InspectedPair) -> None:
         if (status.pair.target, status.pair.draft) != (self._path("target"), self._path("draft")):
             return
         self._status = status

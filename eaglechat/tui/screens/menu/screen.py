@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import Offer, PairStatus, inspect, offers
+from eaglechat.hub.local.pairs import InspectedPair, Offer, inspect, offers
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -56,7 +56,7 @@ class MenuScreen(EagleScreen[None]):
         self._services = services
         self._offers: dict[str, Offer] = {}
         self._catalogue: list[tuple[Entry, Status]] = []
-        self._statuses: dict[tuple[str, str], PairStatus] = {}
+        self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
         self._moving: dict[str, InstallSnapshot] = {}
@@ -139,7 +139,7 @@ class MenuScreen(EagleScreen[None]):
         for pair in pairs:
             self.call_later(self._take_status, inspect(pair))
 
-    def _take_status(self, status: PairStatus) -> None:
+    def _take_status(self, status: InspectedPair) -> None:
         pair = status.pair
         self._statuses[str(pair.target), str(pair.draft)] = status
         self._draw(
