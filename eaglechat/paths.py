@@ -1,4 +1,4 @@
-"""Where eaglechat keeps its files on each platform; EAGLECHAT_HOME moves them all."""
+"""Where eaglechat keeps its files: in each platform's folders, or all in EAGLECHAT_HOME."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _APP = "eaglechat"
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with `~` as a home, or as it stands where there is no such user."""
+    """The path with `~` replaced by a home folder, or as it is if there is no such user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -27,17 +27,17 @@ def _directory(kind: str, platform_path: Path) -> Path:
 
 
 def config_dir() -> Path:
-    """Holds config.toml, and the user's own themes in themes/."""
+    """Holds config.toml, and the user's themes, roles and pairs."""
     return _directory("config", platformdirs.user_config_path(_APP, appauthor=False))
 
 
 def data_dir() -> Path:
-    """Holds what the user made: the chats, the converted drafts."""
+    """Holds the chats, the converted drafts and the re-encoded targets."""
     return _directory("data", platformdirs.user_data_path(_APP, appauthor=False))
 
 
 def state_dir() -> Path:
-    """Holds what the app remembers by itself: recent pairs."""
+    """Holds what the app remembers, such as recent pairs."""
     return _directory("state", platformdirs.user_state_path(_APP, appauthor=False))
 
 
@@ -63,7 +63,7 @@ def chats_dir() -> Path:
 
 
 def user_catalogue() -> Path:
-    """The user's own pairs, added to those that are shipped."""
+    """The user's own pairs, which are added to the built-in catalogue."""
     return config_dir() / "catalogue.toml"
 
 
@@ -73,7 +73,7 @@ def drafts_dir() -> Path:
 
 
 def reencoded_dir() -> Path:
-    """Copies of targets in a type that is faster to verify drafts with; made again if deleted."""
+    """Holds copies of targets in a type that verifies faster. They may be deleted."""
     return data_dir() / "reencoded"
 
 
@@ -82,15 +82,15 @@ def engine_log() -> Path:
 
 
 def builtin_themes_dir() -> Path:
-    """The shipped themes: package data in a wheel, themes/ in a checkout."""
+    """The built-in themes: package data in a wheel, themes/ in a checkout."""
     packaged = Path(__file__).parent / "themes"
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / "themes"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a crash or a power cut leaves either the old or the new one, whole.
+    """Write a file so that after a crash or a power cut it is either the old or the new one.
 
-    A symbolic link stays and what it leads to is replaced; permissions are kept. Raises OSError.
+    Of a symbolic link, the target is replaced. Permissions are kept. Raises OSError.
     """
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -109,12 +109,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Why nothing can be written in a folder that is there or would be made; None if it can."""
+    """Why nothing can be written in a folder, which need not exist yet; None if it can."""
     place = folder
     try:
         while not place.exists() and place != place.parent:
             place = place.parent
-        # It has no name, or loses it at once.
         with tempfile.TemporaryFile(dir=place):
             return None
     except OSError as error:
@@ -122,7 +121,7 @@ def why_unwritable(folder: Path) -> str | None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the disk keep the folder's names."""
+    """Let the disk keep the folder's entries."""
     if os.name == "nt":
         return
     with suppress(OSError):  # some network disks refuse it

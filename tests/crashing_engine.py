@@ -30,15 +30,15 @@ def main() -> int:
         if cure not in left:
             os.kill(os.getpid(), getattr(signal, name))
 
-    def crashing_load(*args: Any, **kwargs: Any) -> Any:
+    def crashing_load(path: str, placement: Any, leave_out: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal left
-        left = tuple(kwargs["leave_out"])
+        left = tuple(leave_out)
         if calls:
             with Path(calls[0]).open("a") as file:
                 file.write(",".join(left) + "\n")
         if when == "load":
             crash()
-        return load_model(*args, **kwargs)
+        return load_model(path, placement, leave_out, *args, **kwargs)
 
     def crashing_decode(self: Any, batch: Any) -> int:
         nonlocal decodes

@@ -1,4 +1,6 @@
-"""A tiny random target and an EAGLE-3 draft for it: real GGUFs that llama.cpp runs in microseconds.
+"""Tiny random models: GGUFs that llama.cpp runs in microseconds.
+
+A target and an EAGLE-3 draft for it, and models that have the whole vocabulary of a family.
 
 The target's next token depends on the tokens before it, but is far from even, and the draft is
 right often enough, and wrong often enough, that every path of a round is taken.
@@ -12,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from gguf import GGUFWriter
+from gguf import GGUFReader, GGUFWriter
 
 N_EMBD, N_LAYERS, N_HEADS, N_FF, N_CTX = 32, 4, 4, 64, 4096
 END = "<end>"
@@ -104,6 +106,50 @@ def write_draft(
     _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
     _tensor(writer, "blk.0.attn_norm_2.weight", np.ones(N_EMBD))
     _write_block(writer, "blk.0", random, n_input=2 * N_EMBD, attention=_look_at_last_token())
+    return _close(writer, path)
+
+
+def write_model(path: Path, template: str, control: Sequence[str]) -> Path:
+    """A model whose tokens are the bytes and these control tokens."""
+    writer = GGUFWriter(path, "llama")
+    tokens = [*_byte_tokens(), *control, "<|the-end|>"]
+    n_control = len(control) + 1
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (len(tokens) - n_control) + [3] * n_control)
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(len(tokens) - 1)
+    writer.add_chat_template(template)
+    return _write_random_model(writer, path, len(tokens))
+
+
+def write_model_like(path: Path, template: str, vocabulary: Path) -> Path:
+    """A model with the vocabulary of another file."""
+    writer = GGUFWriter(path, "llama")
+    fields = GGUFReader(vocabulary).fields
+    for field in fields.values():
+        if field.name.startswith("tokenizer.") and field.name != "tokenizer.chat_template":
+            kind, *inner = field.types
+            value: Any = field.contents()
+            writer.add_key_value(field.name, value, kind, inner[0] if inner else None)
+    writer.add_chat_template(template)
+    return _write_random_model(writer, path, len(fields["tokenizer.ggml.tokens"].data))
+
+
+def _byte_tokens() -> list[str]:
+    """How GPT-2's vocabularies spell the bytes."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return [*map(chr, shown), *(chr(256 + i) for i in range(256 - len(shown)))]
+
+
+def _write_random_model(writer: GGUFWriter, path: Path, n_vocab: int) -> Path:
+    random = np.random.default_rng(5)
+    _write_shape(writer, {"block_count": 1, "vocab_size": n_vocab})
+    for name in ("token_embd", "output"):
+        _tensor(writer, f"{name}.weight", random.standard_normal((n_vocab, N_EMBD)))
+    _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+    _write_block(writer, "blk.0", random, n_input=N_EMBD)
     return _close(writer, path)
 
 

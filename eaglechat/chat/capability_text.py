@@ -1,4 +1,5 @@
-"""What an engine cannot do or does not report, in words; None where it can, or none runs."""
+"""Sentences about what an engine cannot do or does not report. They are None if it can, or if no
+engine runs (`hello` is None)."""
 
 from __future__ import annotations
 
@@ -9,21 +10,22 @@ from eaglechat.chat.controls import DRAFTING, Controls
 from eaglechat.wire.protocol import AUTO, Hello
 
 _STARTED_WITH = {"enabled", "n_draft_max", "p_min"}
-"""The controls that are options of another program."""
+"""Controls that are start options of a program such as llama-server."""
 
 
 def foreign(hello: Hello | None) -> str:
-    """The name of an engine that is not eaglechat's own; else empty."""
+    """The name of an engine other than eaglechat's own, else empty."""
     return hello.engine if hello is not None and hello.engine != "eaglechat" else ""
 
 
 def _subject(hello: Hello) -> str:
-    """The name of an engine, to begin a sentence with."""
+    """The name of an engine at the beginning of a sentence."""
     return "This server" if hello.engine == "this server" else hello.engine
 
 
 def not_reported(hello: Hello | None, what: str) -> str | None:
-    """That an engine does not report one of its capabilities, to stand in place of a number."""
+    """What stands in place of a number that an engine does not report. `what` is a field of
+    `Capabilities`."""
     if hello is None or getattr(hello.can, what):
         return None
     return f"not reported by {hello.engine}"
@@ -40,21 +42,21 @@ def no_comparison(hello: Hello | None) -> str | None:
 
 
 def no_prompt(hello: Hello | None) -> str | None:
-    """Why nobody can see what the model would read."""
+    """Why the prompt cannot be shown."""
     return (
         None if hello is None or hello.can.prompt else f"{_subject(hello)} does not show prompts."
     )
 
 
 def no_bench(hello: Hello | None) -> str | None:
-    """Why an engine is not measured from the app."""
+    """Why the app cannot run the bench."""
     if hello is None or hello.can.bench:
         return None
     return f"{_subject(hello)} cannot run the bench; `eaglechat bench` measures it."
 
 
 def not_followed(hello: Hello | None) -> frozenset[str]:
-    """The controls that do not reach an engine's drafting."""
+    """Names of the controls that have no effect on an engine's drafting."""
     if hello is None:
         return frozenset()
     if not hello.can.draft_length:
@@ -63,7 +65,7 @@ def not_followed(hello: Hello | None) -> frozenset[str]:
 
 
 def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
-    """Why a change of these controls does not reach the drafting."""
+    """Why a change of these controls has no effect on the drafting."""
     if hello is None or not not_followed(hello) & change.keys():
         return None
     if hello.can.draft_length:
@@ -72,7 +74,7 @@ def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
 
 
 def no_auto(hello: Hello | None, controls: Controls) -> str | None:
-    """Why the draft length cannot be chosen by measurement."""
+    """Why the draft length cannot be auto."""
     if hello is None or not hello.can.draft_length:
         return None
     if controls.n_draft_max != AUTO or hello.can.auto:
@@ -81,14 +83,14 @@ def no_auto(hello: Hello | None, controls: Controls) -> str | None:
 
 
 def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
-    """That a change of these controls starts the engine's program again."""
+    """A change of these controls restarts the engine's program."""
     if hello is None or not hello.can.restarts or not _STARTED_WITH & change.keys():
         return None
     return f"{_subject(hello)} restarts with this before the next reply."
 
 
 def not_yet(hello: Hello | None) -> str | None:
-    """That a change does not reach the reply that is being written."""
+    """A change has no effect on the reply that is being written."""
     if hello is None or hello.can.live_draft_length:
         return None
     return f"{_subject(hello)} applies this from the next reply on."

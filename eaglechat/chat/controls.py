@@ -49,9 +49,9 @@ class Controls:
 
 
 @dataclass(frozen=True)
-class Switch:
-    """A control that is on or off. `name` is its field in Controls, its key in `table` of the
-    settings, and its field in the `Set` request."""
+class Control:
+    """A control, on or off unless it is one of the kinds below. `name` is its field in Controls,
+    its key in `table` of the settings, and its field in the `Set` request."""
 
     name: str
     table: Literal["speculation", "generation"]
@@ -66,7 +66,7 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Range(Switch):
+class RangeControl(Control):
     """A control with a number between `minimum` and `maximum`."""
 
     maximum: float = 1.0
@@ -86,21 +86,19 @@ class Range(Switch):
 
 
 @dataclass(frozen=True)
-class Choice(Switch):
+class ChoiceControl(Control):
     """A control with one of several words."""
 
     words: tuple[str, ...] = ()
 
 
-Control = Switch | Range | Choice
-
-ENABLED = Switch(
+ENABLED = Control(
     "enabled",
     "speculation",
     "Speculation ({chat.speculation})",
     "Off: plain decoding, as if no draft were loaded.",
 )
-N_DRAFT_MAX = Range(
+N_DRAFT_MAX = RangeControl(
     "n_draft_max",
     "speculation",
     "n_draft_max",
@@ -111,26 +109,26 @@ N_DRAFT_MAX = Range(
     decimals=0,
     has_auto=True,
 )
-P_MIN = Range(
+P_MIN = RangeControl(
     "p_min",
     "speculation",
     "p_min",
     "Stop drafting at a token less probable than this.",
 )
-NGRAM = Switch(
+NGRAM = Control(
     "ngram",
     "speculation",
     "n-grams ({chat.ngram})",
     "Find the latest tokens earlier in the chat and propose what followed.",
 )
-SHAPE = Choice(
+SHAPE = ChoiceControl(
     "shape",
     "speculation",
     "Shape",
     "Draft a chain or a tree of n_draft_max tokens; auto lets measurement choose.",
     words=("chain", "tree", AUTO),
 )
-TEMPERATURE = Range(
+TEMPERATURE = RangeControl(
     "temperature",
     "generation",
     "Temperature",
@@ -142,7 +140,7 @@ CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE
 
 DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")
 
-THINKING = Choice(
+THINKING = ChoiceControl(
     "thinking",
     "generation",
     "Thinking",
@@ -150,7 +148,7 @@ THINKING = Choice(
     "template has a switch.",
     words=(AUTO, "on", "off"),
 )
-EFFORT = Choice(
+EFFORT = ChoiceControl(
     "effort",
     "generation",
     "Effort",
@@ -192,7 +190,7 @@ def recommended_for(control: Control, recommended: RecommendedSampling | None) -
 
 def turned(controls: Controls, control: Control, value: Any) -> Controls:
     """The controls with one changed to a value, or to the nearest one in its range."""
-    if isinstance(control, Range) and value != AUTO:
+    if isinstance(control, RangeControl) and value != AUTO:
         value = control.fitting(value)
     return replace(controls, **{control.name: value})
 

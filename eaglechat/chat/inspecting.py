@@ -12,7 +12,7 @@ Fate = Literal["accepted", "rejected", "sampled", ""]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateToken:
     """A candidate for one position. None: not known, or does not apply."""
 
     text: str | None
@@ -31,11 +31,11 @@ class Position:
     """One emitted token of a round, and the candidates for its position."""
 
     token: Token
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateToken, ...]
     """The likeliest first, if the engine recorded the target's probabilities."""
 
     @property
-    def rejected(self) -> Candidate | None:
+    def rejected(self) -> CandidateToken | None:
         """The first candidate that was drafted and rejected."""
         return next((one for one in self.candidates if one.fate == "rejected"), None)
 
@@ -75,7 +75,7 @@ def _taken(round_: Round, token: Token, children: list[int]) -> int | None:
 
 def _candidates(
     token: Token, drafted: dict[int, DraftToken], taken: int | None, likely: tuple[Likely, ...]
-) -> list[Candidate]:
+) -> list[CandidateToken]:
     left = dict(drafted)
     rows = []
     for one in likely:
@@ -91,8 +91,8 @@ def _candidates(
 
 def _row(
     text: str | None, draft: DraftToken | None, fate: Fate, likely: Likely | None
-) -> Candidate:
-    return Candidate(
+) -> CandidateToken:
+    return CandidateToken(
         text=text,
         draft=draft.probability if draft else None,
         target=likely.probability if likely else None,

@@ -32,8 +32,7 @@ from eaglechat.wire.left_out import (
 )
 
 if TYPE_CHECKING:
-    from eaglechat.engine.llama.backend import Device
-    from eaglechat.engine.llama.placement import Placement
+    from eaglechat.engine.llama.placement import Device, Placement
     from eaglechat.gguf.header import GGUFHeader
     from eaglechat.wire.load_options import LoadOptions
 

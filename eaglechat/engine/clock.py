@@ -1,4 +1,4 @@
-"""Time that has passed."""
+"""Elapsed time."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def ms_since(started: float) -> float:
-    """Milliseconds since a `time.perf_counter()`."""
+    """Milliseconds since `started`, a value of `time.perf_counter()`."""
     return (time.perf_counter() - started) * 1000.0

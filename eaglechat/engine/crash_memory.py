@@ -1,5 +1,7 @@
-"""What was left out when a model ran on this machine after a crash: kept on disk, so that the next
-start does not crash first."""
+"""Keeps on disk what llama.cpp did without when a model ran after a crash.
+
+The next start on this machine then does not crash first.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _MOST_REMEMBERED = 16
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What was left out with one build of llama.cpp on some devices, the processor among them."""
+    """What one build of llama.cpp did without on these devices, the CPU among them."""
 
     library: str
     devices: tuple[str, ...]
@@ -27,13 +29,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remembered(library: str, devices: tuple[str, ...]) -> Memory | None:
-    """What worked before."""
+    """What worked with this build and these devices; None if nothing is known."""
     known = (one for one in _all() if (one.library, one.devices) == (library, devices))
     return next(known, None)
 
 
 def remember(left_out: tuple[LeaveOut, ...], library: str, devices: tuple[str, ...]) -> None:
-    """A model has run without these. A disk that cannot be written only costs the next start."""
+    """Keep that a model has run without these. If the disk cannot be written, the next start
+    crashes once more."""
     before = remembered(library, devices)
     if before is not None and before.left_out == left_out:
         return

@@ -1,7 +1,7 @@
-"""Memory a pair needs at a context size. Pure functions over headers.
+"""The memory that a pair needs at a context size, from its headers.
 
-Weights are the size of the files and KV caches are exact; the buffers of the computation are an
-estimate within a few megabytes of what llama.cpp reports for the built-in pair.
+Weights count as the size of their files. KV caches are exact. The compute buffers are an estimate,
+within a few megabytes of what llama.cpp reports for the built-in pair.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, KvType
 
 CONTEXT_LIMIT = 1 << 15
-"""Tokens of context where the user sets none, for models trained for more."""
+"""The largest default context, in tokens."""
 _LEAST_CONTEXT = 1 << 11
-"""Where the user sets none and memory is short; less is no chat."""
+"""The smallest default context, in tokens: less does not hold a chat."""
 _CELLS_MULTIPLE = 256
 _F16_BYTES, _F32_BYTES = 2, 4
 _N_UBATCH = 512
 _BLOCK_BYTES: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34)}
-"""Values of a block, and its bytes."""
+"""Type -> values per block, bytes per block."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes, by what they are for."""
+    """Bytes by purpose."""
 
     target_weights: int
     draft_weights: int
@@ -46,8 +46,10 @@ def default_context(
     kv_type: KvType = "f16",
     draft_kv_type: KvType = "f16",
 ) -> int:
-    """The context where the user sets none: the largest power of two up to what the target was
-    trained for and `CONTEXT_LIMIT` with which both models fit into `free` bytes; None is not known.
+    """The context size, in tokens, when the user sets none.
+
+    It is the largest power of two, up to the target's training and `CONTEXT_LIMIT`, with which both
+    models fit into `free` bytes. `free` is None if it is unknown.
     """
     most = min(target.n_ctx_train or CONTEXT_LIMIT, CONTEXT_LIMIT)
     n_ctx = 1 << (most.bit_length() - 1)
@@ -65,7 +67,7 @@ def memory_need(
     kv_type: KvType = "f16",
     draft_kv_type: KvType = "f16",
 ) -> MemoryNeed:
-    """What both models take at a context of `n_ctx` tokens."""
+    """What a target and its draft need at a context of `n_ctx` tokens."""
     headers = [target] if draft is None else [target, draft]
     return MemoryNeed(
         target_weights=target.size_bytes,
@@ -77,16 +79,17 @@ def memory_need(
 
 
 def f16_bytes(header: GGUFHeader) -> int:
-    """Size of a model's file were its weights in F16."""
+    """The size that a model's file would have in F16."""
     return header.data_start + _F16_BYTES * sum(
         math.prod(tensor.shape) for tensor in header.tensors
     )
 
 
 def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
-    """The KV cache of a model; layers with a sliding window count in full, as llama.cpp keeps them.
+    """The bytes of a model's KV cache.
 
-    Models with latent attention (MLA) keep less than this.
+    llama.cpp keeps layers with a sliding window in full. For models with latent attention (MLA)
+    this is too much.
     """
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     heads = _per_layer(header, "{arch}.attention.head_count_kv")
@@ -104,14 +107,14 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
 
 
 def _layers_with_cache(header: GGUFHeader) -> list[int]:
-    """Layers that keep keys and values: not recurrent ones, nor those that reuse another's."""
+    """The layers with keys and values of their own: not recurrent, and not sharing another's."""
     count = header.n_layers - header.number("{arch}.attention.shared_kv_layers")
     interval = header.number("{arch}.full_attention_interval") or 1
     return [layer for layer in range(count) if (layer + 1) % interval == 0]
 
 
 def _per_layer(header: GGUFHeader, key: str) -> list[int]:
-    """A figure for each layer; the last of a list that is too short stands for the rest."""
+    """The value of each layer. If the list is too short, its last value counts for the rest."""
     values = header.numbers(key)
     if values:
         return [*values, *[values[-1]] * (header.n_layers - len(values))]
@@ -120,7 +123,7 @@ def _per_layer(header: GGUFHeader, key: str) -> list[int]:
 
 
 def _head_widths(header: GGUFHeader, suffix: str) -> int:
-    """Elements of a key and a value together, for one head."""
+    """How many elements a key and a value of one head have together."""
     heads = _largest(header, "{arch}.attention.head_count", 0) or 1
     default = header.n_embd // heads
     key = header.number(f"{{arch}}.attention.key_length{suffix}", default)
@@ -128,12 +131,12 @@ def _head_widths(header: GGUFHeader, suffix: str) -> int:
 
 
 def _largest(header: GGUFHeader, key: str, default: int) -> int:
-    """A number that some models give for each layer; the largest of them."""
+    """The number of a key, or the largest if it is given per layer."""
     return max(header.numbers(key) or (header.number(key, default),))
 
 
 def _compute_bytes(header: GGUFHeader, n_ctx: int) -> int:
-    """Activations of a batch, the attention mask, and the rows of logits one round reads."""
+    """The bytes for the activations of a batch, its attention mask, and the logits of a round."""
     feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
     activations = _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
     logits = (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES

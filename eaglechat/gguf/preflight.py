@@ -1,7 +1,7 @@
-"""Checks a target and a draft by their GGUF headers, before native code sees a file.
+"""Checks by their GGUF headers that a target and a draft fit, before llama.cpp opens the files.
 
-llama.cpp aborts the whole process for some of these (a target graph that does not export layer
-inputs fails a GGML_ASSERT), and reports others only in its log.
+For some pairs llama.cpp aborts the process: a target whose graph does not export layer inputs fails
+a GGML_ASSERT. For others it gives the reason only in its log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DRAFT_LAYERS = 1
 NORMS_FEATURES = "eaglechat.fc_norm"
 NORM_OUTPUT = "eaglechat.norm_output"
 DRAFT_WINDOW = "eaglechat.sliding_window"
-"""Keys that our converter writes for what llama.cpp's eagle3 graph does not have, and the engine
-does beside it: EAGLE-3.1's two norms, and how many tokens a draft was trained to look back on."""
+"""Keys of our converter, for what this engine computes because llama.cpp's eagle3 graph does not:
+EAGLE-3.1's two norms, and the window, in tokens, that a draft was trained with."""
 
 TARGET_ARCHITECTURES = frozenset(
     {
@@ -40,7 +40,7 @@ TARGET_ARCHITECTURES = frozenset(
         "qwen4exp",
     }
 )  # fmt: skip
-"""Architectures whose llama.cpp graph exports layer inputs (the sources that set `t_layer_inp`)."""
+"""Architectures whose llama.cpp graph exports layer inputs: their sources set `t_layer_inp`."""
 
 _EXPORTS_FINAL_STATE = frozenset(
     {
@@ -48,10 +48,11 @@ _EXPORTS_FINAL_STATE = frozenset(
         "qwen35", "qwen35moe", "qwen3next",
     }
 )  # fmt: skip
-"""Those whose graph also sets `t_h_nextn`: a draft may read the state after their last layer."""
+"""Architectures whose sources also set `t_h_nextn`: a draft may read the state after the last
+layer."""
 
 _SHAREABLE = ("token_embd.weight", "output.weight")
-"""What a draft takes from its target where it does not bring it."""
+"""A draft without these tensors uses its target's."""
 
 _Q8_BLOCK = 32
 
@@ -59,7 +60,7 @@ _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5e
 
 
 class PreflightError(EngineError):
-    """A file or a pair that cannot run; the message is one sentence with both values in it."""
+    """A file or a pair cannot run; the message is one sentence."""
 
     code = "preflight"
 
@@ -68,10 +69,7 @@ class PreflightError(EngineError):
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
-    """The headers of a target and its draft, if llama.cpp can run them together.
-
-    Raises PreflightError.
-    """
+    """The headers of a target and its draft. Raises PreflightError if they cannot run together."""
     target_header = _read(target, "target")
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
@@ -81,7 +79,7 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
 
 
 def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
-    """The same judgement on headers alone, such as those of files still on the Hub.
+    """Like `check_pair`, of headers alone, such as those of files on the Hub.
 
     Raises PreflightError.
     """
@@ -98,7 +96,7 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
 
 def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:
-    """Whether a model's KV cache can be kept in a number format. Raises SettingsError."""
+    """Raises SettingsError if a model's KV cache cannot have this type."""
     if kv_type == "f16":
         return
     if flash_attention == "off":
@@ -164,7 +162,7 @@ def _check_draft(draft: GGUFHeader) -> None:
 
 
 def _check_vocabulary_map(draft: GGUFHeader) -> None:
-    """llama.cpp writes the draft's logits to wherever `d2t` points, unchecked."""
+    """llama.cpp does not check `d2t`: it writes the draft's logits wherever that points."""
     d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
     if d2t is None:
         return
@@ -235,5 +233,5 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
 
 
 def deepest_readable_layer(target: GGUFHeader) -> int:
-    """The last layer whose input a draft can read; the layer count stands for the final state."""
+    """The last layer whose input a draft can read. Layer n_layers is the state after the last."""
     return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)

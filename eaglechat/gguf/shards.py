@@ -1,4 +1,4 @@
-"""Split models, by the names of their files: `m-00001-of-00003.gguf` is the first of three."""
+"""Split models: `m-00001-of-00003.gguf` is the first of three files of one model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", 
 
 @dataclass(frozen=True)
 class Shard:
-    """What the name of a file says: which of how many files of a model it is, from 1 on."""
+    """Which file of a split model a name stands for."""
 
     stem: str
     number: int
+    """From 1 to `count`."""
     count: int
 
     @property
@@ -26,13 +27,13 @@ class Shard:
 
 
 def shard_of(name: str) -> Shard | None:
-    """What a name, or a path as text, says of a split model; None for one of another form."""
+    """The shard that a name, or a path as text, stands for; None if it is no shard's."""
     match = _NAME.fullmatch(name)
     return Shard(match["stem"], int(match["number"]), int(match["count"])) if match else None
 
 
 def shard_paths(path: Path) -> list[Path]:
-    """The files of a split model that are there, in order, or just `path`. Raises OSError."""
+    """The files of a split model that exist, in order, or `path` alone. Raises OSError."""
     shard = shard_of(path.name)
     if shard is None or not shard.is_possible:
         return [path]

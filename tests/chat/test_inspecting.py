@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.inspecting import Candidate, look_inside
+from eaglechat.chat.inspecting import CandidateToken, look_inside
 from eaglechat.wire.records import DraftToken, Likely, Origin, Round, RoundTimings, Token
 
 
@@ -22,7 +22,7 @@ def round_with(
     )  # fmt: skip
 
 
-def fates(candidates: tuple[Candidate, ...]) -> list[tuple[str | None, str]]:
+def fates(candidates: tuple[CandidateToken, ...]) -> list[tuple[str | None, str]]:
     return [(one.text, one.fate) for one in candidates]
 
 

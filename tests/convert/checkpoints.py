@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
+
+from tests import ggufs
 
 HIDDEN, HEADS, KV_HEADS, FEED_FORWARD = 32, 4, 2, 64
 N_LAYERS, VOCAB, DRAFT_VOCAB = 12, 320, 64
@@ -173,22 +174,21 @@ def write_target(path: Path, **changes: Any) -> Path:
     facts = {"architecture": "llama", "n_layers": N_LAYERS, "hidden": HIDDEN, "vocab": VOCAB}
     facts.update(changes)
     arch = facts["architecture"]
-    writer = gguf.GGUFWriter(path, arch)
-    writer.add_name("Small Target")
-    writer.add_block_count(facts["n_layers"])
-    writer.add_embedding_length(facts["hidden"])
-    writer.add_context_length(4096)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list([f"tok{i} \u00e9" for i in range(facts["vocab"])])
-    writer.add_token_types([1] * facts["vocab"])
-    writer.add_token_merges([f"a{i} b{i}" for i in range(100)])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_add_bos_token(False)
-    writer.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    fields = {
+        "general.architecture": arch,
+        "general.name": "Small Target",
+        f"{arch}.block_count": facts["n_layers"],
+        f"{arch}.embedding_length": facts["hidden"],
+        f"{arch}.context_length": 4096,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": [f"tok{i} \u00e9" for i in range(facts["vocab"])],
+        "tokenizer.ggml.token_type": [1] * facts["vocab"],
+        "tokenizer.ggml.merges": [f"a{i} b{i}" for i in range(100)],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}",
+    }
+    path.write_bytes(ggufs.gguf(fields, n_vocab=0, tensors=()))
     return path

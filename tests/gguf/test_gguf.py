@@ -15,7 +15,7 @@ from eaglechat.gguf.header import (
     read_header,
 )
 from eaglechat.gguf.shards import shard_paths
-from tests import tiny, tiny_gguf
+from tests import ggufs, tiny
 
 
 def test_a_header_says_what_the_model_is(tiny_files: tuple[Path, Path]) -> None:
@@ -175,22 +175,23 @@ def test_the_beginning_of_a_header_tells_a_models_shape(real_files: tuple[Path, 
 
 
 def test_a_name_of_megabytes_is_cut(tmp_path: Path) -> None:
-    path = tiny_gguf.write_gguf(
-        tmp_path / "m.gguf", {"general.architecture": "llama", "general.name": "n" * (1 << 20)}
-    )
+    path = tmp_path / "m.gguf"
+    path.write_bytes(ggufs.gguf({"general.architecture": "llama", "general.name": "n" * (1 << 20)}))
     assert read_header(path).name == "n" * 200
 
 
 def test_many_lists_of_texts_are_refused_together(tmp_path: Path) -> None:
     """Each of them is short enough; reading all of them took half a minute."""
     fields = {f"list.{number}": [""] * 512 for number in range(4200)}
-    path = tiny_gguf.write_gguf(tmp_path / "m.gguf", fields)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(ggufs.gguf(fields))
     with pytest.raises(GGUFError, match="claims a list of 512 texts, more than any model"):
         read_header(path)
 
 
 def test_figures_that_are_texts_are_refused(tmp_path: Path) -> None:
     fields = {"general.architecture": "llama", "llama.attention.head_count": ["four"]}
-    path = tiny_gguf.write_gguf(tmp_path / "m.gguf", fields)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(ggufs.gguf(fields))
     with pytest.raises(GGUFError, match="head_count a list of 1 texts, not a whole number"):
         read_header(path)

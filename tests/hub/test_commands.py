@@ -19,8 +19,8 @@ from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
+from tests import ggufs
 from tests.cli.redrawn import Terminal
-from tests.hub import ggufs
 from tests.hub.commands import ROOT, Commands
 from tests.hub.fakehub import FakeHub
 
@@ -80,7 +80,7 @@ def test_a_pair_is_pulled_listed_and_removed(commands: Commands, fake: FakeHub) 
         {"tiny": "installed", "tiny-other": "partly"},
     )
     fake.seen.clear()
-    offline = commands.run("pull", "tiny", HF_HUB_OFFLINE="1")
+    offline = commands.run("pull", "tiny", offline=True)
     assert offline.stdout == result.stdout
     assert fake.seen == []
     unasked = commands.run("remove", "tiny")
@@ -160,20 +160,11 @@ def test_why_a_download_failed_is_said_once(commands: Commands, fake: FakeHub) -
     assert result.stderr.count("is not where the Hub says it is") == 1
 
 
-def test_a_full_disk_is_said_before_anything_is_fetched(commands: Commands, fake: FakeHub) -> None:
-    script = (
-        "import eaglechat.hub.downloads.install as i; i.free_bytes = lambda folder: 10\n"
-        "import argparse, sys; from eaglechat.cli.hub import pull\n"
-        "p = argparse.ArgumentParser(); pull.add_arguments(p)\n"
-        "sys.exit(pull.run(p.parse_args(['tiny'])))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        env=commands.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_full_disk_is_said_before_anything_is_fetched(
+    commands: Commands, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eaglechat.hub.downloads.install.free_bytes", lambda folder: 10)
+    result = commands.run("pull", "tiny")
     assert result.returncode == 1
     assert "more are needed" in result.stderr
     assert fake.requests("storage") == []

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.cli import main
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama import rpc as engine_rpc
-from eaglechat.engine.llama.placement import draft_placement, target_placement
+from eaglechat.engine.llama.placement import Device, draft_placement, target_placement
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links import rpc
@@ -98,8 +97,8 @@ def test_without_rpc_in_the_build_the_way_to_it_is_told(
 
 
 def test_devices_elsewhere_are_named_to_llama_cpp_before_those_here() -> None:
-    lent = [backend.Device("RPC0", "gpu1:1", 1, 1, True, False, backend="RPC", handle=7)]
-    card = backend.Device("CUDA0", "a card", 1, 1, True, False, backend="CUDA", handle=9)
+    lent = [Device("RPC0", "gpu1:1", 1, 1, True, False, backend="RPC", handle=7)]
+    card = Device("CUDA0", "a card", 1, 1, True, False, backend="CUDA", handle=9)
     options = LoadOptions(rpc_servers=("gpu1:1",))
     placement = target_placement(options, [*lent, card])
     assert placement.devices == (7, 9)

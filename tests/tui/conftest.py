@@ -16,7 +16,7 @@ from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.services import pace
-from tests.tiny_gguf import write_draft, write_target
+from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
 from tests.tui.quiet import quiet
 from tests.tui.scripted import ScriptedEngine

@@ -17,7 +17,7 @@ from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
 

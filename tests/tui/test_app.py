@@ -17,7 +17,7 @@ from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY, SEED
 from tests.tui.scripted_reports import pair_info
@@ -364,8 +364,11 @@ def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(
     make_app: Callable[..., EagleApp], models: Path
 ) -> None:
     pair = pair_of_files(models / "target.gguf", None)
-    screen = ChatScreen(make_app().services, pair, pair_info("target.gguf", None, None))
+    app = make_app()
+    screen = ChatScreen(app.services, pair, pair_info("target.gguf", None, None))
     screen.leave()
+    assert not screen.is_unsaved
+    assert not app.services.chats_dir.exists()
 
 
 async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(

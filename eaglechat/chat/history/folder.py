@@ -35,7 +35,7 @@ _DELETED_NAME = re.compile(r"(\d+)\.(.+\.jsonl)")
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReadProgress:
     """How many of the chats that had to be read were read."""
 
     done: int
@@ -81,7 +81,7 @@ class ChatFolder:
         """The list, longer each time; the last one is complete."""
         return list_chats(self.directory)
 
-    def read(self) -> Iterator[Progress]:
+    def read(self) -> Iterator[ReadProgress]:
         """Read the chats whose files changed since the last time, the latest first, and delete for
         good what was deleted long ago."""
         self.trash.empty()
@@ -90,12 +90,12 @@ class ChatFolder:
             del self._texts[name]
         changed = [n for n in there if n not in self._texts or self._texts[n][0].stamp != there[n]]
         changed.sort(key=lambda name: there[name][1], reverse=True)
-        yield Progress(0, len(changed))
+        yield ReadProgress(0, len(changed))
         for done, name in enumerate(changed, 1):
             # The summary first: what is written meanwhile changes the stamp again.
             summary = summarise(self.directory / name, there[name])
             self._texts[name] = summary, _texts_of(summary.file)
-            yield Progress(done, len(changed))
+            yield ReadProgress(done, len(changed))
 
     def find(self, typed: str, *, with_thoughts: bool = False) -> list[Hit] | None:
         """What was typed, found in the chats that were read, those written last first. None if

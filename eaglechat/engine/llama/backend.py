@@ -1,14 +1,14 @@
-"""llama.cpp as a whole: its version, its log, the devices it sees, and how it is stopped."""
+"""llama.cpp as a whole: its version, its log, its devices, and how a decode is stopped."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from eaglechat.engine.llama.bindings import WRAPPER_VERSION, api, device_properties, libggml
+from eaglechat.engine.llama.placement import Device
 
 LOG_INFO, LOG_ERRORS = 2, 4
 _log_callback: Any = None
@@ -16,13 +16,13 @@ _log_muted = False
 
 
 def start_backend(log_level: int) -> None:
-    """Initialise llama.cpp; its log from `log_level` on goes to standard error."""
+    """Initialise llama.cpp. Its log, from `log_level` on, goes to standard error."""
     global _log_callback  # noqa: PLW0603 - llama.cpp keeps the pointer for the process' life
     last_level = LOG_INFO
 
     def write(level: int, text: bytes, _data: Any) -> None:
         nonlocal last_level
-        # 5 continues the line before it.
+        # Level 5 continues the line before it.
         last_level = last_level if level == 5 else level
         if last_level >= log_level and not _log_muted:
             sys.stderr.write(text.decode("utf-8", errors="replace"))
@@ -35,12 +35,12 @@ def start_backend(log_level: int) -> None:
 
 @contextmanager
 def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Let a context's decode end early, with status 2, once `cancelled` says so."""
+    """Decodes of a context end early, with status 2, once `cancelled` returns True."""
     global _log_muted  # noqa: PLW0603 - the log is one for the process
 
     def ask(_data: Any) -> bool:
         global _log_muted  # noqa: PLW0603
-        # llama.cpp logs the stop as an error.
+        # llama.cpp logs the stop as an error, which it is not.
         _log_muted = cancelled()
         return _log_muted
 
@@ -54,50 +54,29 @@ def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
 
 
 def versions() -> tuple[str, str]:
-    """Versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
+    """The versions of llama-cpp-python and of its llama.cpp, the latter with its commit."""
     native = f"{api.llama_version().decode()} ({libggml.commit().decode()})"
     return WRAPPER_VERSION, native
 
 
 def system_info() -> str:
-    """What llama.cpp was compiled for, in its own words."""
+    """What llama.cpp says of the instructions it was compiled for."""
     return str(api.llama_print_system_info().decode())
 
 
 def backends() -> tuple[str, ...]:
-    """The backends in this build, such as CUDA and CPU, whether or not they found a device."""
+    """The backends of this build, such as CUDA and CPU, also those without a device."""
     return tuple(
         libggml.backend_name(libggml.backend(index)).decode() for index in range(libggml.backends())
     )
 
 
-@dataclass(frozen=True)
-class Device:
-    """A compute device; memory in bytes (0 where the backend does not say).
-
-    `backend` is what drives it, `hardware_id` the same for one card seen by two backends.
-    """
-
-    name: str
-    description: str
-    memory_free: int
-    memory_total: int
-    is_gpu: bool
-    shares_ram: bool
-    backend: str = ""
-    hardware_id: str = ""
-    splits_rows: bool = False
-    handle: int = 0
-    """To name it to llama.cpp by."""
-
-
 def devices() -> tuple[Device, ...]:
-    """The devices llama.cpp sees on this machine."""
+    """The devices of this machine that llama.cpp sees."""
     return tuple(device_of(libggml.device(index)) for index in range(libggml.devices()))
 
 
 def device_of(device: int) -> Device:
-    """What is known of a device."""
     found = device_properties(device)
     backend, name = libggml.device_backend(device), found.name.decode()
     return Device(
@@ -106,7 +85,7 @@ def device_of(device: int) -> Device:
         memory_free=found.memory_free,
         memory_total=found.memory_total,
         is_gpu=found.type in (1, 2),
-        # Metal calls its devices MTL0 and so on, and does not say that they share.
+        # Metal calls its devices MTL0 and so on, and does not say that they share the RAM.
         shares_ram=found.type == 2 or name.startswith(("MTL", "Metal")),
         backend=libggml.backend_name(backend).decode(),
         hardware_id=(found.device_id or b"").decode(),

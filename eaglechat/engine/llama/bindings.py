@@ -1,9 +1,9 @@
 """llama.cpp through llama-cpp-python: the one module that touches ctypes.
 
-Functions of llama.cpp's `llama-ext.h` are C++ and bound by mangled name (Itanium and MSVC ABI).
-Functions that return within microseconds keep the GIL (PYFUNCTYPE): handing it over costs more
-than they do; those that read a result must follow `synchronize`. Everything here takes and
-returns plain Python values; pointers are integers.
+The functions of llama.cpp's `llama-ext.h` are C++, so they are bound by their mangled names (of the
+Itanium and the MSVC ABI). Functions that return within microseconds keep the GIL (PYFUNCTYPE),
+because releasing it takes longer than they do; those of them that read a result may be called only
+after `synchronize`. Pointers are integers, all other values plain Python.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eaglechat.engine.llama.placement import Placement
 from eaglechat.wire.errors import NativeLibraryError
 
 REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
 
 Floats = npt.NDArray[np.float32]
 
-# libgomp's threads spin for milliseconds before they sleep; where neighbours need the cores, each
-# spins for one that does not run. Plain tokens/s of the built-in pair, two threads on two cores,
-# alone / beside one / two busy processes: 166 / 57 / 20 by default, 160 / 69 / 70 with 300 spins.
+# libgomp's threads spin for milliseconds before they sleep. When other processes need the cores,
+# they spin for a thread that does not run. Plain tokens/s of the built-in pair, two threads on two
+# cores, alone / beside one / two busy processes: 166 / 57 / 20 by default, 160 / 69 / 70 with 300.
 os.environ.setdefault("GOMP_SPINCOUNT", "300")
 
 _PARTS = {
@@ -43,11 +44,11 @@ _PARTS = {
     "GLIBCXX_": "a newer C++ library (this wheel was built for a newer system)",
     "ld-linux": "the C library glibc (this wheel is not for musl)",
 }
-"""What the loader names, and what it is a part of."""
+"""What the loader's message contains -> what is missing."""
 
 
 def _cannot_be_loaded(error: Exception) -> str:
-    """Which part is missing, and what to do."""
+    """A sentence that says what is missing, and what to do."""
     said = str(error)
     missing = next((what for name, what in _PARTS.items() if name in said), None)
     if isinstance(error, ModuleNotFoundError):
@@ -69,7 +70,7 @@ except (ImportError, OSError, RuntimeError, AttributeError) as error:
     raise NativeLibraryError(_cannot_be_loaded(error)) from error
 
 WRAPPER_VERSION: str = llama_cpp.__version__
-"""Of llama-cpp-python."""
+"""The version of llama-cpp-python."""
 
 _I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
 _SIZE, _TEXT = ctypes.c_size_t, ctypes.c_char_p
@@ -220,9 +221,9 @@ _GGML_SYMBOLS: _Symbols = {
 
 
 def _bind(symbols_of: _Symbols, libraries: Callable[[], Iterable[Any]]) -> Any:
-    """Functions as attributes, each from the first library that has it.
+    """An object with the functions as attributes, each from the first library that has it.
 
-    Raises NativeLibraryError for missing ones.
+    Raises NativeLibraryError if one is missing.
     """
     functions: dict[str, Any] = {}
     missing: list[str] = []
@@ -246,7 +247,7 @@ def _bind(symbols_of: _Symbols, libraries: Callable[[], Iterable[Any]]) -> Any:
 
 def _ggml_libraries() -> Iterator[Any]:
     yield _ggml.libggml
-    # Elsewhere ggml offers the names of the library under it; on Windows each DLL only its own.
+    # On Windows each DLL has only its own functions; elsewhere ggml has ggml-base's too.
     yield _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path)
 
 
@@ -257,7 +258,7 @@ __all__ = ["WRAPPER_VERSION", "Floats", "api", "bytes_of", "libggml", "libllama"
 
 
 def bytes_of(size: int, write: Callable[[Any, int], int]) -> bytes:
-    """What `write` puts into a buffer of `size` bytes, as many as it says."""
+    """What `write(buffer, size)` puts into a buffer; it returns how many bytes."""
     buffer = ctypes.create_string_buffer(size)
     return bytes(memoryview(buffer)[: write(buffer, size)])
 
@@ -268,35 +269,28 @@ FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 def load_model(
     path: str,
-    *,
-    n_gpu_layers: int,
-    split_mode: str,
-    main_gpu: int,
-    tensor_split: Sequence[float],
-    devices: Sequence[int] = (),
+    placement: Placement,
+    leave_out: Sequence[str],
     progress: Callable[[float], bool] | None,
-    vocabulary_only: bool = False,
-    leave_out: Sequence[str] = (),
+    *,
+    vocabulary_only: bool,
 ) -> int | None:
-    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False.
-
-    `tensor_split` is each GPU's share; empty shares by free memory. `devices` are the GPUs to use;
-    none leaves the choice to llama.cpp. `leave_out` names what crashes here (see LeaveOut): AMX,
-    the weights repacked for this processor, the GPUs.
-    """
+    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False."""
     params = api.llama_model_default_params()
     params.vocab_only = vocabulary_only
-    params.n_gpu_layers = n_gpu_layers
-    params.split_mode = SPLIT_MODES[split_mode]
-    params.main_gpu = main_gpu
-    if tensor_split:
+    params.n_gpu_layers = placement.n_gpu_layers
+    params.split_mode = SPLIT_MODES[placement.split_mode]
+    params.main_gpu = placement.main_gpu
+    if placement.tensor_split:
         # llama.cpp copies llama_max_devices() of them.
-        params.tensor_split = (ctypes.c_float * api.llama_max_devices())(*tensor_split)
+        shares = (ctypes.c_float * api.llama_max_devices())(*placement.tensor_split)
+        params.tensor_split = shares
+    devices = placement.devices
     if "gpu" in leave_out:
         devices = ()
         params.n_gpu_layers = 0
     if devices or "gpu" in leave_out:
-        # Without one, llama.cpp uses those it finds, for large batches even with no layer there.
+        # Without a list, llama.cpp uses its GPUs for large batches even when no layer is there.
         chosen = (_PTR * (len(devices) + 1))(*devices, None)
         params.devices = ctypes.addressof(chosen)
     if progress is not None:
@@ -305,7 +299,7 @@ def load_model(
     pointer: int | None
     if "amx" in leave_out and params.use_extra_bufts:
         with _amx_refused() as is_refused:
-            # Where AMX cannot be refused alone, all repacked weights go.
+            # If AMX alone cannot be refused, do without all repacked weights.
             params.use_extra_bufts = is_refused
             pointer = api.llama_model_load_from_file(path.encode(), params)
     else:
@@ -327,12 +321,11 @@ _SYS_ARCH_PRCTL, _GET_PERMISSIONS, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1022
 
 @contextmanager
 def _amx_refused() -> Iterator[bool]:
-    """While this lasts, Linux refuses this process AMX; yields whether it does.
+    """Inside, Linux refuses AMX to this process; yields whether it does.
 
-    Linux grants a process the permission to use AMX (ARCH_REQ_XCOMP_PERM) only if the alternate
-    signal stack of each thread has room for AMX state. llama.cpp asks for it once, in the first
-    load of a model, and computes without AMX if it is refused. A permission that this process has
-    already, because torch asked for it, cannot be taken back.
+    Linux permits AMX (ARCH_REQ_XCOMP_PERM) only if the alternate signal stack of every thread has
+    room for AMX state. llama.cpp asks once, in the first load of a model, and computes without AMX
+    if it is refused. A permission that torch has already got cannot be taken back.
     """
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         yield False
@@ -365,14 +358,14 @@ def library_files() -> list[Path]:
 
 
 def device_properties(device: int) -> Any:
-    """What ggml says of a device: struct ggml_backend_dev_props."""
+    """ggml's struct ggml_backend_dev_props of a device."""
     found = _DeviceProperties()
     libggml.device_properties(device, ctypes.byref(found))
     return found
 
 
 def rpc_devices(endpoint: str) -> tuple[int, ...]:
-    """The devices that an RPC server lends, which no list of all devices has.
+    """The devices of an RPC server; `libggml.devices` does not count them.
 
     llama.cpp ends the process if the server cannot be reached.
     """
@@ -390,7 +383,7 @@ def rpc_devices(endpoint: str) -> tuple[int, ...]:
 
 
 def model_devices(model: int) -> tuple[str, ...]:
-    """The GPUs a model may use, by name."""
+    """The names of the GPUs that a model may use."""
     return tuple(
         libggml.device_name(libllama.model_device(model, index)).decode()
         for index in range(libllama.model_devices_n(model))
@@ -400,13 +393,13 @@ def model_devices(model: int) -> tuple[str, ...]:
 def quantise(
     source: str, out: str, file_type: int, max_buffer_bytes: int, *, dry_run: bool
 ) -> bool:
-    """Quantise a GGUF to a file type (general.file_type); True if llama.cpp wrote it whole.
+    """Quantise a GGUF to a file type (general.file_type); True if llama.cpp wrote all of it.
 
-    A dry run writes nothing, and logs the size the result would have.
+    A dry run writes nothing, and logs the size of the result.
     """
     params = api.llama_model_quantize_default_params()
     params.ftype = file_type
-    # From a quantised file too: a BF16 copy computes faster on some processors.
+    # The source may be quantised: a BF16 copy of it computes faster on some CPUs.
     params.allow_requantize = True
     params.max_buf_size = max_buffer_bytes
     params.dry_run = dry_run
@@ -414,7 +407,7 @@ def quantise(
 
 
 def metadata(model: int, key: str) -> str | None:
-    """A scalar of a model's metadata, as text."""
+    """A scalar of a model's metadata as text; None if there is none."""
 
     def read(buffer: Any, size: int) -> int:
         return int(api.llama_model_meta_val_str(model, key.encode(), buffer, size))
@@ -429,7 +422,7 @@ def metadata(model: int, key: str) -> str | None:
 
 
 def tokenize(vocab: int, text: str, *, bos: bool, special: bool) -> list[int]:
-    """Token ids; `bos` adds what the model asks for, `special` recognises control tokens."""
+    """Token ids. `bos` adds the beginning that a model asks for, `special` reads control tokens."""
     raw = text.encode()
     size = len(raw) + 8
     while True:
@@ -441,7 +434,7 @@ def tokenize(vocab: int, text: str, *, bos: bool, special: bool) -> list[int]:
 
 
 def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
-    """The bytes a token writes; control tokens write some only with `special`."""
+    """The bytes of a token; a control token has some only with `special`."""
     size = 64
     while True:
         buffer = ctypes.create_string_buffer(size)
@@ -453,9 +446,9 @@ def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
 
 @lru_cache(maxsize=256)
 def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
-    """A view of native float32 memory, or None for a null pointer.
+    """A view of native float32 memory; None for a null pointer.
 
-    Cached, because llama.cpp's buffers rarely move and a view takes longer to make than to read.
+    Cached: llama.cpp's buffers rarely move, and making a view takes longer than reading it.
     """
     if not address:
         return None
@@ -471,17 +464,17 @@ _CANDIDATE = np.dtype([("id", "i4"), ("logit", "f4"), ("p", "f4")])
 
 
 class Candidates:
-    """Tokens to sample from, as llama.cpp's samplers take them: struct llama_token_data_array."""
+    """The tokens that a sampler chooses from: struct llama_token_data_array."""
 
     def __init__(self, ids: npt.NDArray[np.intp], logits: Floats, *, is_sorted: bool) -> None:
-        """`ids` [n] and `logits` [n], the likeliest first where `is_sorted`."""
+        """`ids` [n] and `logits` [n]; the likeliest comes first if `is_sorted`."""
         self._rows = np.zeros(len(ids), dtype=_CANDIDATE)
         self._rows["id"], self._rows["logit"] = ids, logits
         data = ctypes.cast(self._rows.__array_interface__["data"][0], api.llama_token_data_p)
         self._array = api.llama_token_data_array(data, len(ids), -1, is_sorted)
 
     def draw(self, sampler: int) -> int:
-        """Sample as llama_sampler_sample does; the token."""
+        """Choose a token, as llama_sampler_sample does."""
         api.llama_sampler_apply(sampler, ctypes.byref(self._array))
         token = int(self._array.data[self._array.selected].id)
         api.llama_sampler_accept(sampler, token)
@@ -489,7 +482,7 @@ class Candidates:
 
     @property
     def left(self) -> tuple[list[int], list[float]]:
-        """What the filters left to choose from: ids, and probabilities, all 0 without a draw."""
+        """The ids that the filters left, and their probabilities: 0 if nothing was drawn."""
         size = self._array.size
         rows: Any = ctypes.cast(self._array.data, ctypes.POINTER(api.llama_token_data * size))
         found = np.frombuffer(rows.contents, dtype=self._rows.dtype)
@@ -497,14 +490,14 @@ class Candidates:
 
 
 def position_cell() -> tuple[Any, int]:
-    """One llama_pos in native memory, set through `value`, and its address for `batch_set_pos`."""
+    """A llama_pos in native memory, to be set through `value`, and its address."""
     cell = _I32()
     return cell, ctypes.addressof(cell)
 
 
 def embeddings(rows: Floats) -> Iterator[Any]:
-    """Each row of [n, n_embd] float32 as a llama_embd, which llama.cpp copies when it is added."""
-    # Not `rows.ctypes.data`, which is Python and takes longer than the rows' copy.
+    """Each row of [n, n_embd] float32 as a llama_embd, of which llama.cpp makes a copy."""
+    # `rows.ctypes.data` is Python code, and takes longer than copying the rows.
     address: int = rows.__array_interface__["data"][0]
     (stride, _), size = rows.strides, rows.shape[1]
     row = _Embedding(address, 1, size)

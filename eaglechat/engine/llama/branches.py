@@ -1,8 +1,8 @@
-"""Sequences that share the cells of one: the paths of a tree, each with what stands before it.
+"""The sequences of a context that verifies trees: one for each path, in shared KV cells.
 
-The trunk is sequence 0. A branch holds the first positions of the trunk in the same cells, as many
-as were shared with it, and is brought up to date when a tree needs it: sharing costs a pass over
-the cells of the KV cache, but no computing.
+Sequence 0 is the trunk. A branch shares the cells of the trunk's first positions, up to some
+length, and is extended when a tree needs it. Sharing takes a pass over the KV cache's cells, but
+computes nothing.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from eaglechat.engine.llama.objects import Context
 
 TRUNK = 0
 _ALL = -1
-"""Stands for every sequence."""
+"""llama.cpp's number for every sequence."""
 
 
 class Branches:
-    """The sequences of a context, as long as nobody else changes what they hold."""
+    """The sequences of a context, whose positions only this class changes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._shared = [0] * context.n_seq
-        """Positions from 0 on that each branch has in common with the trunk."""
+        """How many first positions each branch shares with the trunk."""
         self.most = context.n_seq
-        """The trunk and its branches: paths that a tree can have."""
+        """The most paths that a tree can have."""
 
     def forget(self, start: int, end: int = -1) -> bool:
-        """Drop the positions from `start` on, or up to `end`; False if the memory cannot."""
+        """Drop the positions from `start` up to `end`, or all from `start` on, of all sequences.
+
+        Returns False if the memory cannot.
+        """
         if end < 0:
             self._shared = [min(shared, start) for shared in self._shared]
-        # A recurrent state, which has no branches, knows its sequences only one by one.
+        # A recurrent state has no branches, and refuses the number for every sequence.
         return self._context.forget(_ALL if self.most > 1 else TRUNK, start, end)
 
     def shift(self, start: int, end: int) -> None:
@@ -40,20 +43,20 @@ class Branches:
         self._shared = [min(shared, max(start, shared - (end - start))) for shared in self._shared]
 
     def grow(self, branches: Sequence[int], length: int) -> None:
-        """Bring these branches to the trunk's first `length` positions."""
+        """Let these branches share the trunk's first `length` positions."""
         for branch in branches:
             if branch != TRUNK and self._shared[branch] < length:
                 self._context.share(TRUNK, branch, self._shared[branch], length)
                 self._shared[branch] = length
 
     def fork(self, parent: int, branch: int, start: int, end: int) -> None:
-        """Have a branch that was grown to `start` hold its parent's positions up to `end` too."""
+        """Let a branch of length `start` share its parent's positions up to `end`."""
         if end > start:
             self._context.share(parent, branch, start, end)
 
     def settle(self, winner: int, branches: Sequence[int], start: int, end: int) -> None:
-        """The trunk goes on with the winner's positions from `start` up to `end`; what else these
-        branches, which share what is before, and the trunk hold from `start` on is dropped."""
+        """Keep the winner's positions from `start` up to `end` as the trunk's, and drop all other
+        positions from `start` on of the trunk and these branches."""
         if winner != TRUNK:
             self._context.forget(TRUNK, start)
             self.fork(winner, TRUNK, start, end)

@@ -1,9 +1,8 @@
-"""What llama.cpp does without on this machine, because it crashes with it: asked before a model is
-loaded, and remembered.
+"""What llama.cpp does without on this machine because it crashes with it.
 
 An engine process may crash: its client starts it again and leaves more out (`links/base.py`). A
-program that has llama.cpp in its own process must not, so it has child processes try first, once
-for each build of llama.cpp and each processor.
+program that has llama.cpp in its own process must not crash, so child processes try it first, once
+for each build of llama.cpp and each CPU. `crash_memory.py` keeps what was found.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from eaglechat.wire.left_out import LADDER, crash, next_step
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 
 VARIABLE = "EAGLECHAT_LEAVE_OUT"
-"""Set in the environment, it says what is left out, and nothing is tried or remembered."""
+"""This environment variable says what to leave out. Nothing is then tried or remembered."""
 _PROBE_S = 120.0
 
 
@@ -36,13 +35,13 @@ class _State:
 
 
 def this_process_may_crash() -> None:
-    """Say so of a process that somebody starts again when it crashes: nothing is tried first."""
+    """To be called in a process that is started again after a crash: nothing is tried first."""
     _State.may_crash = True
 
 
 @lru_cache(maxsize=1)
 def for_this_process() -> tuple[LeaveOut, ...]:
-    """What to leave out here, where a load does not say it."""
+    """What to leave out in this process if a load does not say it."""
     chosen = _from_environment()
     if chosen is not None:
         return chosen
@@ -53,7 +52,7 @@ def for_this_process() -> tuple[LeaveOut, ...]:
 
 
 def possible() -> tuple[LeaveOut, ...]:
-    """What there is to leave out on this machine."""
+    """What can be left out on this machine."""
     has = {
         "amx": has_amx(),
         "extra_buffers": True,
@@ -64,7 +63,7 @@ def possible() -> tuple[LeaveOut, ...]:
 
 
 def has_amx() -> bool:
-    """Whether the processor has AMX, as Linux says; elsewhere llama.cpp does not use it."""
+    """Whether Linux says that the CPU has AMX; llama.cpp uses it on Linux only."""
     with suppress(OSError):
         return " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     return False
@@ -72,12 +71,12 @@ def has_amx() -> bool:
 
 _GCC = re.compile(rb"GCC: \([^)]*\) (\d+)\.(\d+)[.\d]*")
 _GCC_MENDED = (13, 2)
-"""Before it, `_tile_loadconfig` names 8 of the 64 bytes it reads: the compiler drops the stores to
-the others, and AMX reads garbage from the stack (llama.cpp #20824)."""
+"""In earlier versions `_tile_loadconfig` declares 8 of the 64 bytes that it reads, so the compiler
+drops the stores to the others, and AMX reads garbage from the stack (llama.cpp #20824)."""
 
 
 def compiler() -> str | None:
-    """The GCC that compiled llama.cpp's code for the CPU, where that is known to break AMX."""
+    """The version of the GCC that compiled llama.cpp for the CPU, if it breaks AMX; else None."""
     for file in library_files():
         with suppress(OSError):
             found = _GCC.search(file.read_bytes()) if "ggml-cpu" in file.name else None
@@ -87,7 +86,7 @@ def compiler() -> str | None:
 
 
 def mending_command(left_out: Sequence[LeaveOut]) -> str:
-    """What to run so that nothing of this has to be left out."""
+    """The shell command after which none of this has to be left out."""
     install = (
         f"{sys.executable} -m pip install --force-reinstall --no-deps --no-cache-dir "
         "--no-binary llama-cpp-python"
@@ -100,23 +99,23 @@ def mending_command(left_out: Sequence[LeaveOut]) -> str:
 
 
 def this_library() -> str:
-    """Names this build of llama.cpp: one compiled again counts as another."""
+    """Identifies this build of llama.cpp; compiling it again makes another."""
     files = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in library_files()]
     return f"{backend.versions()[0]} {zlib.crc32(repr(files).encode()):08x}"
 
 
 def these_devices() -> tuple[str, ...]:
-    """The processor is one of them."""
+    """The devices' descriptions, the CPU's among them."""
     return tuple(device.description for device in backend.devices()) or (platform.processor(),)
 
 
 def remembered() -> Memory | None:
-    """What worked before with this llama.cpp on this machine."""
+    """What worked before with this build on this machine."""
     return crash_memory.remembered(this_library(), these_devices())
 
 
 def remember(left_out: tuple[LeaveOut, ...]) -> None:
-    """A model has run without these."""
+    """Keep that a model has run without these."""
     crash_memory.remember(left_out, this_library(), these_devices())
 
 
@@ -128,7 +127,7 @@ def _from_environment() -> tuple[LeaveOut, ...] | None:
 
 
 def _tried() -> tuple[LeaveOut, ...]:
-    """What child processes had to leave out to compute; remembered where one of them did."""
+    """What a child process had to leave out to compute; kept once one of them did."""
     left_out: tuple[LeaveOut, ...] | None = ()
     while left_out is not None:
         how = probe(left_out)
@@ -142,8 +141,11 @@ def _tried() -> tuple[LeaveOut, ...]:
 
 
 def probe(left_out: tuple[LeaveOut, ...] = ()) -> str | None:
-    """Have a child process compute with a tiny model: None where it could, else how it crashed,
-    or "" where it failed in another way (no room in the temporary folder, say)."""
+    """Let a child process compute with a tiny model.
+
+    Returns None if it could, how it crashed, or "" if it failed in another way, such as a full
+    disk.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-m", "eaglechat.engine.llama.probe"],

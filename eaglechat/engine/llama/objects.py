@@ -1,4 +1,4 @@
-"""llama.cpp's objects as small classes that own what they allocate and free it once."""
+"""llama.cpp's model, batch and context. Each class owns one native object and frees it once."""
 
 from __future__ import annotations
 
@@ -76,15 +76,7 @@ class Model(Owned):
             chosen = placement.leave_out
             self.left_out = left_out.for_this_process() if chosen is None else chosen
         self._pointer = bindings.load_model(
-            str(path),
-            n_gpu_layers=placement.n_gpu_layers,
-            split_mode=placement.split_mode,
-            main_gpu=placement.main_gpu,
-            tensor_split=placement.tensor_split,
-            devices=placement.devices,
-            progress=progress,
-            vocabulary_only=vocabulary_only,
-            leave_out=self.left_out,
+            str(path), placement, self.left_out, progress, vocabulary_only=vocabulary_only
         )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
@@ -97,39 +89,39 @@ class Model(Owned):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The GPUs the model may use, by name; empty where it runs on the processor."""
+        """The names of the GPUs that the model may use; empty if it runs on the CPU."""
         return bindings.model_devices(self.pointer)
 
     @property
     def target_layers(self) -> tuple[int, ...]:
-        """The layers of the target an EAGLE-3 draft reads; empty for other models."""
+        """The layers of the target whose inputs an EAGLE-3 draft reads; empty for other models."""
         count = libllama.target_layers_n(self.pointer)
         return tuple(libllama.target_layers(self.pointer)[:count]) if count else ()
 
     @property
     def keeps_whole_history(self) -> bool:
-        """False for recurrent and hybrid models, whose state cannot drop single positions."""
+        """False for recurrent and hybrid models: their state cannot drop single positions."""
         return not (
             api.llama_model_is_recurrent(self.pointer) or api.llama_model_is_hybrid(self.pointer)
         )
 
     def metadata(self, key: str) -> str | None:
-        """A scalar of the GGUF's metadata as text."""
+        """A scalar of the GGUF's metadata as text; None if there is none."""
         return bindings.metadata(self.pointer, key)
 
     def tokenize(self, text: str, *, bos: bool, special: bool) -> list[int]:
-        """Token ids; `bos` adds what the model asks for, `special` recognises control tokens."""
+        """Token ids. `bos` adds the beginning that it asks for, `special` reads control tokens."""
         return bindings.tokenize(self._vocab, text, bos=bos, special=special)
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token writes; none for control tokens."""
+        """The bytes of a token; empty for a control token."""
         piece = self._pieces.get(token)
         if piece is None:
             piece = self._pieces[token] = bindings.token_bytes(self._vocab, token, special=False)
         return piece
 
     def spelled(self, token: int) -> bytes:
-        """The bytes of a token, control tokens spelled out."""
+        """The bytes of a token, with a control token's own text."""
         return bindings.token_bytes(self._vocab, token, special=True)
 
     def is_end(self, token: int) -> bool:
@@ -150,7 +142,7 @@ class Model(Owned):
 
 
 class Batch(Owned):
-    """Floats for one call of `Context.process`: tokens, features, or tokens with features."""
+    """The rows of one decode or encode: tokens, features, or tokens with draft states."""
 
     _free = staticmethod(libllama.batch_free)
 
@@ -173,7 +165,7 @@ class Batch(Owned):
         self.is_read = False
 
     def add_token(self, token: int, position: int, seq_id: int, *, output: bool) -> None:
-        """A token of a sequence; `output` asks for its logits."""
+        """Add a token of a sequence; `output` asks for its logits."""
         self.add_tokens((token,), position, seq_id, output=output)
 
     def add_tokens(
@@ -185,8 +177,10 @@ class Batch(Owned):
         output: bool,
         states: Floats | None = None,
     ) -> None:
-        """Tokens of a sequence from `position` on; `states` [n, n_embd] come with them where the
-        model takes both (EAGLE-3). Raises DecodeError when the batch is full."""
+        """Add tokens of a sequence, the first at `position`.
+
+        An EAGLE-3 draft also takes `states` [n, n_embd]. Raises DecodeError if the batch is full.
+        """
         pointer, cell, address = self.pointer, self._cell, self._cell_address
         embeddings = bindings.embeddings(states) if states is not None else None
         for cell.value, token in enumerate(tokens, position):
@@ -202,8 +196,10 @@ class Batch(Owned):
         self._note(tokens, position, seq_id)
 
     def add_node(self, token: int, position: int, seq_ids: Sequence[int]) -> None:
-        """A token of a tree, whose logits are read, for all sequences of the paths through it. It
-        counts to sequence 0, where the tree grows. Raises DecodeError when the batch is full."""
+        """Add a token of a tree, with its logits, to the sequence of every path through it.
+
+        `seq_ids` of this batch says 0 for it. Raises DecodeError if the batch is full.
+        """
         row = libllama.batch_add_token(self.pointer, seq_ids[0], token)
         if row < 0:
             raise _no_row(row, f"token {token} is not in the vocabulary", seq_ids[0])
@@ -216,7 +212,7 @@ class Batch(Owned):
         self._note([token], position, 0)
 
     def add_features(self, rows: Floats, position: int, seq_id: int) -> None:
-        """Rows of features [n, width] for an encoder, whose outputs are read."""
+        """Add rows of features [n, width] for an encoder, all of whose outputs are read."""
         pointer, cell, address = self.pointer, self._cell, self._cell_address
         for cell.value, features in enumerate(bindings.embeddings(rows), position):
             row = libllama.batch_add_embd(pointer, seq_id, features)
@@ -301,13 +297,13 @@ class Context(Owned):
         shared_cells: bool = True,
         other: Context | None = None,
     ) -> None:
-        """Without `shared_cells` each sequence has n_ctx / n_seq cells of its own, and attends over
-        those only: faster for many sequences, as long as a batch has as many tokens of each.
-        `n_outputs` bounds the rows of one batch whose output is read (0: no bound);
-        `n_rollback` is how many positions a recurrent state keeps snapshots of;
-        `other` is the target's context, whose embeddings and output head a draft may share.
+        """Allocate the context. Raises ModelLoadError.
 
-        Raises ModelLoadError.
+        n_outputs: the most rows of one batch whose output is read; 0 for any number.
+        n_rollback: how many latest positions a recurrent state can take back.
+        shared_cells: if False, each sequence has n_ctx / n_seq cells of its own and attends over
+        those only. That is faster for many sequences with equally many tokens in each batch.
+        other: the target's context; a draft uses its embeddings and output head.
         """
         params = api.llama_context_default_params()
         params.n_ctx = n_ctx
@@ -342,64 +338,64 @@ class Context(Owned):
         self.n_rollback: int | None = (
             None if model.keeps_whole_history else api.llama_n_rs_seq(self._pointer)
         )
-        """Latest positions a recurrent state can take back; None where any can be dropped."""
+        """How many latest positions a recurrent state can take back; None for a KV cache, which
+        can drop any position."""
 
     def close(self) -> None:
         super().close()
         self._memory = None
 
     def stopped_by(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Let decodes end early, with status 2, once `cancelled` says so.
+        """Decodes inside end early, with status 2, once `cancelled` returns True.
 
-        It is asked after every operation of the graph, on the CPU only.
+        llama.cpp asks after each operation of the graph, on the CPU only.
         """
         return backend.stopped_by(self.pointer, cancelled)
 
     def decode(self, batch: Batch) -> int:
-        """Run the decoder; llama.cpp's status (0 is success, 1 no room in the KV cache, 2 stopped:
-        some of the batch may be in the cache)."""
+        """Run the decoder and return llama.cpp's status: 0 is success, 1 no room in the KV cache,
+        2 stopped, after which a part of the batch may be in the cache."""
         if self.head is not None:
             self.head.begin(is_read=batch.is_read)
         status = int(libllama.process(self.pointer, 1, batch.pointer))
-        # A GPU backend returns early; waiting here keeps the times of a round where they belong.
+        # A GPU backend returns at once. Without waiting, its time would count to the sampling.
         libllama.synchronize(self.pointer)
         return status
 
     def encode(self, batch: Batch) -> int:
-        """Run the encoder (EAGLE-3: features to draft states); llama.cpp's status."""
+        """Run the encoder, which makes draft states of features in EAGLE-3; llama.cpp's status."""
         return int(libllama.process(self.pointer, 0, batch.pointer))
 
     def forget(self, seq_id: int, start: int, end: int = -1) -> bool:
-        """Drop a sequence's positions from `start` on, up to `end` where it is given; False if the
-        memory cannot."""
+        """Drop a sequence's positions from `start` up to `end`, or all of them from `start` on.
+
+        Returns False if the memory cannot.
+        """
         return bool(libllama.seq_rm(self._memory, seq_id, start, end))
 
     def share(self, seq_id: int, other: int, start: int, end: int) -> None:
-        """Have another sequence hold this one's positions from `start` up to `end` too."""
+        """Let another sequence share this one's positions from `start` up to `end`."""
         libllama.seq_cp(self._memory, seq_id, other, start, end)
 
     @property
     def can_shift(self) -> bool:
-        """Whether positions in the middle may leave and the later ones move down in their place.
-
-        Not with a recurrent state: it would go on knowing what has left.
-        """
+        """Whether `shift` works. Not with a recurrent state, which keeps what it has read."""
         return self.model.keeps_whole_history and bool(libllama.can_shift(self._memory))
 
     def shift(self, seq_id: int, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and move those from `end` on to `start`.
 
-        llama.cpp turns their keys to the new positions with the next decode.
+        llama.cpp rotates their keys to the new positions in the next decode.
         """
         libllama.seq_rm(self._memory, seq_id, start, end)
         libllama.seq_add(self._memory, seq_id, end, -1, start - end)
 
     def recurrent_size(self, seq_id: int) -> int:
-        """Bytes of the recurrent part of a sequence's state."""
+        """The bytes of the recurrent part of a sequence's state."""
         return int(libllama.state_size(self.pointer, seq_id, _PARTIAL_ONLY))
 
     def save_recurrent(self, seq_id: int) -> bytes:
-        """The recurrent part of a sequence's state; empty where llama.cpp cannot save it."""
+        """The recurrent part of a sequence's state; empty if llama.cpp cannot save it."""
         return bindings.bytes_of(
             self.recurrent_size(seq_id),
             lambda buffer, size: libllama.state_get(
@@ -408,23 +404,24 @@ class Context(Owned):
         )
 
     def restore_recurrent(self, seq_id: int, state: bytes) -> bool:
-        """Put a saved recurrent part back; the positions behind it are then to be forgotten."""
+        """Put a saved recurrent part back. The caller forgets the positions after it."""
         return bool(libllama.state_set(self.pointer, state, len(state), seq_id, _PARTIAL_ONLY))
 
     def last_position(self, seq_id: int) -> int:
-        """The highest position in a sequence's KV cache, -1 when it is empty."""
+        """The highest position in a sequence's KV cache; -1 if it is empty."""
         return int(libllama.seq_pos_max(self._memory, seq_id))
 
     def first_position(self, seq_id: int) -> int:
-        """The lowest position in a sequence's KV cache, -1 when it is empty."""
+        """The lowest position in a sequence's KV cache; -1 if it is empty."""
         return int(libllama.seq_pos_min(self._memory, seq_id))
 
     def logits(self, row: int) -> Floats:
-        """A view of the logits [n_vocab] of an output row; valid until the next decode."""
+        """A view of an output row's logits [n_vocab], valid until the next decode."""
         return _view(libllama.logits_ith(self.pointer, row), (self.model.n_vocab,))
 
     def extract_layer_inputs(self, layers: Sequence[int], enabled: bool) -> None:
-        """Export the inputs of these layers with each decode; n_layers means the final state."""
+        """Let each decode export the inputs of these layers. Layer n_layers is the state after the
+        last one."""
         for layer in layers:
             if layer == self.model.n_layers:
                 libllama.set_nextn(self.pointer, enabled, False)
@@ -432,7 +429,7 @@ class Context(Owned):
                 libllama.set_layer_inputs(self.pointer, layer, enabled)
 
     def layer_inputs(self, layer: int, n_rows: int) -> Floats:
-        """A view [n_rows, n_embd] of a layer's inputs, one row per batch token."""
+        """A view [n_rows, n_embd] of a layer's inputs, with a row per token of the batch."""
         if layer == self.model.n_layers:
             address = libllama.nextn(self.pointer)
         else:
@@ -440,15 +437,15 @@ class Context(Owned):
         return _view(address, (n_rows, self.model.n_embd))
 
     def export_final_states(self) -> None:
-        """Export the state behind the output norm with each decode; every row is then an output."""
+        """Let each decode export the states after the output norm; every row is then an output."""
         libllama.set_embeddings(self.pointer, True)
 
     def final_states(self, n_rows: int) -> Floats:
-        """A view [n_rows, n_embd] of what the last decode handed to the output head."""
+        """A view [n_rows, n_embd] of the last decode's states after the output norm."""
         return _view(libllama.embeddings(self.pointer), (n_rows, self.model.n_embd))
 
     def export_states(self) -> None:
-        """Export the pre-norm state of output rows with each decode (a draft's own states)."""
+        """Let each decode of a draft export its states before the output norm, of output rows."""
         libllama.set_nextn(self.pointer, True, True)
 
     def states(self, n_rows: int) -> Floats:
@@ -461,9 +458,8 @@ class Context(Owned):
 
 
 _PARTIAL_ONLY = 1
-"""LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: without the keys and values of attention layers. Not beside
-ON_DEVICE, which keeps one state of a sequence and drops it at the next save: a chat goes back to
-one of several."""
+"""LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: without the keys and values of attention layers. Not with
+ON_DEVICE: that keeps one saved state of a sequence, and a chat needs several."""
 
 
 def _view(address: int | None, shape: tuple[int, ...]) -> Floats:

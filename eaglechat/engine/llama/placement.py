@@ -1,40 +1,58 @@
-"""Where the models go: how much of them on GPUs, and on which."""
+"""The devices of a machine, and which of them a model is placed on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LeaveOut, LoadOptions, SplitMode
 
-if TYPE_CHECKING:
-    from eaglechat.engine.llama.backend import Device
+
+@dataclass(frozen=True)
+class Device:
+    """A device that computes. Memory is in bytes, 0 if the backend does not say."""
+
+    name: str
+    description: str
+    memory_free: int
+    memory_total: int
+    is_gpu: bool
+    shares_ram: bool
+    backend: str = ""
+    """Its driver, such as CUDA."""
+    hardware_id: str = ""
+    """The same for one card that two backends drive."""
+    splits_rows: bool = False
+    handle: int = 0
+    """llama.cpp's pointer to it."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """How llama.cpp places one model. `tensor_split` is each GPU's share, empty by free memory;
-    `devices` are the handles of the GPUs there are, empty for those llama.cpp finds itself."""
+    """How llama.cpp places one model."""
 
     n_gpu_layers: int = -1
+    """All of them if negative."""
     split_mode: SplitMode = "layer"
     main_gpu: int = 0
+    """The only GPU that is used if nothing is split."""
     tensor_split: tuple[float, ...] = ()
+    """Each GPU's share; empty for shares by free memory."""
     devices: tuple[int, ...] = ()
+    """Handles of the GPUs to use; empty for those that llama.cpp finds itself."""
     leave_out: tuple[LeaveOut, ...] | None = None
-    """As in protocol.Load; None is what this process leaves out."""
+    """What llama.cpp does without; None for what this process leaves out."""
 
 
 ALL_LAYERS = Placement()
-"""All layers on the GPUs there are."""
 
 
 def offload_devices(devices: Sequence[Device]) -> list[Device]:
-    """The GPUs llama.cpp puts layers on, in its order.
+    """The GPUs that llama.cpp puts layers on, in its order.
 
-    Those that share the RAM only where there are no others, and what two backends see once.
+    It uses a card once that two backends see, and GPUs that share the RAM only if there are no
+    others.
     """
     gpus: list[Device] = []
     for device in devices:
@@ -42,14 +60,14 @@ def offload_devices(devices: Sequence[Device]) -> list[Device]:
         if device.is_gpu and device.hardware_id not in seen:
             gpus.append(device)
     own_memory = [gpu for gpu in gpus if not gpu.shares_ram]
-    # Chips have no hardware id to tell them apart by: llama.cpp takes those of one backend.
+    # These have no hardware id to tell them apart, so llama.cpp takes those of one backend.
     return own_memory or [gpu for gpu in gpus if gpu.backend == gpus[0].backend]
 
 
 def target_placement(
     options: LoadOptions, devices: Sequence[Device], leave_out: tuple[LeaveOut, ...] | None = None
 ) -> Placement:
-    """Where the target goes. Raises ModelLoadError for what these devices cannot do."""
+    """Where the target goes. Raises ModelLoadError if these devices cannot do it."""
     gpus = offload_devices(devices)
     if gpus and options.n_gpu_layers != 0 and "gpu" not in (leave_out or ()):
         _check(options, gpus)
@@ -58,17 +76,17 @@ def target_placement(
         split_mode=options.split_mode,
         main_gpu=options.main_gpu,
         tensor_split=options.tensor_split,
-        # It does not know of those on other machines.
+        # llama.cpp does not find those of RPC servers.
         devices=tuple(gpu.handle for gpu in gpus) if options.rpc_servers else (),
         leave_out=leave_out,
     )
 
 
 def draft_placement(target: Placement, n_gpus: int) -> Placement:
-    """Where the draft of a target that uses `n_gpus` GPUs goes: whole to the last one with a share.
+    """Where the draft goes: to the last of the target's `n_gpus` GPUs that has a share.
 
-    There the target's output head lies, which a draft may use. The draft must still see all of the
-    target's GPUs, so it is split like the target, with all shares but one zero.
+    That GPU holds the target's output head, which a draft may use. The draft must still see all of
+    the target's GPUs, so it is split like the target, with one share that is not zero.
     """
     if target.split_mode == "none" or n_gpus < 2:
         return target

@@ -1,5 +1,7 @@
-"""Compute with a tiny model of every common number format: run as a process of its own, which a
-crashing kernel ends (see left_out.py)."""
+"""Computes with a tiny model that has a matrix of every common type.
+
+`left_out.py` runs it as a process of its own, because it is here to crash.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 
 _WIDTH, _VOCABULARY = 256, 64
-"""256 is the block of the K formats, and a multiple of what AMX and the repacked formats need."""
+"""256 is the block of the K types, and a multiple of what AMX and the repacked types need."""
 _ROWS = (1, 4, 33)
-"""A plain token, a verify, and more rows than the two tiles of AMX take at once."""
+"""A plain decode, a verify, and more rows than the two tiles of AMX take at once."""
 _F32, _F16, _Q4_0, _Q4_1, _Q8_0, _Q4_K, _Q5_K, _Q6_K = 0, 1, 2, 3, 8, 12, 13, 14
-_BYTES = {  # of 256 weights
+_BYTES = {  # per 256 weights
     _F32: 1024, _F16: 512, _Q4_0: 144, _Q4_1: 160, _Q8_0: 272, _Q4_K: 144, _Q5_K: 176, _Q6_K: 210,
 }  # fmt: skip
 _TENSORS = {
@@ -32,7 +34,7 @@ _TENSORS = {
     "blk.0.ffn_up.weight": (_WIDTH, _Q5_K),
     "blk.0.ffn_down.weight": (_WIDTH, _Q8_0),
 }
-"""Name: rows of `_WIDTH` weights (0 is a vector), number format."""
+"""Name -> rows of `_WIDTH` weights (0 for a vector), type."""
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Quantises a GGUF with llama.cpp in a process of its own.
 
-The native call cannot be stopped, and a failed assertion in it ends its process; a child can be
-killed, and its death is an error message. `python -m eaglechat.engine.llama.quantise SOURCE OUT
-FILE_TYPE` is that child.
+The native call cannot be stopped, and a failed assertion in it ends its process. A child process
+can be killed, and its crash is an error message here. `python -m eaglechat.engine.llama.quantise
+SOURCE OUT FILE_TYPE` is that child.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG_TAIL_LINES = 4
 _MAX_BUFFER_BYTES = 64 << 20
 _TOTAL_LINE = re.compile(r"quant size\s*=\s*([\d.]+) MiB")
 _NOT_WRITTEN = re.compile(r"ios(_base)?::clear")
-"""What the libraries of C++ call a stream that could not be written."""
+"""In the message of a C++ library about a stream that could not be written."""
 
 
 class QuantiseError(EngineError):
@@ -37,8 +37,8 @@ def quantise(
 ) -> None:
     """Write `source` to `out` quantised to `file_type` (general.file_type of GGUF).
 
-    `on_progress` is called several times a second with the bytes written and their total; what it
-    raises kills the child and comes out of here. Raises QuantiseError.
+    `on_progress` gets the bytes written and their total, several times a second. If it raises, the
+    child is killed and the exception goes on. Raises QuantiseError.
     """
     command = [sys.executable, "-m", "eaglechat.engine.llama.quantise", str(source), str(out)]
     with subprocess.Popen(
@@ -73,7 +73,7 @@ def quantise(
 
 
 class _Log:
-    """Follows the child's log: the size it announces, and its last lines."""
+    """Reads the child's log for the size of the result, and keeps the last lines."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.total_bytes = 0
@@ -101,7 +101,7 @@ def _main(source: str, out: str, file_type: str) -> int:
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     backend.start_backend(backend.LOG_INFO)
-    for dry_run in (True, False):  # the first only tells the size
+    for dry_run in (True, False):  # the dry run only logs the size
         if not bindings.quantise(source, out, int(file_type), _MAX_BUFFER_BYTES, dry_run=dry_run):
             return 1
     return 0

@@ -1,11 +1,12 @@
-"""The devices that llama.cpp's RPC servers lend."""
+"""The devices of llama.cpp's RPC servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from eaglechat.engine.llama import bindings
-from eaglechat.engine.llama.backend import Device, backends, device_of
+from eaglechat.engine.llama.backend import backends, device_of
+from eaglechat.engine.llama.placement import Device
 from eaglechat.links.rpc import RpcServer, ask_all
 from eaglechat.wire.errors import RpcError
 
@@ -17,9 +18,9 @@ NOT_BUILT = (
 
 
 def connect(endpoints: Sequence[str]) -> tuple[Device, ...]:
-    """The devices of these servers, all of which were asked first.
+    """The devices of these servers.
 
-    Raises RpcError, also where this llama.cpp has no RPC.
+    Raises RpcError if a server does not answer or this llama.cpp has no RPC.
     """
     if endpoints and not can_connect():
         raise RpcError(NOT_BUILT)
@@ -37,7 +38,7 @@ def can_connect() -> bool:
 
 
 def devices_of(server: RpcServer, first: int) -> Iterator[Device]:
-    """A server's devices as llama.cpp will have them, named from RPC`first` on."""
+    """A server's devices as llama.cpp will name them, the first of them RPC`first`."""
     for index, (free, total) in enumerate(server.memory, first):
         yield Device(
             f"RPC{index}", server.endpoint, free, total,

@@ -12,17 +12,17 @@ from eaglechat.engine.llama.objects import Context, Model, Owned
 from eaglechat.wire.records import Likely
 
 REPEAT_LAST_N = 64
-"""Tokens the repeat penalty looks back on."""
+"""How many tokens the repeat penalty looks back on."""
 _MOST_LISTED = 256
-"""Of the likeliest tokens, more are sooner left to llama.cpp to find."""
+"""To find more of the likeliest tokens than this, llama.cpp is faster."""
 LARGE_VOCABULARY = 100_000
-"""Of fewer logits llama.cpp finds the likeliest sooner."""
+"""In a smaller vocabulary than this, llama.cpp finds the likeliest tokens faster."""
 _STRIDE = 64
-"""Logits whose maximum stands for them where the likeliest are looked for."""
+"""`likeliest` first looks at the maximum of each group of so many logits."""
 
 
 class Sampler(Owned):
-    """A llama.cpp sampler chain over the target's logits."""
+    """A chain of llama.cpp's samplers."""
 
     _free = staticmethod(api.llama_sampler_free)
 
@@ -37,12 +37,13 @@ class Sampler(Owned):
         repeat_penalty: float,
         seed: int,
     ) -> None:
-        """Penalty, top-k, top-p, min-p, temperature, then a draw; greedy at temperature 0."""
+        """Penalty, top-k, top-p, min-p, temperature, draw; at temperature 0 penalty and argmax."""
         params = api.llama_sampler_chain_default_params()
         self._pointer = api.llama_sampler_chain_init(params)
-        # llama.cpp first copies the vocabulary into candidates: six times the work of looking.
+        # llama.cpp first copies the vocabulary into candidates, which takes six times as long.
         self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
-        # What penalties take from some of the likeliest brings no others in than these.
+        # The penalty lowers at most REPEAT_LAST_N of the likeliest tokens. The top_k after it are
+        # therefore among the top_k + REPEAT_LAST_N before it.
         n_penalised = REPEAT_LAST_N if repeat_penalty > 1.0 else 0
         can_list = top_k > 0 and repeat_penalty >= 1.0 and model.n_vocab >= LARGE_VOCABULARY
         self._n_listed = top_k + n_penalised if can_list else 0
@@ -57,7 +58,7 @@ class Sampler(Owned):
             stages.append(api.llama_sampler_init_greedy())
         else:
             stages += [
-                # As 32 bits it would be another number.
+                # llama.cpp takes it as 32 bits, which a larger number would overflow.
                 api.llama_sampler_init_top_k(min(top_k, model.n_vocab)),
                 api.llama_sampler_init_top_p(top_p, 1),
                 api.llama_sampler_init_min_p(min_p, 1),
@@ -68,7 +69,7 @@ class Sampler(Owned):
             api.llama_sampler_chain_add(self._pointer, stage)
 
     def sample(self, context: Context, row: int) -> int:
-        """Draw the token after an output row; the chain takes note of it."""
+        """Draw the token that follows an output row, and count it for the penalty."""
         if self._is_argmax:
             return int(context.logits(row).argmax())
         if 0 < self._n_listed <= _MOST_LISTED:
@@ -81,8 +82,8 @@ class Sampler(Owned):
     def look(
         self, context: Context, row: int, top: int, drafted: Sequence[int]
     ) -> tuple[int, tuple[Likely, ...]]:
-        """As `sample`; with it the `top` likeliest tokens, the sampled and the drafted ones, the
-        likeliest first."""
+        """Like `sample`, and also returns the `top` likeliest tokens, the sampled and the drafted
+        ones, the likeliest first."""
         logits = context.logits(row).astype(np.float64)
         if self._is_argmax:
             sampled = int(logits.argmax())
@@ -107,15 +108,16 @@ class Sampler(Owned):
         )
 
     def accept(self, token: int) -> None:
-        """Take note of a token that was not drawn here (the prompt's)."""
+        """Count a token of the prompt for the penalty."""
         api.llama_sampler_accept(self.pointer, token)
 
 
 def likeliest(logits: Floats, count: int) -> npt.NDArray[np.intp] | None:
-    """The tokens of the `count` largest logits, the largest first; None where there are too few
-    logits to be worth it, or some are not numbers.
+    """The tokens of the `count` largest logits, the largest first; None if there are too few
+    logits for this method, or some are not numbers.
 
-    As many of the maxima of strides as are looked for are a bound that only few logits reach.
+    The logits are divided into groups of 64. The count-th largest maximum of a group is a bound:
+    at least `count` logits reach it, and few more, which are then sorted.
     """
     n_strided = len(logits) // _STRIDE
     if n_strided < count:

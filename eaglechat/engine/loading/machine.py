@@ -11,16 +11,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
-from eaglechat.engine.llama.placement import offload_devices
+from eaglechat.engine.llama.placement import Device, offload_devices
 from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.load_options import LoadOptions
-
-if TYPE_CHECKING:
-    from eaglechat.engine.llama.backend import Device
 
 _ROOT = Path("/")
 _SLOW_BELOW = 0.8

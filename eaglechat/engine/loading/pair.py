@@ -1,4 +1,4 @@
-"""A loaded pair: target and draft in memory, ready to write replies."""
+"""A loaded pair: a target, with or without a draft, that writes replies."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from eaglechat.wire.protocol import ModelInfo, PairInfo, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
-"""Snapshots of a recurrent state, each as large as the state: the longest draft of such a target.
-Of the models with a state, only those that llama.cpp can take back use them."""
+"""How many snapshots of a recurrent state llama.cpp keeps, and so the longest draft for such a
+target. Each is as large as the state."""
 
 _A_FEW = 4
-"""Rows of a warm-up: llama.cpp has other kernels for several rows than for one."""
+"""Rows of the second warm-up: llama.cpp's kernels for several rows differ from those for one."""
 
 _DRAFT_UBATCH = 128
-"""Bounds the draft's logits buffer, which grows with its vocabulary times this."""
+"""The draft's logits buffer has this many rows."""
 
 Progress = Callable[[str, float], bool]
-"""Called with the stage and the fraction of the whole load; False stops the load."""
+"""Gets the stage and the fraction of the whole load that is done; False stops the load."""
 
 
 class LoadedPair:
@@ -52,9 +52,9 @@ class LoadedPair:
         progress: Progress = lambda _stage, _fraction: True,
         leave_out: tuple[LeaveOut, ...] | None = None,
     ) -> None:
-        """Load the models whose headers `preflight.check_pair` has found to fit.
+        """Load the models of these headers, which `preflight.check_pair` has accepted.
 
-        `leave_out` is what llama.cpp does without; None is what this process leaves out.
+        `leave_out` is what llama.cpp does without; None for what this process leaves out.
 
         Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
         """
@@ -72,7 +72,7 @@ class LoadedPair:
         self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
     ) -> None:
         target_header, draft_header = headers
-        # It starts while the models are read.
+        # The process starts while the models are read.
         sandbox.prepare()
         if 0 < options.n_ctx < N_CTX_LEAST:
             raise SettingsError(
@@ -83,7 +83,7 @@ class LoadedPair:
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
         self._n_threads = options.n_threads or choose_threads().count
-        # Before this machine's: the last of a split writes the tokens, and is best near.
+        # Other machines' come first: the last device holds the output head, and should be near.
         devices = self._devices = (*rpc.connect(options.rpc_servers), *backend.devices())
         n_ctx = options.n_ctx or default_context(
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
@@ -161,10 +161,10 @@ class LoadedPair:
         return drafter
 
     def _warm_up(self) -> None:
-        """Decode one row and a few with the target.
+        """Decode one row, then several, with the target; `calibrate` does so with the draft.
 
-        The first reply does not pay for paging the weights in, and a kernel that crashes does so
-        while the load can be tried again without it. The draft does the same in `calibrate`.
+        The first reply then need not wait for the weights to be paged in, and a kernel that crashes
+        does so here, where the client loads again without it.
         """
         model = self._target_context.model
         with Batch(self._target_context) as batch:
@@ -203,13 +203,13 @@ class LoadedPair:
         return None
 
     def close(self) -> None:
-        """Free everything, what was made last first."""
+        """Free everything, in the reverse order of its making."""
         while self._owned:
             self._owned.pop(0).close()
 
 
 class _Progress:
-    """Weighs the stages of a load by the bytes they read."""
+    """Turns the progress of each stage into that of the load; a stage weighs its bytes."""
 
     def __init__(self, headers: tuple[GGUFHeader, GGUFHeader | None], progress: Progress) -> None:
         sizes = [header.size_bytes if header else 0 for header in headers]
@@ -232,14 +232,14 @@ class _Progress:
             raise LoadCancelledError("the load was cancelled")
 
     def is_cancelled(self) -> bool:
-        """Ask where nothing has moved on."""
+        """Report the same progress again, to ask whether to go on."""
         self.cancelled = self.cancelled or not self._progress(self._stage, max(0.0, self._reported))
         return self.cancelled
 
     def within_stage(self, fraction: float) -> bool:
         start, end = self._spans[self._stage]
         done = start + (end - start) * fraction
-        # llama.cpp reports every tensor; a screen needs every percent.
+        # llama.cpp reports every tensor; every percent is enough.
         if done - self._reported >= 0.01 or fraction >= 1.0:
             self._reported = done
             self.cancelled = self.cancelled or not self._progress(self._stage, done)
@@ -256,19 +256,22 @@ def _why_no_speculation(target: Context) -> str | None:
 
 
 def _draft_window(wanted: int, draft: GGUFHeader | None) -> int:
-    """Positions that the draft looks back on, 0 for all: never more than it was trained with."""
+    """How many positions the draft looks back, 0 for all; at most as many as in its training."""
     trained = max(draft.number(DRAFT_WINDOW), 0) if draft else 0
     return min(wanted, trained) if wanted and trained else wanted or trained
 
 
 def _paths(target: Model) -> int:
-    """The sequences of a context that verifies trees: one for each path. They share their cells,
-    and take no memory but their names; a recurrent state each would have."""
+    """How many sequences a context needs: one per path of a tree.
+
+    They share KV cells, so they take no memory. Each would need a recurrent state of its own, so a
+    target that has one gets a single sequence, and verifies chains only.
+    """
     return N_DRAFT_MAX_LIMIT if target.keeps_whole_history else 1
 
 
 def _info(header: GGUFHeader, model: Model) -> ModelInfo:
-    """As llama.cpp has loaded it."""
+    """What the header says of a model, with llama.cpp's own vocabulary and context sizes."""
     return msgspec.structs.replace(
         model_info(header), n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train
     )

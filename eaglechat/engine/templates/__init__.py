@@ -1,1 +1,1 @@
-"""What a chat template makes of a conversation, and what the parts of a reply to it are."""
+"""Chat templates: prompts from conversations, and the parts of replies."""

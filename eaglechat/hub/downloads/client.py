@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin
 
+import httpx2
 import msgspec
 from huggingface_hub import HfApi, ModelInfo, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
@@ -23,7 +24,6 @@ from huggingface_hub.utils import (
     build_hf_headers,
     get_session,
     hf_raise_for_status,
-    httpx,
     logging,
 )
 
@@ -215,7 +215,7 @@ class Hub:
 
     @contextmanager
     def stream(self, location: str, name: str, start: int, end: int | None = None) -> Iterator[Any]:
-        """An open httpx response, status 200 or 206, for the bytes `start` to `end` (inclusive).
+        """An open httpx2 response, status 200 or 206, for the bytes `start` to `end` (inclusive).
 
         Its body has not been read.
         """
@@ -299,15 +299,15 @@ class Hub:
                 time.sleep(pause)
         return ask()
 
-    def _session(self) -> httpx.Client:
+    def _session(self) -> httpx2.Client:
         session = get_session()
         # huggingface_hub's default is to wait for ever.
-        session.timeout = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
+        session.timeout = httpx2.Timeout(self.timeouts.read, connect=self.timeouts.connect)
         return session
 
     def request_headers(self, url: str) -> dict[str, str]:
         """Headers for a request to this address, with the token only if it is the Hub's."""
-        same = httpx.URL(url).origin == httpx.URL(self.endpoint).origin
+        same = httpx2.URL(url).origin == httpx2.URL(self.endpoint).origin
         return build_hf_headers(token=None if same else False, library_name="eaglechat")
 
     @contextmanager
@@ -315,7 +315,7 @@ class Hub:
         self._session()
         try:
             yield
-        except (httpx.RequestError, OSError, HFValidationError, *NOT_JSON) as error:
+        except (httpx2.RequestError, OSError, HFValidationError, *NOT_JSON) as error:
             raise explain(error, name, purpose) from error
 
 

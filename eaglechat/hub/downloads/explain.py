@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 
+import httpx2
 import msgspec
 from huggingface_hub import errors as hub
-from huggingface_hub.utils import httpx
 
 from eaglechat.hub.errors import (
     DiskFullError,
@@ -32,7 +32,7 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
     """
     if isinstance(error, hub.HfHubHTTPError):
         return _explain_response(error, name)
-    if isinstance(error, httpx.RequestError):
+    if isinstance(error, httpx2.RequestError):
         return _explain_transport(error, name, purpose or f"for {name}")
     if isinstance(error, hub.OfflineModeIsEnabled):
         return OfflineError(
@@ -51,14 +51,14 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
     raise error
 
 
-def _explain_transport(error: httpx.RequestError, name: str, purpose: str) -> HubError:
-    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+def _explain_transport(error: httpx2.RequestError, name: str, purpose: str) -> HubError:
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         return OfflineError(
             f"Cannot reach the Hub {purpose}: check the network (or HF_ENDPOINT and the proxy "
             "settings).",
             transient=True,
         )
-    if isinstance(error, httpx.TimeoutException):
+    if isinstance(error, httpx2.TimeoutException):
         return HubError(
             f"The Hub stopped answering while it sent {name}: check the connection, then try again "
             "to resume.",
@@ -99,7 +99,7 @@ def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
     return _explain_status(error.response, name)
 
 
-def _explain_status(response: httpx.Response, name: str) -> HubError:
+def _explain_status(response: httpx2.Response, name: str) -> HubError:
     status = response.status_code
     wait = retry_after.seconds_of(response.headers.get("Retry-After", ""))
     if status == 401:

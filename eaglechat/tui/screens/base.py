@@ -61,6 +61,11 @@ class EagleScreen(Screen[Result]):
         self._compositor = WholeCompositor()
 
     async def on_event(self, event: events.Event) -> None:
+        # Keys may come before a screen is made that the first of them closes, as those typed
+        # behind the leader's key: they are for the screen below.
+        if isinstance(event, events.Key) and not self.is_open:
+            self.app.post_message(events.Key(event.key, event.character))
+            return
         # A screen that is closed while it is composed lacks widgets: no handler of its mount or
         # unmount runs.
         if isinstance(event, events.Mount):

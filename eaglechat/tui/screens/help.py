@@ -16,7 +16,7 @@ from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
-_TERM = 16
+TERM_CELLS = 16
 """Cells of the first column."""
 _WORDS = [
     ("target", "the model you chat with; every token of the reply is its choice"),
@@ -73,7 +73,7 @@ class Terms(Static):
 
     def render(self) -> Table:
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_column(width=_TERM, style=self.get_component_rich_style("terms--term"))
+        grid.add_column(width=TERM_CELLS, style=self.get_component_rich_style("terms--term"))
         grid.add_column(ratio=1)
         for term, meaning in self.rows:
             grid.add_row(Text(term), Text(meaning))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.message import Message
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat.chat.controls import first_speculation
@@ -17,7 +17,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.greeting import to_be_loaded
@@ -44,20 +44,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     typed meanwhile waits in `services.typeahead`."""
 
     CSS_PATH = "loading.tcss"
-
-    class Copying(Message):
-        """How far the copy of the target is that is loaded in its place."""
-
-        def __init__(self, load: int, fraction: float) -> None:
-            super().__init__()
-            self.load, self.fraction = load, fraction
-
-    class Copied(Message):
-        """The file of the target is there."""
-
-        def __init__(self, load: int, file: LoadFile) -> None:
-            super().__init__()
-            self.load, self.file = load, file
 
     def __init__(
         self, services: Services, pair: Pair, then: Callable[[protocol.PairInfo], None]
@@ -221,24 +207,24 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         def follow(fraction: float) -> None:
             if load != self._copying or not self.is_running:
                 raise _LeftError
-            self.post_message(self.Copying(load, fraction))
+            self.call_later(self._show_copying, load, fraction)
 
-        def copy() -> Iterator[Message]:
+        def copy() -> Iterator[Update]:
             with suppress(_LeftError):
-                yield self.Copied(load, target_to_load(self._pair, follow))
+                yield partial(self._copied, load, target_to_load(self._pair, follow))
 
         in_background(self, copy)
 
-    def on_loading_screen_copying(self, message: Copying) -> None:
-        if message.load == self._copying:
-            self._progress("copy", message.fraction)
+    def _show_copying(self, load: int, fraction: float) -> None:
+        if load == self._copying:
+            self._progress("copy", fraction)
 
-    def on_loading_screen_copied(self, message: Copied) -> None:
-        if message.load != self._copying:
+    def _copied(self, load: int, file: LoadFile) -> None:
+        if load != self._copying:
             return
-        if message.file.problem:
-            self.notify(message.file.problem, severity="warning", markup=False)
-        self._request(str(message.file.target))
+        if file.problem:
+            self.notify(file.problem, severity="warning", markup=False)
+        self._request(str(file.target))
 
     def _request(self, target: str) -> None:
         load = protocol.Load(

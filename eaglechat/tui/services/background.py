@@ -7,22 +7,25 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from textual.message import Message
 from textual.screen import Screen
 
+Update = Callable[[], object]
+"""Hands a result to a screen. It runs in the thread of the app, which alone touches widgets."""
 
-def in_background(screen: Screen[Any], messages: Callable[[], Iterable[Message]]) -> None:
-    """Run `messages` in a thread and post what it yields to the screen while that is open.
 
-    The thread is a daemon, unlike Textual's workers: quitting does not wait for the network.
+def in_background(screen: Screen[Any], work: Callable[[], Iterable[Update]]) -> None:
+    """Run `work` in a thread. The screen calls each update that it yields, unless it has closed.
+
+    The thread is a daemon, unlike Textual's workers: quitting does not wait for a network that does
+    not answer.
     """
 
     def run() -> None:
         try:
-            for message in messages():
+            for update in work():
                 if not screen.is_running:
                     return
-                post(screen.post_message, message)
+                post(screen.call_later, _call, update)
         except Exception as bug:
             # An exception ends the app, as in Textual's workers.
             post(screen.app.call_later, _raise, bug)
@@ -32,6 +35,11 @@ def in_background(screen: Screen[Any], messages: Callable[[], Iterable[Message]]
             call(*values)
 
     threading.Thread(target=run, name="background", daemon=True).start()
+
+
+def _call(update: Update) -> None:
+    # Without its result: Textual would await that of `dismiss`, which must not be.
+    update()
 
 
 def _raise(bug: Exception) -> None:

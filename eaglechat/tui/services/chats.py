@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from eaglechat.chat.history.folder import ChatFolder, Progress
+from eaglechat.chat.history.folder import ChatFolder, ReadProgress
 
 
 class ChatsService:
@@ -13,7 +13,7 @@ class ChatsService:
 
     def __init__(self, directory: Path) -> None:
         self.folder = ChatFolder(directory)
-        self.progress: Progress | None = None
+        self.progress: ReadProgress | None = None
         self.version = 0
         """Grows whenever something else can be found."""
         self._thread: threading.Thread | None = None

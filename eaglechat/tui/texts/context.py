@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.writing.context import ContextUse
+from eaglechat.chat.writing.context_use import ContextUse
 from eaglechat.tui.texts.wording import fitting
 
 _LONGEST_TITLE = 40

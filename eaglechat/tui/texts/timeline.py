@@ -21,7 +21,7 @@ Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
 
 
 @dataclass(frozen=True)
-class Place:
+class SiblingNumber:
     """Sibling `number` (from 1) of `count`."""
 
     number: int
@@ -41,7 +41,7 @@ class Entry:
     """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
     """The turn that the entry shows, or of which it shows a part."""
-    place: Place | None = None
+    place: SiblingNumber | None = None
     """Set in the first entry of a turn that has siblings."""
 
     def below(self) -> str | None:
@@ -99,9 +99,9 @@ def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry
         yield Entry(f"turn {turn.id}", kind, recording=recording, note=note, turn=id, place=place)
 
 
-def _place(session: ChatSession, turn: Turn) -> Place | None:
+def _place(session: ChatSession, turn: Turn) -> SiblingNumber | None:
     siblings = session.turns.siblings(turn.id)
-    return Place(siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
+    return SiblingNumber(siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
 
 
 def _note(session: ChatSession, turn: Reply | Comparison) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
-from eaglechat.engine.llama.backend import Device
+from eaglechat.engine.llama.placement import Device
 from eaglechat.engine.loading import machine
 
 

@@ -13,7 +13,7 @@ import pytest
 from eaglechat.cli import faster
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.local.pairs import pair_of_files
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from eaglechat.engine.llama.bindings import libllama
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler, likeliest
 from tests.engine.rig import decode
-from tests.tiny_family import write_model
+from tests.tiny import write_model
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(3_000, 9_000), st.booleans())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from eaglechat.engine.llama.backend import Device
+from eaglechat.engine.llama.placement import Device
 from eaglechat.engine.loading.machine import free_memory, memory
 from eaglechat.wire.load_options import LoadOptions
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.llama.backend import Device
 from eaglechat.engine.llama.placement import (
+    Device,
     Placement,
     draft_placement,
     offload_devices,

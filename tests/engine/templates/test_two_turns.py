@@ -18,7 +18,7 @@ from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Message, Sampling, Speculation
 from eaglechat.wire.records import Part, Prefill, Round, Token
-from tests import tiny_family
+from tests import tiny
 from tests.engine.templates import dialects
 
 QUESTION = Message(role="user", content="2 + 2?")
@@ -97,7 +97,7 @@ def chat(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     if family.name == "harmony":
         # By these llama.cpp knows that <|end|> does not end a generation.
         control += ["<|return|>", "<|call|>"]
-    file = tiny_family.write_model(tmp_path / "model.gguf", template, control)
+    file = tiny.write_model(tmp_path / "model.gguf", template, control)
     backend.start_backend(backend.LOG_ERRORS)
     with Model(file) as model, Context(model, n_ctx=1024, n_batch=256, n_threads=1) as target:
         chat = Chat(target, monkeypatch)

@@ -13,7 +13,7 @@ from eaglechat.hub.catalogue import entries as catalogue
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.downloads.download import FileRequest, download
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub, Repo, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()

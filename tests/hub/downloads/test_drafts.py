@@ -15,8 +15,8 @@ from eaglechat.hub.catalogue.references import HubReference, choose
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Candidate, describe_target, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
+from tests import ggufs
 from tests.convert import checkpoints
-from tests.hub import ggufs
 from tests.hub.fakehub import FakeHub, git_hash, sha256
 
 

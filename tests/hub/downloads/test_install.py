@@ -17,7 +17,7 @@ from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import DiskFullError, GatedError
 from eaglechat.hub.local.installed import State, begun_pairs, status
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()

@@ -20,7 +20,7 @@ from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter
 from eaglechat.hub.local import library
 from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub, Seen
 
 SIZE, HALF = 100_000, 50_000

@@ -16,7 +16,7 @@ from eaglechat.hub.local import library
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import Kind, Model, Source, find, scan
 from eaglechat.hub.local.partial_file import BLOCK, PartialFile
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()

@@ -10,7 +10,7 @@ import pytest
 
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary, builtin_pair, inspect, pair_of_files
-from tests.tiny_gguf import write_draft, write_target
+from tests.ggufs import write_draft, write_target
 
 
 def test_the_draft_of_the_builtin_pair_is_package_data() -> None:

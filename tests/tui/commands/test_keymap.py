@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 
 from eaglechat.settings import Settings, load
 from eaglechat.tui.commands.keymap import clashes, read_keymap
+from eaglechat.tui.commands.registry import keys_of
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.more import MoreScreen
-from tests.tui.driving import Driver
+from tests.tui.driving import Driver, pressed
 
 Drive = Callable[..., Driver]
 IDS = [command.id for command in COMMANDS]
@@ -146,3 +148,14 @@ async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:
         # Where a toast breaks its lines depends on how long the file's path is.
         (notice,) = user.app._notifications
         assert "is not a command (did" in notice.message
+
+
+async def test_what_is_typed_at_once_behind_the_leaders_keys_goes_to_the_prompt(
+    drive: Drive,
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        for key in (*pressed(keys_of("chat.reading")[0]), *"hello"):
+            user.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await user.until(lambda: user.prompt.text == "hello", "what was typed")
+        assert user.chat.transcript.markdown

@@ -17,7 +17,7 @@ from eaglechat.tui.commands.command import LEADER, PLACES, Argument, Command, Sc
 from eaglechat.tui.commands.keymap import clashes, read_keymap
 from eaglechat.tui.commands.registry import KEY_PLACEHOLDER, key_of, name_of, use, with_keys
 from eaglechat.tui.commands.table import COMMANDS
-from eaglechat.tui.screens.help import _TERM
+from eaglechat.tui.screens.help import TERM_CELLS
 
 SOURCE = Path(eaglechat.__file__).parent
 KEY_NAME = re.compile(
@@ -38,7 +38,7 @@ def test_ids_and_titles_are_unique() -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
 def test_the_help_breaks_its_lines_between_keys(command: Command) -> None:
     names = [name_of(key) for key in command.all_keys[:2]]
-    lines = textwrap.wrap(", ".join(names), _TERM)
+    lines = textwrap.wrap(", ".join(names), TERM_CELLS)
     assert len(lines) < 2 or lines == [f"{names[0]},", *names[1:]]
 
 

@@ -23,7 +23,7 @@ from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
-from tests.hub import ggufs
+from tests import ggufs
 from tests.hub.fakehub import FakeHub, slowly
 from tests.tui.driving import Driver
 

@@ -22,7 +22,7 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]

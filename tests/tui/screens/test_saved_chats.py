@@ -14,7 +14,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]

@@ -81,6 +81,8 @@ async def test_the_app_can_be_left_while_a_choice_of_the_settings_is_made(drive:
     async with drive() as user:
         user.app.screen.mount(Choice([("auto", "auto")], value="auto", allow_blank=False))
         user.app.exit()
+    await user.until_closed()
+    assert user.app.return_code == 0
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), WIDE])

@@ -73,8 +73,8 @@ async def test_a_frame_draws_only_the_row_that_changed(monkeypatch: pytest.Monke
         reply = await shown_reply(app, pilot, long)
         await until(pilot, lambda: reply.size.height == 201)
         drawn: list[int] = []
-        draw = reply._draw
-        monkeypatch.setattr(reply, "_draw", lambda y: (drawn.append(y), draw(y))[1])
+        draw = reply.draw_row
+        monkeypatch.setattr(reply, "draw_row", lambda y: (drawn.append(y), draw(y))[1])
         app.write(reply, [make_round([" new"], " words")])
         await until(pilot, lambda: drawn)
         await pilot.pause()

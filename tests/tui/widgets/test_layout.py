@@ -28,7 +28,7 @@ from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.status_line import StatusLine
-from tests.tiny_gguf import write_target
+from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
 
@@ -161,6 +161,7 @@ async def test_the_palette_survives_a_terminal_of_20x5(drive: Drive) -> None:
         await user.type("help")
         await user.press("escape")
         await user.on(MenuScreen)
+        await user.sees("too small")
 
 
 async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(

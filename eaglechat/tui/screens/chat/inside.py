@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from eaglechat.chat.inspecting import Candidate, Inside, Position, look_inside
+from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -124,7 +124,7 @@ def _table(inside: Inside) -> Iterator[Content]:
             yield Content.assemble((f"      {sentence}", "$text-warning"))
 
 
-def _row(number: str, one: Candidate, place: Position) -> Content:
+def _row(number: str, one: CandidateToken, place: Position) -> Content:
     text = set_cell_size(_shortened(_quoted(one.text)), TOKEN_CELLS)
     numbers = f" {_percent(one.draft):>6} {_percent(one.target):>7} {_percent(one.chance):>7}  "
     bar = "█" * round((one.target or 0.0) * BAR_CELLS)

@@ -30,7 +30,7 @@ from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.refusals import stays_with_chains
 from eaglechat.chat.search import parse
-from eaglechat.chat.writing.context import ContextUse, context_use
+from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import AttachError, Listed, list_directory, read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of

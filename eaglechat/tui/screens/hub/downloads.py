@@ -1,15 +1,15 @@
-"""What is on its way: bars, speed and time left; pause, go on, cancel; load what is ready."""
+"""Downloads: progress, speed and time left; pause, resume, cancel; load what is installed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Button, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -19,7 +19,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 
 if TYPE_CHECKING:
@@ -32,23 +32,16 @@ _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
 class DownloadsScreen(EagleModal[Pair]):
-    """Dismisses with a pair to load, or None. What is on its way goes on without this screen."""
+    """Dismisses with a pair to load, or None. Downloads go on when it is closed."""
 
     CSS_PATH = "downloads.tcss"
 
     BINDINGS = bindings_of("downloads")
 
-    class Unfinished(Message):
-        """Pairs that an earlier session left half-way."""
-
-        def __init__(self, left: list[tuple[Entry, Status]]) -> None:
-            super().__init__()
-            self.left = left
-
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._left: dict[str, tuple[Entry, Status]] = {}
+        self._unfinished: dict[str, tuple[Entry, Status]] = {}
         self._shown: dict[str, InstallSnapshot] = {}
         self._drawn: dict[str, Content] = {}
 
@@ -76,13 +69,13 @@ class DownloadsScreen(EagleModal[Pair]):
         self._draw()
 
     def _find_unfinished(self, _: None = None) -> None:
-        in_background(self, self._unfinished)
+        def find() -> Iterator[Update]:
+            yield partial(self._take_unfinished, self._services.desk.unfinished())
 
-    def _unfinished(self) -> Iterator[Message]:
-        yield self.Unfinished(self._services.desk.unfinished())
+        in_background(self, find)
 
-    def on_downloads_screen_unfinished(self, message: Unfinished) -> None:
-        self._left = {entry.name: (entry, status) for entry, status in message.left}
+    def _take_unfinished(self, unfinished: list[tuple[Entry, Status]]) -> None:
+        self._unfinished = {entry.name: (entry, status) for entry, status in unfinished}
         self._draw()
 
     # Drawing
@@ -92,7 +85,7 @@ class DownloadsScreen(EagleModal[Pair]):
         width = max(options.scrollable_content_region.width - 2, 40)
         self._shown = {install.name: install for install in self._services.desk.snapshots()}
         rows = {name: _row(install, width) for name, install in self._shown.items()}
-        for name, (entry, status) in self._left.items():
+        for name, (entry, status) in self._unfinished.items():
             rows.setdefault(name, _unfinished_row(entry, status))
         if list(rows) != list(self._drawn):
             highlighted = options.highlighted or 0
@@ -110,7 +103,7 @@ class DownloadsScreen(EagleModal[Pair]):
 
     @on(OptionList.OptionHighlighted)
     def _show_buttons(self) -> None:
-        install, left = self._chosen
+        install, unfinished = self._chosen
         stage = install.stage.value if install else ""
         pause, cancel, choose = (
             self.query_one(f"#{id}", Button) for id in ("pause", "cancel", "choose")
@@ -118,17 +111,18 @@ class DownloadsScreen(EagleModal[Pair]):
         pause.display = stage in ("downloading", "paused")
         pause.label = "Resume" if stage == "paused" else "Pause"
         cancel.display = install is not None and stage != "installed"
-        choose.display = left is not None or stage in ("installed", "failed")
+        choose.display = unfinished is not None or stage in ("installed", "failed")
         choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Resume")
 
     @property
     def _chosen(self) -> tuple[InstallSnapshot | None, Entry | None]:
-        """The highlighted row: on its way, or left by an earlier session."""
+        """The highlighted row: an install of this session, or a pair that an earlier session left
+        unfinished."""
         option = self.query_one("#list", OptionList).highlighted_option
         name = option.id or "" if option else ""
         install = self._shown.get(name)
-        left = self._left.get(name)
-        return install, left[0] if left and install is None else None
+        unfinished = self._unfinished.get(name)
+        return install, unfinished[0] if unfinished and install is None else None
 
     # What the keys do
 
@@ -165,10 +159,10 @@ class DownloadsScreen(EagleModal[Pair]):
     @on(Button.Pressed, "#choose")
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        install, left = self._chosen
+        install, unfinished = self._chosen
         downloads = self._services.desk.downloads
-        if left is not None:
-            self.open(PlanScreen(self._services, left))
+        if unfinished is not None:
+            self.open(PlanScreen(self._services, unfinished))
         elif install is not None and install.pair is not None:
             self.dismiss(install.pair)
         elif install is not None and install.stage.value == "failed" and downloads:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -20,7 +20,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.dialogs import ConfirmDialog
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -38,34 +38,6 @@ class LibraryScreen(EagleModal[Pair]):
     CSS_PATH = "library.tcss"
 
     BINDINGS = bindings_of("library")
-
-    class Scanned(Message):
-        """The models on this machine, and which pairs of the catalogue use each path."""
-
-        def __init__(self, models: list[Model], users: dict[str, list[str]]) -> None:
-            super().__init__()
-            self.models, self.users = models, users
-
-    class Fitting(Message):
-        """A target, alone and with each draft here that fits it."""
-
-        def __init__(self, pairs: list[Pair]) -> None:
-            super().__init__()
-            self.pairs = pairs
-
-    class Weighed(Message):
-        """What deleting a model takes away and frees."""
-
-        def __init__(self, model: Model, planned: Removal) -> None:
-            super().__init__()
-            self.model, self.planned = model, planned
-
-    class Deleted(Message):
-        """A sentence about what was deleted, or why it was not."""
-
-        def __init__(self, sentence: str, *, bad: bool = False) -> None:
-            super().__init__()
-            self.sentence, self.bad = sentence, bad
 
     def __init__(self, services: Services) -> None:
         super().__init__()
@@ -97,52 +69,42 @@ class LibraryScreen(EagleModal[Pair]):
     # In the background
 
     def _scan(self) -> None:
-        in_background(self, self._scanned)
+        in_background(self, self._scan_folders)
 
-    def _scanned(self) -> Iterator[Message]:
+    def _scan_folders(self) -> Iterator[Update]:
         desk = self._services.desk
         users: dict[str, list[str]] = {}
         for entry, status in desk.catalogue()[0]:
             for path in (status.target, status.draft) if status.pair else ():
                 users.setdefault(str(path), []).append(entry.name)
-        yield self.Scanned(desk.models(self._services.settings.current.library.folders), users)
+        models = desk.models(self._services.settings.current.library.folders)
+        yield partial(self._take_models, models, users)
 
-    def _fitting(self, target: Model, drafts: Sequence[Model]) -> Iterator[Message]:
-        pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
-        fitting = [pair for pair in pairs if inspect(pair).problem is None]
-        yield self.Fitting([*fitting, pair_of_files(target.path, None)])
-
-    def _weigh(self, model: Model) -> Iterator[Message]:
-        try:
-            yield self.Weighed(model, self._services.desk.plan_removal(model))
-        except OSError as error:
-            yield self.Deleted(f"{model.name} cannot be deleted: {error.strerror}.", bad=True)
-
-    def _delete(self, model: Model, planned: Removal) -> Iterator[Message]:
-        try:
-            self._services.desk.remove(planned)
-        except OSError as error:
-            yield self.Deleted(f"{error.filename} cannot be deleted: {error.strerror}.", bad=True)
-        else:
-            freed = format_bytes(planned.freed_bytes)
-            yield self.Deleted(f"{model.name} is deleted; {freed} freed.")
-
-    # What came of it
-
-    def on_library_screen_scanned(self, message: Scanned) -> None:
-        self._models, self._users = message.models, message.users
+    def _take_models(self, models: list[Model], users: dict[str, list[str]]) -> None:
+        self._models, self._users = models, users
         self._list_anew()
 
-    def on_library_screen_fitting(self, message: Fitting) -> None:
-        self._pairs = message.pairs
-        if len(self._pairs) == 1:
-            self.dismiss(self._pairs[0])
+    def _find_fitting(self, target: Model, drafts: Sequence[Model]) -> Iterator[Update]:
+        pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
+        fitting = [pair for pair in pairs if inspect(pair).problem is None]
+        yield partial(self._take_pairs, [*fitting, pair_of_files(target.path, None)])
+
+    def _take_pairs(self, pairs: list[Pair]) -> None:
+        """The chosen target with each draft that fits it, and alone."""
+        if len(pairs) == 1:
+            self.dismiss(pairs[0])
             return
+        self._pairs = pairs
         self.query_one(Filter).clear()
         self._list_anew()
 
-    def on_library_screen_weighed(self, message: Weighed) -> None:
-        model, planned = message.model, message.planned
+    def _plan_removal(self, model: Model) -> Iterator[Update]:
+        try:
+            yield partial(self._confirm, model, self._services.desk.plan_removal(model))
+        except OSError as error:
+            yield partial(self._fail, f"{model.name} cannot be deleted: {error.strerror}.")
+
+    def _confirm(self, model: Model, planned: Removal) -> None:
         users = self._users.get(str(model.path), [])
         used = f"\n\nPairs that need it: {', '.join(users)}." if users else ""
         text = (
@@ -154,14 +116,22 @@ class LibraryScreen(EagleModal[Pair]):
 
         self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
 
-    def on_library_screen_deleted(self, message: Deleted) -> None:
-        self.notify(
-            message.sentence,
-            severity="error" if message.bad else "information",
-            markup=False,
-        )
+    def _delete(self, model: Model, planned: Removal) -> Iterator[Update]:
+        try:
+            self._services.desk.remove(planned)
+        except OSError as error:
+            yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
+        else:
+            freed = format_bytes(planned.freed_bytes)
+            yield partial(self.notify, f"{model.name} is deleted; {freed} freed.", markup=False)
+        yield self._after_deleting
+
+    def _after_deleting(self) -> None:
         self._services.installs.changed.publish(None)
         self._scan()
+
+    def _fail(self, sentence: str) -> None:
+        self.notify(sentence, severity="error", markup=False)
 
     # The list: models, or what a chosen target can be paired with
 
@@ -210,7 +180,7 @@ class LibraryScreen(EagleModal[Pair]):
         if model.kind.value in TARGETS:
             drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
-            in_background(self, lambda: self._fitting(model, drafts))
+            in_background(self, lambda: self._find_fitting(model, drafts))
         elif model.kind.value == "draft":
             self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
@@ -223,7 +193,7 @@ class LibraryScreen(EagleModal[Pair]):
     def action_delete(self) -> None:
         if self._index is not None and self._models is not None and not self._pairs:
             model = self._models[self._index]
-            in_background(self, lambda: self._weigh(model))
+            in_background(self, lambda: self._plan_removal(model))
 
     @on(Button.Pressed, "#back")
     def action_back(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Button, Static
 
 from eaglechat.gguf.memory import MemoryNeed
@@ -21,7 +21,7 @@ from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
@@ -36,30 +36,6 @@ class PlanScreen(EagleModal[bool]):
     CSS_PATH = "plan.tcss"
 
     BINDINGS = bindings_of("confirm")
-
-    class Planned(Message):
-        """The Hub named the files."""
-
-        def __init__(self, plan: Plan, free: int, endpoint: str) -> None:
-            super().__init__()
-            self.plan, self.free, self.endpoint = plan, free, endpoint
-
-    class Weighed(Message):
-        """The memory the pair needs is known."""
-
-        def __init__(self, facts: Facts) -> None:
-            super().__init__()
-            self.facts = facts
-
-    class Failed(Message):
-        """One sentence: what went wrong, and what to do."""
-
-        def __init__(self, sentence: str) -> None:
-            super().__init__()
-            self.sentence = sentence
-
-    class Started(Message):
-        """The files are in the queue."""
 
     def __init__(self, services: Services, entry: Entry) -> None:
         super().__init__()
@@ -91,8 +67,8 @@ class PlanScreen(EagleModal[bool]):
 
     def _follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Ready):
-            # It said how much memory there is.
-            self._weigh()
+            # Now it is known how much memory there is.
+            self._show_memory()
 
     def action_other(self) -> None:
         self.focus_next(Button)
@@ -114,48 +90,46 @@ class PlanScreen(EagleModal[bool]):
     def _ask(self) -> None:
         self.query_one("#go", Button).disabled = True
         self.query_one("#what", Static).update("Asking the Hub for the files…")
-        in_background(self, self._questions)
+        in_background(self, self._ask_hub)
 
     # In the background
 
-    def _questions(self) -> Iterator[Message]:
+    def _ask_hub(self) -> Iterator[Update]:
         services = self._services
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
         try:
-            yield self.Planned(desk.plan(self._entry), desk.free_bytes(), desk.endpoint)
+            plan = desk.plan(self._entry)
+            yield partial(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
             facts = desk.known_facts(self._entry, n_ctx) or desk.ask_facts(self._entry, n_ctx)
-            yield self.Weighed(facts)
+            yield partial(self._take_facts, facts)
         except (HubError, ValueError) as error:
-            yield self.Failed(str(error))
+            yield partial(self._fail, str(error))
 
-    def _start(self, plan: Plan) -> Iterator[Message]:
+    def _start(self, plan: Plan) -> Iterator[Update]:
         try:
             self._services.desk.start(plan)
         except HubError as error:
-            yield self.Failed(str(error))
+            yield partial(self._fail, str(error))
         except OSError as error:
-            yield self.Failed(f"Cannot add the pair to your catalogue: {error}.")
+            yield partial(self._fail, f"Cannot add the pair to your catalogue: {error}.")
         else:
-            yield self.Started()
+            yield partial(self.dismiss, True)
 
     # What came of it
 
-    def on_plan_screen_planned(self, message: Planned) -> None:
-        self._plan = message.plan
-        self.query_one("#what", Static).update(
-            _description(message.plan, message.free, message.endpoint)
-        )
+    def _take_plan(self, plan: Plan, free: int, endpoint: str) -> None:
+        self._plan = plan
+        self.query_one("#what", Static).update(_description(plan, free, endpoint))
         go = self.query_one("#go", Button)
-        missing = message.plan.bytes_missing
-        go.label = "Resume" if 0 < missing < message.plan.bytes_total else "Download"
+        go.label = "Resume" if 0 < plan.bytes_missing < plan.bytes_total else "Download"
         go.disabled = False
         go.focus()
 
-    def on_plan_screen_weighed(self, message: Weighed) -> None:
-        self._memory = message.facts.memory
-        self._weigh()
+    def _take_facts(self, facts: Facts) -> None:
+        self._memory = facts.memory
+        self._show_memory()
 
-    def _weigh(self) -> None:
+    def _show_memory(self) -> None:
         if self._memory is None:
             return
         judged = fit.judge(self._memory, self._services.engine.machine)
@@ -163,17 +137,14 @@ class PlanScreen(EagleModal[bool]):
         memory.update(f"Memory: {judged.text}, for both models and both KV caches.")
         memory.set_class(judged.fits is False, "problem")
 
-    def on_plan_screen_failed(self, message: Failed) -> None:
-        self.query_one("#trouble", Static).update(message.sentence)
+    def _fail(self, sentence: str) -> None:
+        self.query_one("#trouble", Static).update(sentence)
         if self._plan is None:
             self.query_one("#what", Static).update("")
         go = self.query_one("#go", Button)
         go.label = "Try again"
         go.disabled = False
         go.focus()
-
-    def on_plan_screen_started(self) -> None:
-        self.dismiss(True)
 
 
 def _description(plan: Plan, free: int, endpoint: str) -> Content:

@@ -1,16 +1,16 @@
-"""Finding a pair on the Hub: a target, one of its quantisations, a draft that fits it."""
+"""Search the Hub for a pair: first a target, then its quantisation, then a draft that fits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -28,7 +28,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -51,7 +51,7 @@ class Repos:
 
 @dataclass(frozen=True)
 class Models:
-    """The second: the quantisations of a target."""
+    """The second step: the quantisations of a target."""
 
     repo: RemoteRepo
     models: Sequence[ModelFiles]
@@ -59,7 +59,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Drafts:
-    """The third: drafts for it, each judged by its header."""
+    """The third step: drafts for the target, each checked by its header."""
 
     target: Target
     model: ModelFiles
@@ -73,13 +73,6 @@ class SearchScreen(EagleModal[Entry]):
     """Dismisses with a pair to install, or None."""
 
     CSS_PATH = "search.tcss"
-
-    class Answered(Message):
-        """The Hub answered the question of this number, or why it did not."""
-
-        def __init__(self, number: int, step: Step | None, trouble: str = "") -> None:
-            super().__init__()
-            self.number, self.step, self.trouble = number, step, trouble
 
     def __init__(self, services: Services, words: str = "") -> None:
         super().__init__()
@@ -114,7 +107,7 @@ class SearchScreen(EagleModal[Entry]):
             # Later steps are short lists: typing filters them.
             self._show_step()
         else:
-            # What was found for other words is not what is chosen now.
+            # The repositories on the screen were found for other words.
             self._abandon()
             self._steps.clear()
             self._show_step()
@@ -126,7 +119,7 @@ class SearchScreen(EagleModal[Entry]):
             self._ask(f"Searching the Hub for “{words}”…", lambda: self._find_repos(words))
 
     def _abandon(self) -> None:
-        """No answer to an earlier question is wanted any more."""
+        """Ignore the answer to the question before."""
         if self._soon is not None:
             self._soon.stop()
         self._number += 1
@@ -137,13 +130,13 @@ class SearchScreen(EagleModal[Entry]):
         number = self._number
         self._say(said)
         self.query_one("#found").loading = True
-        in_background(self, lambda: self._answers(number, question))
+        in_background(self, lambda: self._answer(number, question))
 
-    def _answers(self, number: int, question: Callable[[], Step]) -> Iterator[Message]:
+    def _answer(self, number: int, question: Callable[[], Step]) -> Iterator[Update]:
         try:
-            yield self.Answered(number, question())
+            yield partial(self._take_step, number, question())
         except (HubError, GGUFError, ValueError) as error:
-            yield self.Answered(number, None, wording.sentence(str(error)))
+            yield partial(self._fail, number, wording.sentence(str(error)))
 
     def _find_repos(self, words: str) -> Repos:
         hub = self._services.desk.hub
@@ -160,17 +153,19 @@ class SearchScreen(EagleModal[Entry]):
 
     # What came of it
 
-    def on_search_screen_answered(self, message: Answered) -> None:
-        if message.number != self._number:
+    def _fail(self, number: int, trouble: str) -> None:
+        if number == self._number:
+            self.query_one("#found").loading = False
+            self._say(trouble, bad=True)
+
+    def _take_step(self, number: int, step: Step) -> None:
+        if number != self._number:
             return
         self.query_one("#found").loading = False
-        if message.step is None:
-            self._say(message.trouble, bad=True)
-            return
-        if isinstance(message.step, Repos):
-            self._steps = [message.step]
+        if isinstance(step, Repos):
+            self._steps = [step]
         else:
-            self._steps.append(message.step)
+            self._steps.append(step)
             self.query_one("#words", Input).clear()
         self._show_step()
 
@@ -216,7 +211,7 @@ class SearchScreen(EagleModal[Entry]):
             self._take(step, step.candidates[index])
 
     def _take_words(self) -> None:
-        """Chosen without a row: a reference is followed, anything else is searched for."""
+        """Enter without a row: open what is typed if it is a reference, else search for it."""
         words = self.query_one("#words", Input).value.strip()
         if not words:
             self._say("Type the name of a model first.", bad=True)

@@ -15,7 +15,7 @@ from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
-from eaglechat.hub.local.pairs import Offer, PairStatus
+from eaglechat.hub.local.pairs import InspectedPair, Offer
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.screens.menu import server_rows
@@ -40,7 +40,7 @@ class Known:
     n_ctx: int
     kv_types: tuple[KvType, KvType] = ("f16", "f16")
     """Of the target, and of the draft."""
-    status: PairStatus | None = None
+    status: InspectedPair | None = None
     facts: Facts | None = None
     trouble: str | None = None
     moving: InstallSnapshot | None = None

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 from textual.widgets import Button, DirectoryTree, Input, Static
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairStatus, inspect, pair_of_files
+from eaglechat.hub.local.pairs import InspectedPair, inspect, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.texts import wording
 
 _ASK = "Type a path, or choose a file below."
@@ -47,18 +48,11 @@ class OpenFilesScreen(EagleModal[Pair]):
 
     BINDINGS = bindings_of("open")
 
-    class Inspected(Message):
-        """The headers of what is typed were read."""
-
-        def __init__(self, status: PairStatus) -> None:
-            super().__init__()
-            self.status = status
-
     def __init__(self, directory: Path | None = None) -> None:
         super().__init__()
         self._directory = directory or Path.cwd()
         self._for = "target"
-        self._status: PairStatus | None = None
+        self._status: InspectedPair | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="open-files") as dialog:
@@ -99,14 +93,13 @@ class OpenFilesScreen(EagleModal[Pair]):
         elif _is_directory(target):
             self._say(f"{target} is a directory: choose a file in it.")
         else:
-            self._inspect(pair_of_files(target, draft))
+            pair = pair_of_files(target, draft)
+            in_background(self, lambda: self._inspect(pair))
 
-    @work(thread=True, exclusive=True)
-    def _inspect(self, pair: Pair) -> None:
-        self.post_message(self.Inspected(inspect(pair)))
+    def _inspect(self, pair: Pair) -> Iterator[Update]:
+        yield partial(self._take_status, inspect(pair))
 
-    def on_open_files_screen_inspected(self, message: Inspected) -> None:
-        status = message.status
+    def _take_status(self, status: InspectedPair) -> None:
         if (status.pair.target, status.pair.draft) != (self._path("target"), self._path("draft")):
             return
         self._status = status

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import Offer, PairStatus, inspect, offers
+from eaglechat.hub.local.pairs import InspectedPair, Offer, inspect, offers
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -25,7 +25,7 @@ from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.menu import offer_rows
 from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
@@ -51,53 +51,12 @@ class MenuScreen(EagleScreen[None]):
 
     BINDINGS = bindings_of("menu")
 
-    class Inspected(Message):
-        """The headers of a pair that is here were read."""
-
-        def __init__(self, status: PairStatus) -> None:
-            super().__init__()
-            self.status = status
-
-    class CatalogueRead(Message):
-        """What the catalogue has, and what of it is here."""
-
-        def __init__(
-            self,
-            catalogue: list[tuple[Entry, Status]],
-            problems: list[str],
-            unfinished: list[str],
-        ) -> None:
-            super().__init__()
-            self.catalogue, self.problems = catalogue, problems
-            self.unfinished = unfinished
-
-    class FactsCame(Message):
-        """The Hub answered about a pair, or why it did not."""
-
-        def __init__(self, name: str, facts: Facts | None, trouble: str | None) -> None:
-            super().__init__()
-            self.name, self.facts, self.trouble = name, facts, trouble
-
-    class ServerSaid(Message):
-        """A server answered, or why it did not."""
-
-        def __init__(self, news: ServerNews) -> None:
-            super().__init__()
-            self.news = news
-
-    class MemoryLent(Message):
-        """RPC servers said how many bytes they have free together."""
-
-        def __init__(self, free: int) -> None:
-            super().__init__()
-            self.free = free
-
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
         self._offers: dict[str, Offer] = {}
         self._catalogue: list[tuple[Entry, Status]] = []
-        self._statuses: dict[tuple[str, str], PairStatus] = {}
+        self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
         self._moving: dict[str, InstallSnapshot] = {}
@@ -144,65 +103,72 @@ class MenuScreen(EagleScreen[None]):
 
     def _read_catalogue(self, _: object = None) -> None:
         self._list_anew()
-        in_background(self, self._catalogue_messages)
 
-    def _catalogue_messages(self) -> Iterator[Message]:
-        desk = self._services.desk
-        catalogue, problems = desk.catalogue()
-        unfinished = [entry.name for entry, _ in desk.unfinished()]
-        yield self.CatalogueRead(catalogue, [str(problem) for problem in problems], unfinished)
+        def read() -> Iterator[Update]:
+            desk = self._services.desk
+            catalogue, problems = desk.catalogue()
+            unfinished = [entry.name for entry, _ in desk.unfinished()]
+            yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
 
-    def on_menu_screen_catalogue_read(self, message: CatalogueRead) -> None:
-        self._catalogue = message.catalogue
+        in_background(self, read)
+
+    def _take_catalogue(
+        self, catalogue: list[tuple[Entry, Status]], problems: list[str], unfinished: list[str]
+    ) -> None:
+        self._catalogue = catalogue
         if not self._notices_said:
             self._notices_said = True
-            self._say_notices(message)
+            self._say_notices(problems, unfinished)
         self._list_anew()
         pairs = [offer.pair for offer in self._offers.values() if offer.pair]
         self._inspect_all([pair for pair in pairs if pair.server is None])
         self._ask_facts()
 
-    def _say_notices(self, message: CatalogueRead) -> None:
-        """Once a session: what was left out, and what was left half-way."""
-        if message.problems:
-            text = "\n".join(message.problems)
+    def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
+        """Once a session: entries that were left out, and downloads that were not finished."""
+        if problems:
+            text = "\n".join(problems)
             self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
-        if message.unfinished:
-            names = ", ".join(message.unfinished)
+        if unfinished:
+            names = ", ".join(unfinished)
             resume = with_keys("{app.downloads} resumes.")
             self.notify(f"Unfinished: {names}. {resume}", timeout=10, markup=False)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:
         for pair in pairs:
-            self.post_message(self.Inspected(inspect(pair)))
+            self.call_later(self._take_status, inspect(pair))
 
-    def on_menu_screen_inspected(self, message: Inspected) -> None:
-        pair = message.status.pair
-        self._statuses[str(pair.target), str(pair.draft)] = message.status
+    def _take_status(self, status: InspectedPair) -> None:
+        pair = status.pair
+        self._statuses[str(pair.target), str(pair.draft)] = status
         self._draw(
             [offer for offer in self._offers.values() if offer.pair and _same(offer.pair, pair)]
         )
 
     def _ask_servers(self) -> None:
-        """Each in a thread of its own, unless it has not answered yet; and the RPC servers."""
+        """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
+        servers."""
         if not self.is_current:
             return
         for server in self._services.settings.current.server:
             if ask := self._services.servers.question(server):
-                in_background(self, lambda ask=ask: map(self.ServerSaid, ask()))  # type: ignore[misc]
-
+                in_background(self, partial(self._server_updates, ask))
         rpc_servers = self._services.settings.current.engine.rpc_servers
         if ask_lent := self._services.engine.ask_lent(rpc_servers):
-            in_background(self, lambda: iter([self.MemoryLent(ask_lent())]))
+            in_background(self, lambda: iter([partial(self._take_lent, ask_lent())]))
 
-    def on_menu_screen_memory_lent(self, message: MemoryLent) -> None:
-        self._services.engine.lent = message.free
+    def _server_updates(self, ask: Callable[[], Iterator[ServerNews]]) -> Iterator[Update]:
+        for news in ask():
+            yield partial(self._take_news, news)
+
+    def _take_news(self, news: ServerNews) -> None:
+        self._services.servers.news[news.server.name] = news
         self._list_anew()
 
-    def on_menu_screen_server_said(self, message: ServerSaid) -> None:
-        news = message.news
-        self._services.servers.news[news.server.name] = news
+    def _take_lent(self, free_bytes: int) -> None:
+        """What the RPC servers have free together."""
+        self._services.engine.lent = free_bytes
         self._list_anew()
 
     def _ask_facts(self) -> None:
@@ -213,35 +179,37 @@ class MenuScreen(EagleScreen[None]):
             assert entry is not None
             known = self._services.desk.known_facts(entry, n_ctx)
             if known is not None:
-                self.on_menu_screen_facts_came(self.FactsCame(entry.name, known, None))
+                self._take_facts(entry.name, known)
             else:
                 wanted.append(entry)
         self._asking += 1
         if wanted:
             this_round = self._asking
-            in_background(self, lambda: self._fact_messages(wanted, n_ctx, this_round))
+            in_background(self, lambda: self._fact_updates(wanted, n_ctx, this_round))
 
-    def _fact_messages(self, wanted: list[Entry], n_ctx: int, this_round: int) -> Iterator[Message]:
+    def _fact_updates(self, wanted: list[Entry], n_ctx: int, this_round: int) -> Iterator[Update]:
         while wanted and this_round == self._asking:
             entry = next((e for e in wanted if f"entry:{e.name}" == self._looked_at), wanted[0])
             wanted.remove(entry)
             try:
-                yield self.FactsCame(entry.name, self._services.desk.ask_facts(entry, n_ctx), None)
+                facts = self._services.desk.ask_facts(entry, n_ctx)
+                yield partial(self._take_facts, entry.name, facts)
             except OfflineError:
                 for left in (entry, *wanted):
                     old = self._services.desk.known_facts(left, n_ctx, however_old=True)
-                    yield self.FactsCame(left.name, old, None if old else without_hub(left))
+                    yield partial(self._take_facts, left.name, old, without_hub(left))
                 return
             except (HubError, ValueError) as error:
-                yield self.FactsCame(entry.name, None, str(error))
+                yield partial(self._take_facts, entry.name, None, str(error))
 
-    def on_menu_screen_facts_came(self, message: FactsCame) -> None:
-        if message.facts is not None:
-            self._facts[message.name] = message.facts
-            self._troubles.pop(message.name, None)
+    def _take_facts(self, name: str, facts: Facts | None, trouble: str = "") -> None:
+        """`trouble` says why the Hub gave no facts."""
+        if facts is not None:
+            self._facts[name] = facts
+            self._troubles.pop(name, None)
         else:
-            self._troubles[message.name] = message.trouble or ""
-        offer = self._offers.get(f"entry:{message.name}")
+            self._troubles[name] = trouble
+        offer = self._offers.get(f"entry:{name}")
         self._draw([offer] if offer else [])
 
     def _known(self, offer: Offer) -> Known:

@@ -11,7 +11,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -24,7 +23,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -44,34 +43,6 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     CSS_PATH = "chats.tcss"
     BINDINGS = bindings_of("chats")
-
-    class Listed(Message):
-        """The list of chats, as far as it was read."""
-
-        def __init__(self, chats: list[ChatSummary]) -> None:
-            super().__init__()
-            self.chats = chats
-
-    class FoundPassages(Message):
-        """What a search found."""
-
-        def __init__(self, typed: str, found: list[Hit]) -> None:
-            super().__init__()
-            self.typed, self.found = typed, found
-
-    class Read(Message):
-        """The chat that was chosen was read, or why it could not be."""
-
-        def __init__(self, chat: SavedChat | None, problem: str = "") -> None:
-            super().__init__()
-            self.chat, self.problem = chat, problem
-
-    class Changed(Message):
-        """Something was done to a chat, or why it was not."""
-
-        def __init__(self, sentence: str, *, bad: bool = False) -> None:
-            super().__init__()
-            self.sentence, self.bad = sentence, bad
 
     def __init__(
         self, services: Services, open_chat: ChatRecorder | None = None, words: str = ""
@@ -113,7 +84,15 @@ class ChatsScreen(EagleModal[SavedChat]):
     # In the background
 
     def _list(self) -> None:
-        in_background(self, lambda: map(self.Listed, self._folder.listed()))
+        def read() -> Iterator[Update]:
+            for chats in self._folder.listed():
+                yield partial(self._take_list, chats)
+
+        in_background(self, read)
+
+    def _take_list(self, chats: list[ChatSummary]) -> None:
+        self._chats = chats
+        self._show()
 
     def _look(self) -> None:
         """Search again if chats were read since the last look."""
@@ -126,62 +105,53 @@ class ChatsScreen(EagleModal[SavedChat]):
         typed = self._typed
         find = self._folder.search(typed, with_thoughts=self._with_thoughts)
 
-        def search() -> Iterator[Message]:
+        def search() -> Iterator[Update]:
             if (found := find()) is not None:
-                yield self.FoundPassages(typed, found)
+                yield partial(self._take_found, typed, found)
 
         in_background(self, search)
 
+    def _take_found(self, typed: str, found: list[Hit]) -> None:
+        if typed == self._typed:
+            self._found = found
+            self._show()
+
     def _read(self, file: Path, place: Passage | None) -> None:
-        def read() -> Iterator[Message]:
+        def read() -> Iterator[Update]:
             try:
                 chat = read_chat(file)
             except (OSError, ValueError) as error:
-                yield self.Read(None, f"{file} cannot be read: {error}.")
+                yield partial(self._fail, f"{file} cannot be read: {error}.")
             else:
                 if place is not None and place.turn in chat.turns:
                     chat.turns.choose(place.turn)
                     chat.opened_at = place
-                yield self.Read(chat)
+                yield partial(self.dismiss, chat)
 
         in_background(self, read)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
-        def changed() -> Iterator[Message]:
+        def apply() -> Iterator[Update]:
             try:
                 change()
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else None
                 name = chat.title or chat.file.name
-                yield self.Changed(f"“{name}” was not changed: {reason or error}.", bad=True)
+                yield partial(self._fail, f"“{name}” was not changed: {reason or error}.")
             else:
-                yield self.Changed(sentence)
+                yield partial(self._say_changed, sentence)
 
-        in_background(self, changed)
+        in_background(self, apply)
 
-    # What came of it
-
-    def on_chats_screen_listed(self, message: Listed) -> None:
-        self._chats = message.chats
-        self._show()
-
-    def on_chats_screen_found_passages(self, message: FoundPassages) -> None:
-        if message.typed == self._typed:
-            self._found = message.found
-            self._show()
-
-    def on_chats_screen_read(self, message: Read) -> None:
-        if message.chat is not None:
-            self.dismiss(message.chat)
-        else:
-            self.notify(message.problem, severity="error", markup=False)
-
-    def on_chats_screen_changed(self, message: Changed) -> None:
-        severity = "error" if message.bad else "information"
-        if message.sentence:
-            self.notify(message.sentence, severity=severity, markup=False)  # type: ignore[arg-type]
+    def _say_changed(self, sentence: str) -> None:
+        if sentence:
+            self.notify(sentence, markup=False)
         self._list()
         self._service.update()
+
+    def _fail(self, sentence: str) -> None:
+        self.notify(sentence, severity="error", markup=False)
+        self._list()
 
     # The list
 
@@ -269,7 +239,7 @@ class ChatsScreen(EagleModal[SavedChat]):
     def _rename(self, chat: ChatSummary, title: str) -> None:
         if (record := self._record_of(chat)) is not None:
             record.rename(title)
-            self.post_message(self.Changed(""))
+            self._say_changed("")
         else:
             self._change(chat, lambda: rename(chat.file, title), "")
 
@@ -280,7 +250,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         sentence = "Unpinned." if chat.pinned else "Pinned to the top."
         if (record := self._record_of(chat)) is not None:
             record.pin(not chat.pinned)
-            self.post_message(self.Changed(sentence))
+            self._say_changed(sentence)
         else:
             self._change(chat, lambda: pin(chat.file, not chat.pinned), sentence)
 
@@ -304,15 +274,16 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._change(chat, lambda: self._folder.trash.take(chat.file), undo)
 
     def action_undo_delete(self) -> None:
-        def restored() -> Iterator[Message]:
+        def restore() -> Iterator[Update]:
             try:
                 file = self._folder.trash.restore(self._folder.directory)
             except OSError as error:
-                yield self.Changed(f"It cannot be restored: {error.strerror or error}.", bad=True)
+                yield partial(self._fail, f"It cannot be restored: {error.strerror or error}.")
             else:
-                yield self.Changed("Restored." if file else "There is no deleted chat to restore.")
+                said = "Restored." if file else "There is no deleted chat to restore."
+                yield partial(self._say_changed, said)
 
-        in_background(self, restored)
+        in_background(self, restore)
 
     def action_thought(self) -> None:
         self._with_thoughts = not self._with_thoughts

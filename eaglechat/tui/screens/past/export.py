@@ -1,8 +1,9 @@
-"""Where a chat is exported to, and as what."""
+"""Exporting a chat: the format and the folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.history.saved_chat import SavedChat
@@ -19,7 +19,7 @@ from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.services.background import in_background
+from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -30,7 +30,7 @@ class _Choice(NamedTuple):
 
     format: Format
     name: str
-    about: str
+    explanation: str
     is_copied: bool = False
 
 
@@ -43,20 +43,12 @@ _CHOICES = (
 
 
 class ExportScreen(EagleModal[None]):
-    """Writes a chat to a file beside others, never over one."""
+    """Exports a chat to a new file, or to the clipboard."""
 
     CSS_PATH = "export.tcss"
 
-    class Written(Message):
-        """The chat was written, which `sentence` says, or why it was not; `copied` is to go to the
-        clipboard, and `sentence` names it then."""
-
-        def __init__(self, sentence: str, *, bad: bool = False, copied: str = "") -> None:
-            super().__init__()
-            self.sentence, self.bad, self.copied = sentence, bad, copied
-
     def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
-        """With a format it is written at once."""
+        """With a `format` the chat is exported at once, into the current directory."""
         super().__init__()
         self._read, self._format = read, format
 
@@ -67,7 +59,7 @@ class ExportScreen(EagleModal[None]):
                 f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
             )
             rows = [
-                Content.assemble((f"{choice.name:<20}", "bold"), (choice.about, MUTED))
+                Content.assemble((f"{choice.name:<20}", "bold"), (choice.explanation, MUTED))
                 for choice in _CHOICES
             ]
             yield OptionList(*rows, id="formats", compact=True)
@@ -90,38 +82,39 @@ class ExportScreen(EagleModal[None]):
         choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
         with_reasoning = self.query_one(Tick).value
         folder = self.query_one(Input).value
-        in_background(self, lambda: self._written(choice, with_reasoning, folder))
+        in_background(self, lambda: self._export(choice, with_reasoning, folder))
 
-    def _written(self, choice: _Choice, with_reasoning: bool, folder: str) -> Iterator[Message]:
+    def _export(self, choice: _Choice, with_reasoning: bool, folder: str) -> Iterator[Update]:
         try:
             chat = exported(self._read(), with_reasoning=with_reasoning)
             if choice.is_copied:
                 text = render(chat, choice.format).decode()
-                yield self.Written("the chat as Markdown", copied=neutralise(text))
+                yield partial(self._copy, neutralise(text))
                 return
             file = free_file(Path(folder).expanduser(), chat.title, choice.format)
             write(file, chat, choice.format)
         except (OSError, RuntimeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             said = f"The chat was not exported: {reason or error} ({folder})."
-            yield self.Written(f"{said} Try another folder, or the clipboard.", bad=True)
+            yield partial(self._fail, f"{said} Try another folder, or the clipboard.")
         else:
-            yield self.Written(f"Exported to {file}")
+            yield partial(self._say_written, file)
 
-    def on_export_screen_written(self, message: Written) -> None:
-        if message.bad:
-            self.notify(message.sentence, severity="error", markup=False)
-            self.query_one(Input).focus()
-            return
-        if message.copied:
-            clipboard.copy(self.app, message.copied, message.sentence)
-        else:
-            self.notify(message.sentence, markup=False)
+    def _copy(self, text: str) -> None:
+        clipboard.copy(self.app, text, "the chat as Markdown")
         self.dismiss()
+
+    def _say_written(self, file: Path) -> None:
+        self.notify(f"Exported to {file}", markup=False)
+        self.dismiss()
+
+    def _fail(self, sentence: str) -> None:
+        self.notify(sentence, severity="error", markup=False)
+        self.query_one(Input).focus()
 
 
 def _here() -> str:
-    """The folder that eaglechat was started in, or the user's where it is gone."""
+    """The folder that eaglechat was started in; the home folder if that is gone."""
     try:
         return str(Path.cwd())
     except OSError:

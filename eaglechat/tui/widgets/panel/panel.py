@@ -16,10 +16,10 @@ from textual.widgets import Checkbox, Static
 from eaglechat.chat.controls import (
     CONTROLS,
     THOUGHT_CONTROLS,
-    Choice,
+    ChoiceControl,
     Control,
     Controls,
-    Range,
+    RangeControl,
     control_named,
     recommended_for,
 )
@@ -108,7 +108,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def _knobs(self) -> Iterator[Widget]:
         for control in (*CONTROLS, *THOUGHT_CONTROLS):
             label, tooltip = with_keys(control.label), with_keys(control.in_full)
-            if isinstance(control, Range):
+            if isinstance(control, RangeControl):
                 yield Slider(
                     label,
                     minimum=control.minimum,
@@ -120,7 +120,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                     id=control.name,
                     tooltip=tooltip,
                 )
-            elif isinstance(control, Choice):
+            elif isinstance(control, ChoiceControl):
                 yield Slider(
                     label,
                     minimum=0,
@@ -141,7 +141,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         for control in CONTROLS:
             is_followed = control.name not in numbers.not_followed
             self.query_one(f"#{control.name}").display = is_followed
-            if isinstance(control, Range):
+            if isinstance(control, RangeControl):
                 own = recommended_for(control, numbers.recommended)
                 self.query_one(f"#{control.name}", Slider).own = own
         self.query_one("#own-sampling", Line).show(numbers.own_sampling)
@@ -194,9 +194,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         with self.prevent(Checkbox.Changed, Slider.Changed):
             for control in (*CONTROLS, *THOUGHT_CONTROLS):
                 value = getattr(controls, control.name)
-                if isinstance(control, Range):
+                if isinstance(control, RangeControl):
                     self.query_one(f"#{control.name}", Slider).value = _position(value)
-                elif isinstance(control, Choice):
+                elif isinstance(control, ChoiceControl):
                     self.query_one(f"#{control.name}", Slider).value = control.words.index(value)
                 else:
                     self.query_one(f"#{control.name}", Tick).value = value
@@ -213,7 +213,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _turned(self, knob: Widget, value: bool | float | Auto) -> None:
         control = control_named(knob.id or "")
-        word = _word(control, float(value)) if isinstance(control, Choice) else value
+        word = _word(control, float(value)) if isinstance(control, ChoiceControl) else value
         self.post_message(self.Turned(control, word))
 
     def _reading(self, id: str, value: str) -> None:
@@ -248,7 +248,7 @@ def _heading(numbers: Numbers) -> tuple[str, str]:
     return on, ""
 
 
-def _word(choice: Choice, position: float) -> str:
+def _word(choice: ChoiceControl, position: float) -> str:
     return choice.words[round(position)]
 
 

@@ -23,7 +23,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.tui.texts.timeline import Place
+from eaglechat.tui.texts.timeline import SiblingNumber
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise
@@ -95,7 +95,7 @@ class TranscriptEntry(TokenStyled):
         self._strips: dict[int, Strip] = {}
         self._styles: dict[str, Style] = {}
         self.turn: TurnId | None = None
-        self._place: Place | None = None
+        self._place: SiblingNumber | None = None
         self._mark: tuple[int, int] | None = None
         self._drawn_mark: Selection | None = None
         """Where it stands in what is drawn; None until it is looked for."""
@@ -113,7 +113,7 @@ class TranscriptEntry(TokenStyled):
         turn: TurnId
         by: int
 
-    def stand(self, turn: TurnId | None, place: Place | None) -> None:
+    def stand(self, turn: TurnId | None, place: SiblingNumber | None) -> None:
         """Say of which turn it is a part, and which of how many siblings that is: in a row of its
         own, above the others."""
         self.turn = turn
@@ -202,7 +202,7 @@ class TranscriptEntry(TokenStyled):
 
     def render_line(self, y: int) -> Strip:
         if y not in self._strips:
-            self._strips[y] = self._draw(y)
+            self._strips[y] = self.draw_row(y)
         return self._strips[y]
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -248,7 +248,7 @@ class TranscriptEntry(TokenStyled):
         for run in runs:
             self._wrapping.append(neutralise(run.text), run.kind, copied=run.copied)
 
-    def _draw(self, y: int) -> Strip:
+    def draw_row(self, y: int) -> Strip:
         base = self.style_of(TEXT)
         width = self.size.width
         rows = self.body.rows

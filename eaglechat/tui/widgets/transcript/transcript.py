@@ -77,7 +77,8 @@ class Transcript(RowScroll):
         self._unfolded: set[str] = set()
         """Thoughts that are not one line, and are not made now."""
         self._code, self._links = Backwards[Code](), Backwards[str]()
-        self._marked: tuple[str, tuple[int, int]] | None = None
+        self.marked: tuple[str, tuple[int, int]] | None = None
+        """The key of the entry with a marked passage, and where in its text that is."""
 
     # Which entries there are
 
@@ -116,7 +117,7 @@ class Transcript(RowScroll):
         self._unmake([*self.made])
         self.rows = Rows()
         self._unfolded.clear()
-        self.aim = self._marked = None
+        self.aim = self.marked = None
         self.anchor()
 
     @property
@@ -168,8 +169,8 @@ class Transcript(RowScroll):
             made = NoticeEntry(entry.text, entry.kind)
         made.stand(entry.turn, entry.place)
         made.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
-        if self._marked is not None and self._marked[0] == entry.key:
-            made.mark(self._marked[1])
+        if self.marked is not None and self.marked[0] == entry.key:
+            made.mark(self.marked[1])
         if isinstance(made, ReplyEntry) and not made.is_over:
             made.follow(None)
         self.made[entry.key] = made
@@ -210,7 +211,7 @@ class Transcript(RowScroll):
         if key is None:
             return
         if span is not None:
-            self._marked = key, span
+            self.marked = key, span
             if in_reasoning:
                 self._unfolded.add(key)
             made = self.made.get(key)
@@ -220,9 +221,9 @@ class Transcript(RowScroll):
 
     def unmark(self) -> None:
         """Take the mark of a passage away."""
-        if self._marked is not None and (made := self.made.get(self._marked[0])) is not None:
+        if self.marked is not None and (made := self.made.get(self.marked[0])) is not None:
             made.mark(None)
-        self._marked = None
+        self.marked = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # The empty ground; Textual would draw it anew, line by line, for every new row of a reply.

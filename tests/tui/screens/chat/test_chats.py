@@ -80,7 +80,7 @@ async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[Pat
         await user.on(ChatScreen)
         await user.sees("Rayleigh scattering")
         assert user.chat.session.record.file == three[0]
-        assert user.chat.transcript._marked is not None
+        assert user.chat.transcript.marked is not None
 
 
 async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(

@@ -32,7 +32,7 @@ async def test_places_are_shown_one_by_one_and_escape_goes_back(drive: Drive) ->
         await user.command("chat.find")
         await user.type("give")
         await user.until(lambda: "3 of 3" in found(user), "the last place")
-        assert transcript._marked is not None
+        assert transcript.marked is not None
         await user.press("up")
         await user.until(lambda: "2 of 3" in found(user), "the one before")
         await user.press("up", "up")
@@ -42,7 +42,7 @@ async def test_places_are_shown_one_by_one_and_escape_goes_back(drive: Drive) ->
         await user.press("escape")
         await user.until(lambda: transcript.scroll_y == 5, "the place before")
         assert not user.chat.query_one(FindBar).is_open
-        assert transcript._marked is None
+        assert transcript.marked is None
         await user.type("typed")
         assert user.prompt.text == "typed"
 
@@ -91,6 +91,6 @@ async def test_another_chat_has_none_of_the_places(drive: Drive) -> None:
         await user.until(lambda: "3 of 3" in found(user), "the places")
         await user.command("chat.new")
         await user.until(lambda: not user.chat.query_one(FindBar).is_open, "the line closed")
-        assert user.chat.transcript._marked is None
+        assert user.chat.transcript.marked is None
         await user.type("typed")
         assert user.prompt.text == "typed"

@@ -9,7 +9,7 @@ import msgspec
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.context import ContextUse, TurnLength, context_use
+from eaglechat.chat.writing.context_use import ContextUse, TurnLength, context_use
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.context import in_words, warning
 from tests.chat.headless import Headless
