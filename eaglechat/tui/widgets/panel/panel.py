@@ -226,7 +226,9 @@ _IN_PANEL = [one for one in STATISTICS if one.in_panel]
 def _readings() -> Iterator[Widget]:
     """A line for each statistic; acceptance has a bar too, and the same for the reply on show."""
     for one in _IN_PANEL:
-        yield Reading(one.label, id=one.name, tooltip=one.meaning)
+        reading = Reading(one.label, id=one.name, tooltip=one.meaning)
+        reading.add_class("statistic")
+        yield reading
         if one is ACCEPTANCE_RATE:
             yield Bar(id="acceptance-bar")
             yield Reading(
