@@ -1,5 +1,4 @@
-"""What would make this machine faster, for the doctor: a build for its GPU, other weights, a newer
-llama.cpp."""
+"""The doctor's advice on speed: a build for the GPU, other weights, a newer llama.cpp."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 
 SLOW_TYPES = ("Q4_1", "Q5_1")
-"""Types for which llama.cpp has no kernel for several rows at once on a processor."""
+"""Types for which llama.cpp has no CPU kernel for several rows at once."""
 _SAID = {"MTL": "Metal"}
-"""Names of llama.cpp's backends that nobody else uses."""
+"""The usual names of backends that llama.cpp calls otherwise."""
 _INDEX = "https://pypi.org/simple/"
 _ACCEPTED = "application/vnd.pypi.simple.v1+json"
 _PATIENCE_S = 2.0
@@ -28,7 +27,7 @@ _PATIENCE_S = 2.0
 def advice(
     gpus: bool, backends: Sequence[str], targets: Sequence[tuple[Pair, GGUFHeader]]
 ) -> Iterator[str]:
-    """Sentences, the one that gains most first; `gpus` is whether llama.cpp uses one."""
+    """Sentences, with the largest gain first. `gpus` is whether llama.cpp uses a GPU."""
     if not gpus and (found := gpu_of_machine()) is not None:
         name, wanted = found
         if wanted not in backends:
@@ -41,13 +40,13 @@ def advice(
     for pair, target in targets:
         if target.quantization in SLOW_TYPES and not pair.reencode:
             yield (
-                f"the target of {pair.name} is in {target.quantization}, which processors verify "
+                f"the target of {pair.name} is in {target.quantization}, which the CPU verifies "
                 "token by token; in Q4_0, Q4_K_M or Q8_0 a draft costs less"
             )
 
 
 def gpu_of_machine(root: Path = Path("/")) -> tuple[str, str] | None:
-    """A GPU that the system knows, and the backend of llama.cpp that is made for it."""
+    """A GPU that the system reports, and the backend of llama.cpp for it."""
     if (root / "proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
         return "an NVIDIA GPU", "CUDA"
     if (root / "dev/kfd").exists():
@@ -59,7 +58,7 @@ def gpu_of_machine(root: Path = Path("/")) -> tuple[str, str] | None:
 
 def newer_release(installed: str, usable: str) -> str | None:
     """The newest release of a package that meets the requirement `usable`, if it is newer than the
-    one installed. None, too, where the package index gives no answer or HF_HUB_OFFLINE is set.
+    one installed. None also if the package index gives no answer or HF_HUB_OFFLINE is set.
     Source: PEP 691."""
     if constants.HF_HUB_OFFLINE:
         return None

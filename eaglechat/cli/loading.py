@@ -19,7 +19,6 @@ from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
     AnsweredRequest,
-    EngineStartError,
     Lifecycle,
     Link,
     Ready,
@@ -91,22 +90,10 @@ def connect(server: ServerSettings) -> Link:
 
 
 def start_engine(settings: Settings) -> Link:
-    """Start an engine in a process of its own, or in this process if none can be started.
-
-    Raises EngineError.
-    """
-    process = ProcessLink(engine_command(settings), log=None)
-    try:
-        process.start()
-    except EngineStartError:
-        if settings.engine.command or settings.engine.llama_server:
-            raise
-        from eaglechat.engine.process.pair_worker import local_link  # loads llama.cpp
-
-        local = local_link()
-        local.start()
-        return local
-    return process
+    """Start an engine in a process of its own. Raises EngineError."""
+    link = ProcessLink(engine_command(settings), log=None)
+    link.start()
+    return link
 
 
 class CommandEngine:

@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how to train")
     how.add_argument(
         "--budget",
-        type=_budget,
+        type=parse_budget,
         default="60m",
         metavar="B",
         help="how long to train once the data is there: 90m, 2h, or "
@@ -268,7 +268,7 @@ def _layers(text: str) -> tuple[int, ...]:
     return layers
 
 
-def _budget(text: str) -> Budget:
+def parse_budget(text: str) -> Budget:
     from eaglechat.train.settings import Budget
 
     match = _BUDGET.match(text.strip().lower())
@@ -282,7 +282,7 @@ def _budget(text: str) -> Budget:
 
 
 class Display:
-    """Progress on standard error: bars on a terminal, lines now and then elsewhere."""
+    """Progress on standard error: bars on a terminal, else a line every 20 seconds."""
 
     _LINE_EVERY_S = 20.0
 
@@ -320,7 +320,7 @@ class Display:
 
 
 def _report(outcome: Outcome, settings: RunSettings) -> str:
-    """What was trained, and what it does in the engine."""
+    """The report of a run, as Markdown."""
     from eaglechat.hub.units import format_bytes, format_seconds
 
     state = outcome.state

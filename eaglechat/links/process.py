@@ -1,7 +1,6 @@
-"""An engine behind the pipes of a child process, started by any command line.
+"""The link to an engine in a child process, which any command line may start, such as one with ssh.
 
-Nothing here blocks the caller for long: one thread reads what the engine says, another writes what
-it is asked.
+The caller never waits for the pipes: one thread reads the engine's events, another writes requests.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _LOGGED_BYTES = 500
 _LONGEST_LINE = 2**26
 _RPC_GONE = "Remote RPC server crashed"
 _WAS_KILLED = " was killed (signal 9)"
-"""The last word of an engine whose program was."""
-_SILENT_S = 5.0
-"""A process that closed its output has this long to end."""
+"""In the last line of the log when the engine's llama-server was killed."""
+SILENT_S = 5.0
+"""Seconds that a process has to end once it has closed its output."""
 
 
 @dataclass(frozen=True)
 class _Running:
-    """A process, its log, and the lines it is still to read."""
+    """A process, its log, and the lines that wait to be written to it; None ends them."""
 
     process: subprocess.Popen[bytes]
     log: BinaryIO
@@ -43,15 +42,20 @@ class _Running:
 
 
 class ProcessLink(Link):
-    """The link to it."""
+    """The link to an engine process."""
 
     def __init__(self, command: Sequence[str], log: Path | None) -> None:
-        """`log` receives the process' standard error, llama.cpp's own log; None: a file without a
-        name, for what is said if the process dies."""
+        """`log` receives the process' standard error, where llama.cpp logs. None: a temporary file
+        without a name, from which the tail is shown if the process dies."""
         super().__init__()
         self._command = list(command)
         self._log = log
         self._running: _Running | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process' id; None before it is started and after it is closed."""
+        return self._running.process.pid if self._running else None
 
     def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
         log = _open_log(self._log)
@@ -90,8 +94,8 @@ class ProcessLink(Link):
 
 @contextlib.contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """What is started here ignores what the terminal or `timeout` sends to both of them: the client
-    decides."""
+    """A child that is started meanwhile ignores SIGINT and SIGTERM, which the terminal and
+    `timeout` send to client and engine alike: the client decides what happens."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -105,9 +109,9 @@ def _signals_ignored() -> Iterator[None]:
 
 
 def _open_log(path: Path | None) -> BinaryIO:
-    """The log, empty; where it cannot be written, a file without a name, or none at all.
+    """An empty log. If it cannot be written: a temporary file without a name, or else /dev/null.
 
-    The file is a new one that takes the name: another eaglechat goes on writing its own.
+    A new file replaces the old one, so another eaglechat goes on writing to its own.
     """
     if path is not None:
         with contextlib.suppress(OSError):
@@ -115,12 +119,12 @@ def _open_log(path: Path | None) -> BinaryIO:
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
             os.close(handle)
             try:
-                # Windows does not, while another eaglechat has the file open.
+                # Windows refuses this while another eaglechat has the file open.
                 Path(name).replace(path)
             except OSError:
                 Path(name).unlink()
                 raise
-            # Appending, because the reader below writes to the log too.
+            # For appending: `_read` writes to the log too.
             return path.open("a+b", buffering=0)
     with contextlib.suppress(OSError):
         return tempfile.TemporaryFile("a+b", buffering=0)
@@ -128,7 +132,7 @@ def _open_log(path: Path | None) -> BinaryIO:
 
 
 def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
-    """Say what the process writes, and its death at the end."""
+    """Say the events that the process writes, and at its end that it died."""
     exit_status = None
     try:
         assert running.process.stdout is not None
@@ -138,10 +142,10 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
                 if event is not None:
                     say(event)
                     continue
-                # A remote shell's greeting, say; the log keeps it for whoever looks.
+                # Such as the greeting of a remote shell: it goes to the log.
                 with contextlib.suppress(OSError):
                     running.log.write(b"not an engine message: " + line[:_LOGGED_BYTES])
-        exit_status = _wait(running.process, _SILENT_S)
+        exit_status = _wait(running.process, SILENT_S)
     finally:
         running.lines.put(None)
         tail = _tail(running.log)
@@ -150,7 +154,7 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
 
 
 def _known_cause(log_tail: Sequence[str]) -> str:
-    """Why the engine stopped, where its last words are llama.cpp's for something else."""
+    """Why the engine stopped, if the end of its log tells; else empty."""
     if any(_RPC_GONE in line for line in log_tail):
         return "the engine stopped because an RPC server of engine.rpc_servers went away"
     if log_tail and _WAS_KILLED in log_tail[-1]:
@@ -159,7 +163,7 @@ def _known_cause(log_tail: Sequence[str]) -> str:
 
 
 def _event(line: bytes) -> AnyEvent | None:
-    """The event in a line; the failure of a request whose event is not understood; else None."""
+    """The event in a line. A line that is not understood is an Error if it has an id, else None."""
     try:
         return decode_event(line)
     except ProtocolError as error:
@@ -170,7 +174,8 @@ def _event(line: bytes) -> AnyEvent | None:
 
 
 def _write(running: _Running) -> None:
-    """Write what waits, up to a None; an engine that does not read holds up nobody else."""
+    """Write the waiting lines up to a None. An engine that reads nothing blocks this thread
+    only."""
     assert running.process.stdin is not None
     with contextlib.suppress(OSError, ValueError), running.process.stdin as stdin:
         while (line := running.lines.get()) is not None:
@@ -179,7 +184,7 @@ def _write(running: _Running) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], patience_s: float) -> int:
-    """The exit status of a process that is ending, by force after `patience_s` seconds."""
+    """Wait for a process to end and kill it after `patience_s` seconds; returns its exit status."""
     try:
         return process.wait(patience_s)
     except subprocess.TimeoutExpired:
@@ -193,6 +198,6 @@ def _tail(log: BinaryIO) -> tuple[str, ...]:
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
         text = log.read(_LOG_TAIL_BYTES).decode("utf-8", errors="replace")
     except (OSError, ValueError):
-        # ValueError: the reader of the process has closed it meanwhile.
+        # ValueError: `_read` has closed the log meanwhile.
         return ()
     return tuple(text.splitlines()[-LOG_TAIL_LINES:])

@@ -1,7 +1,7 @@
 """llama.cpp's RPC servers: processes on other machines that lend their devices.
 
-Here one is asked what it is, without llama.cpp, which would end the process where that fails. A
-server answers one client at a time, and serves whoever can reach it.
+This module asks a server what it is, without llama.cpp, which would end the process on a failure.
+A server serves anybody who can reach it, one client at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eaglechat.wire.errors import RpcError
 ANSWERS_WITHIN_S = 3.0
 
 _KNOWN_PROTOCOL = 7
-"""The version of whose messages the memory of a server's devices is read here."""
+"""The major version of the protocol in which this module can ask for the devices' memory."""
 _HELLO, _DEVICE_COUNT, _DEVICE_MEMORY = 14, 15, 11
 _HELLO_BODY = bytes(24)
 _LONGEST_ANSWER = 1024
@@ -29,7 +29,7 @@ _LONGEST_ANSWER = 1024
 class RpcServer:
     """A server that answered, `latency_ms` after it was asked.
 
-    `memory` is what each of its devices has free and in all, in bytes; empty where the server
+    `memory` has a pair for each device, bytes free and bytes in all; it is empty if the server
     speaks another version of the protocol.
     """
 
@@ -45,10 +45,10 @@ class RpcServer:
 
 
 def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> RpcServer:
-    """What a server is. Raises RpcError."""
+    """Ask one server. Raises RpcError."""
     host, _, port = endpoint.rpartition(":")
     try:
-        # llama.cpp itself knows IPv4 alone.
+        # llama.cpp itself connects over IPv4 only.
         address = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)[0][4]
         with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as server:
             server.settimeout(patience_s)
@@ -66,7 +66,7 @@ def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> RpcServer:
 
 
 def ask_all(endpoints: Sequence[str]) -> list[RpcServer | RpcError]:
-    """What each of them is, or why it cannot be used; all are asked at once."""
+    """Ask servers, all at once; an RpcError in the result says why that one cannot be used."""
 
     def asked(endpoint: str) -> RpcServer | RpcError:
         try:
@@ -97,7 +97,7 @@ def _ask(endpoint: str, server: socket.socket) -> RpcServer:
 def _answer(
     server: socket.socket, endpoint: str, command: int, body: bytes, size: int | None = None
 ) -> bytes:
-    """What the server answers to a command: `size` bytes, or as many as it likes."""
+    """The body of the answer to a command, which must have `size` bytes if that is given."""
     server.sendall(struct.pack("<BQ", command, len(body)) + body)
     (length,) = struct.unpack("<Q", _read(server, endpoint, 8))
     if length > _LONGEST_ANSWER or size not in (None, length):

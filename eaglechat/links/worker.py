@@ -3,8 +3,8 @@ thread of its own, so that a cancel or a change arrives while a request is being
 
 Three kinds of engine are Workers: eaglechat's own (engine/process/pair_worker.py), the user's
 llama-server program (engine/llama_server/program_worker.py), and a server that is asked over HTTP
-(links/http/server_worker.py). A Worker runs behind the pipes of an engine process
-(engine/process/pipes.py), or in the client's process behind a `LocalLink`.
+(links/http/server_worker.py). The first two run in an engine process behind its pipes
+(engine/process/pipes.py), the third in the client's process behind a `LocalLink`.
 """
 
 from __future__ import annotations

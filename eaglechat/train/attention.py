@@ -1,10 +1,10 @@
 """Attention of the unrolled draft: earlier positions of the text, and the chain's own steps.
 
-In step j a chain that began at position P sees the text's keys up to P, and one key for each of
-its own steps 2..j. The text's part is a causal product; the chain's part is one dot product a
-step, computed row by row: a mask over steps times positions would be mostly empty. Both share one
-softmax. Scores are computed block by block and again in the backward pass, so memory grows with
-the text's length, not with its square (as in FlashAttention, arXiv 2205.14135).
+In step j, a chain that began at position P sees the text's keys up to P and a key of each of its
+own steps 2..j. The text's part is a causal product. The chain's part is a dot product per step,
+computed row by row, because a mask over steps times positions would be almost empty. Both parts
+share one softmax. As in FlashAttention (arXiv 2205.14135), scores are computed block by block and
+again in the backward pass, so memory grows with the length of the text, not with its square.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
     """softmax over [text keys up to the base, chain keys], times the values.
 
     q [n, heads, size], k and v [rows, kv heads, size], chain_k and chain_v
-    [steps, n, kv heads, size], bases [n]: the last key of the text that each query sees, counted
-    as a row. Returns [n, heads, size].
+    [steps, n, kv heads, size], bases [n]: the row of the last text key that each query sees.
+    Returns [n, heads, size].
 
-    Inside, what belongs to queries lies as [kv heads, n * group, ...]: the queries that share a key
-    side by side, so that the scores are one product and are never moved.
+    Inside, values of queries have the shape [kv heads, n * group, ...]: queries that share a key
+    are neighbours, so the scores of a block are one product and need no transposing.
     """
 
     @staticmethod
@@ -103,8 +103,10 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _blocks(stretches: Any, bases: Any, n_rows: int) -> Any:
-    """Blocks of queries with the rows of the keys that any of them sees, and some that none does:
-    few different sizes, as a processor's library compiles a product for each."""
+    """Blocks of queries, each with the rows of the keys that any of its queries sees.
+
+    The number of rows is rounded up, because a CPU's library compiles a product for each size.
+    """
     for stretch in stretches:
         for first in range(stretch.first, stretch.last, _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, stretch.last)
@@ -115,7 +117,7 @@ def _blocks(stretches: Any, bases: Any, n_rows: int) -> Any:
 
 
 def _scores(queries: Any, keys: Any, seen: Any) -> Any:
-    """[kv heads, n * group, keys], unscaled; -inf beyond what each of the n has `seen`."""
+    """[kv heads, n * group, keys], unscaled; -inf for keys after the last one in `seen` [n]."""
     kv_heads, rows, _ = queries.shape
     scores = torch.bmm(queries, keys.transpose(1, 2))
     hidden = torch.arange(keys.shape[1], device=keys.device) > seen.unsqueeze(-1)
@@ -125,35 +127,35 @@ def _scores(queries: Any, keys: Any, seen: Any) -> Any:
 
 
 def _grouped(rows: Any, kv_heads: int) -> Any:
-    """[kv heads, n * group, size] of [n, heads, size]."""
+    """[n, heads, size] -> [kv heads, n * group, size]."""
     n, heads, size = rows.shape
     by_key = rows.view(n, kv_heads, heads // kv_heads, size).transpose(0, 1)
     return by_key.reshape(kv_heads, -1, size)
 
 
 def _ungrouped(rows: Any, n: int) -> Any:
-    """[n, heads, ...] of [kv heads, n * group, ...]."""
+    """[kv heads, n * group, ...] -> [n, heads, ...]."""
     by_query = rows.unflatten(1, (n, rows.shape[1] // n)).transpose(0, 1)
     return by_query.flatten(1, 2)
 
 
 def _grouped_scores(scores: Any, kv_heads: int) -> Any:
-    """[steps, kv heads, n * group] of [steps, n, heads]."""
+    """[steps, n, heads] -> [steps, kv heads, n * group]."""
     return scores.unflatten(2, (kv_heads, -1)).transpose(1, 2).flatten(2)
 
 
 def _grouped_steps(rows: Any, kv_heads: int) -> Any:
-    """[steps, kv heads, n * group, size] of [steps, n, heads, size]."""
+    """[steps, n, heads, size] -> [steps, kv heads, n * group, size]."""
     return rows.unflatten(2, (kv_heads, -1)).transpose(1, 2).flatten(2, 3)
 
 
 def _chain_scores(q: Any, chain_k: Any) -> Any:
-    """[steps, n, heads] of q [n, heads, size] with the chain's own keys."""
+    """The products [steps, n, heads] of q [n, heads, size] and the chain's own keys."""
     return (_spread(chain_k, q.shape[1]) * q.float()).sum(-1)
 
 
 def _spread(chain: Any, heads: int) -> Any:
-    """[steps, n, heads, size] of what all query heads of a group share."""
+    """[steps, n, kv heads, size] -> [steps, n, heads, size]: each query head gets a copy."""
     return chain.float().repeat_interleave(heads // chain.shape[2], dim=2)
 
 

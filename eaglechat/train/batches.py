@@ -1,4 +1,4 @@
-"""Batches of samples as tensors: where chains begin, how far each may go, what each should say."""
+"""Batches of samples as tensors: where chains begin, how far they may go, and their labels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from eaglechat.train.network import Chains, Lesson
 
 
 class Features(Protocol):
-    """Where a sample's rows come from."""
+    """Gives the features of samples: stored ones, or computed when they are asked for."""
 
     def rows(self, sample: Sample) -> Rows: ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run stands in its data: passes done, and samples done in this pass."""
+    """A place in the data: passes that are done, and samples that are done in this pass."""
 
     epoch: int = 0
     sample: int = 0
@@ -32,24 +32,24 @@ class Place:
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """Chains with what they should predict. On one device."""
+    """Chains and their labels. On one device."""
 
     chains: Chains
     limits: Any
-    """[rows]: steps a chain that begins at this row may take within its stretch."""
+    """[rows]: the most steps of a chain that begins at this row; 0 if none begins there."""
     labels: Any
-    """[rows + steps]: each token in the draft's vocabulary, -1 for those it lacks."""
+    """[rows + steps]: each token in the draft's vocabulary; -1 if that lacks it."""
     final_states: Any
-    """[rows, n_embd]: the target's states in front of its output head."""
+    """[rows, n_embd]: the target's states after its output norm."""
     n_tokens: int
 
 
 def batches(
     samples: Sequence[Sample], place: Place, tokens: int, seed: int
 ) -> Iterator[tuple[list[Sample], Place]]:
-    """Batches of about so many tokens without end, each with the place after it.
+    """Endless batches of about so many tokens, each with the place after it.
 
-    Every pass has its own order, which seed and pass alone decide.
+    Seed and pass decide the order of the samples.
     """
     epoch, first = place.epoch, place.sample
     while True:
@@ -66,10 +66,10 @@ def batches(
 def prepared(
     samples: Sequence[Sample], place: Place, features: Features, lesson: Lesson
 ) -> Generator[tuple[TrainingBatch, Place]]:
-    """Batches without end, each with the place after it; the next is read while one is in use.
+    """Endless batches, each with the place after it. A thread reads the next one meanwhile.
 
-    The thread that reads leaves the device alone: two threads on a Mac's GPU end the process
-    (torch issue 197805).
+    That thread does not use the device: two threads on a Mac's GPU crash the process (torch issue
+    197805).
     """
     recipe = lesson.recipe
     coming = batches(samples, place, recipe.batch_tokens, recipe.seed)
@@ -92,9 +92,9 @@ def assemble(
     draft_ids: npt.NDArray[np.int64],
     steps: int,
 ) -> TrainingBatch:
-    """Read a batch's features and lay the samples end to end, on the processor.
+    """Read a batch's features and concatenate the samples, on the CPU.
 
-    `draft_ids` [n_vocab] is each token's index in the draft's vocabulary, or -1.
+    `draft_ids` [n_vocab] is the index of each token in the draft's vocabulary, or -1.
     """
     rows = np.concatenate([features.rows(sample) for sample in samples])
     n_embd = rows.shape[1] // 4
@@ -128,7 +128,7 @@ def _moved(record: TrainingBatch | Chains, device: Any) -> dict[str, Any]:
 
 
 def _limits(sample: Sample) -> npt.NDArray[np.int64]:
-    """For each position, how many steps a chain from it stays within a stretch that teaches."""
+    """For each position, how many steps a chain from it stays within a span that teaches."""
     limits = np.zeros(len(sample.tokens), dtype=np.int64)
     for start, end in sample.spans:
         # A chain from P first predicts token P + 2.

@@ -1,8 +1,8 @@
-"""What a draft is trained on: token sequences, and which stretches of them teach.
+"""What a draft is trained on: samples of tokens, and the spans of them that teach.
 
-A sample is a chat with the stretches that the target wrote, or plain text, which teaches
-throughout. Samples are deduplicated by their tokens. What is held out is decided by a hash of the
-prompt, so that it stays held out in every run and whatever else is added.
+In a chat, the spans that the target wrote teach; in plain text, all of it. Samples are deduplicated
+by their tokens. A hash of the prompt decides whether a sample is held out, so it is held out in
+every run, whatever other data is added.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eaglechat.wire.protocol import AS_IT_IS, Message, Thinking
 
 HELD_OUT_PERCENT = 3
 SHORTEST = 4
-"""Tokens below which a sample has nothing to predict from."""
+"""Tokens. A shorter sample has nothing to predict from."""
 _TEXT_BLOCK = 1 << 16
 _ROOM_FOR_A_REPLY = 16
 
@@ -37,21 +37,21 @@ Spans = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """Tokens with the stretches [start, end) that teach."""
+    """Tokens, and the spans [start, end) that teach."""
 
     tokens: npt.NDArray[np.int32]
     spans: Spans
     temperature: float | None = None
-    """What the reply was sampled at, where that is known."""
+    """The temperature of the reply, if it is known."""
 
     @cached_property
     def digest(self) -> str:
-        """Names the tokens."""
+        """Identifies the tokens."""
         return digest_of(self.tokens)
 
     @property
     def held_out(self) -> bool:
-        """Decided by the prompt, that all replies to it may stay together."""
+        """Decided by the prompt, so that all replies to it are held out or none."""
         prompt = self.tokens[: self.spans[0][0]]
         named = digest_of(prompt if len(prompt) else self.tokens)
         return int(named, 16) % 100 < HELD_OUT_PERCENT
@@ -75,9 +75,9 @@ class _AnyLine(msgspec.Struct):
 
 
 def split(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """What is trained on, and what is held out: at least one sample of each.
+    """The samples to train on and those that are held out, at least one of each.
 
-    Raises TrainingError for fewer than two.
+    Raises TrainingError if there are fewer than two.
     """
     if len(samples) < 2:
         raise TrainingError(
@@ -103,10 +103,10 @@ def deduplicated(samples: Iterable[Sample]) -> Iterator[Sample]:
 def read_prompts(
     path: Path, model: Model, longest: int, thinking: Thinking = AS_IT_IS
 ) -> list[tuple[int, ...]]:
-    """Different prompts as tokens, in order: one a line, or as the bench's prompts are written.
-    One that leaves no room for a reply within `longest` tokens is left out.
+    """The different prompts of a file as tokens, in order: one per line, or in the bench's format.
 
-    Raises TrainingError where none is left, OSError.
+    Leaves out prompts without room for a reply within `longest` tokens. Raises TrainingError if
+    none is left, OSError.
     """
     text = path.read_text(encoding="utf-8", errors="replace").strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -129,9 +129,9 @@ def read_prompts(
 
 
 def read_chats(path: Path, model: Model, longest: int) -> Iterator[Sample]:
-    """Chats of a JSONL file (plain or .gz): {"messages": [...]} or token lines, also mixed.
+    """The chats of a JSONL file, which may be .gz: lines of {"messages": [...]} or of tokens.
 
-    Raises TrainingError naming the line that is neither, OSError.
+    Raises TrainingError, which names a line that is neither; OSError.
     """
     tokenizer = ChatTokenizer(model)
     n_samples = 0
@@ -173,16 +173,16 @@ def _line_samples(
 
 
 class ChatTokenizer:
-    """Turns messages into tokens by the target's own template."""
+    """Turns messages into tokens with the target's chat template."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
 
     def samples(self, messages: Sequence[Message]) -> list[Sample]:
-        """A conversation as one sample, if each prompt goes on from the reply before it.
+        """The samples of a conversation. Raises PromptError.
 
-        Otherwise (templates that rewrite earlier turns) it is one sample for each reply.
-        Raises PromptError.
+        It is one sample if every prompt begins with the tokens of the turns before it. A template
+        that rewrites earlier turns gives a sample per reply.
         """
         prompter = Prompter(self._model)
         samples: list[Sample] = []
@@ -206,7 +206,7 @@ class ChatTokenizer:
 
 
 def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample]:
-    """The user's own chats of the app. Raises TrainingError where there is none, OSError."""
+    """The user's own chats. Raises TrainingError if none has a reply, OSError."""
     tokenizer = ChatTokenizer(model)
     found = False
     for chat in saved_chats(directory):
@@ -216,7 +216,7 @@ def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample
         try:
             samples = tokenizer.samples(chat.turns.messages_to(last.id))
         except PromptError:
-            # The chat was held with another model, whose template took turns in another order.
+            # A chat with another model, whose template allows another order of turns.
             continue
         for sample in samples:
             if (cut := _cut(sample, longest)) is not None:
@@ -227,8 +227,8 @@ def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample
 
 
 def read_text(path: Path, model: Model, longest: int) -> Iterator[Sample]:
-    """A text file in pieces of `longest` tokens. Raises TrainingError for an empty one, OSError."""
-    # Targets made to begin with it compute nonsense without.
+    """A text file in samples of `longest` tokens. Raises TrainingError if it is empty, OSError."""
+    # A target that expects it computes nonsense without it.
     beginning = [model.bos] if model.adds_bos else []
     room = longest - len(beginning)
     waiting: list[int] = []
@@ -251,7 +251,7 @@ def _text_sample(tokens: list[int]) -> Sample:
 
 
 def _cut(sample: Sample, longest: int) -> Sample | None:
-    """The sample within `longest` tokens; None where nothing that teaches is left."""
+    """The first `longest` tokens of a sample; None if nothing that teaches is left."""
     spans = tuple((start, min(end, longest)) for start, end in sample.spans if start < longest)
     if not spans or sum(end - start for start, end in spans) < 1 or len(sample.tokens) < SHORTEST:
         return None
@@ -259,9 +259,9 @@ def _cut(sample: Sample, longest: int) -> Sample | None:
 
 
 def most_frequent(samples: Iterable[Sample], size: int, n_vocab: int) -> npt.NDArray[np.int64]:
-    """The `size` tokens that the target wrote most often, in order of their ids.
+    """The `size` tokens that the target wrote most often, in the order of their ids.
 
-    Tokens never seen fill up what is left, lowest ids first: tokenizers number by frequency.
+    Unseen tokens with the lowest ids fill the rest, because tokenizers number by frequency.
     """
     counts = np.zeros(n_vocab, dtype=np.int64)
     for sample in samples:

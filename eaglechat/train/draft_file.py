@@ -1,4 +1,4 @@
-"""A trained draft from and to GGUF: weights, dimensions, and what is said about its making."""
+"""Reads and writes drafts as GGUF: weights, dimensions, and how they were trained."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from eaglechat.train.settings import TrainingError
 from eaglechat.train.target import (
     EMBEDDINGS,
     HEAD,
-    Shape,
+    DraftShape,
     VocabularyMatrices,
     read_matrix,
 )
 
 _T = gguf.GGUFValueType
 _UNQUANTISED = "bf16"
-"""What llama.cpp makes its mixtures from."""
+"""The type from which llama.cpp quantises mixtures."""
 HEAD_TYPES = {
     **{name: kind for name, (kind, _) in DIRECT_TYPES.items()},
     "q5_1": Type.Q5_1,
@@ -55,11 +55,11 @@ HEAD_TYPES = {
     "q4_1": Type.Q4_1,
     "q4_0": Type.Q4_0,
 }
-"""What gguf quantises a matrix to by itself, in rows of 32."""
+"""The types that the `gguf` package quantises to, in blocks of 32."""
 _D2T = "d2t"
 _OPTIONAL = {HEAD, EMBEDDINGS, rope.FACTORS, _D2T}
 _KEPT = (rope.FIELDS, NORMS_FEATURES, NORM_OUTPUT, DRAFT_WINDOW)
-"""Keys, or what they begin with, of the draft that training began with."""
+"""Keys, or their beginnings, that are copied from the draft that training began with."""
 _BASE_MODEL = ("name", "organization", "repo_url")
 
 
@@ -67,20 +67,20 @@ _BASE_MODEL = ("name", "organization", "repo_url")
 class Draft:
     """A draft in memory."""
 
-    shape: Shape
+    shape: DraftShape
     layers: tuple[int, ...]
-    """The target's layers whose inputs it reads."""
+    """The layers of the target whose inputs it reads."""
     d2t: npt.NDArray[np.int64]
-    """[draft vocabulary]: the target's token of each of its own, ascending."""
+    """[draft vocabulary]: the target's id of each of its tokens, ascending."""
     weights: Mapping[str, Floats]
-    """By GGUF name, as numpy has them: [outputs, inputs]."""
+    """By GGUF name, in numpy's order: [outputs, inputs]."""
     begun_as: GGUFHeader | None = None
-    """The draft that training began with: what is not trained stays as it stands there, its RoPE
-    and embeddings of its own."""
+    """The draft that training began with. Its RoPE and its own embeddings are not trained, but
+    copied."""
 
     @property
     def own_embeddings(self) -> VocabularyMatrices | None:
-        """None of a draft that uses its target's."""
+        """None if the draft uses its target's."""
         stored = self.begun_as.tensors if self.begun_as else ()
         if self.begun_as is None or EMBEDDINGS not in {tensor.name for tensor in stored}:
             return None
@@ -89,7 +89,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Making:
-    """What the file says of the draft and how it was made."""
+    """What the file says of how the draft was trained."""
 
     name: str
     data: str
@@ -99,13 +99,13 @@ class Making:
     seconds: float
     unrolled_steps: int
     predicted: tuple[float, ...]
-    """Acceptance at each position on held-out chats, as training predicts it."""
+    """The acceptance at each position that training predicts, on held-out chats."""
 
 
 def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int) -> Draft:
-    """A draft to go on from, with samples of at most `longest` tokens.
+    """A draft to continue, with samples of at most `longest` tokens.
 
-    Raises TrainingError for one that training cannot continue.
+    Raises TrainingError if training cannot continue it.
     """
     try:
         _, header = check_pair(target.path, path)
@@ -144,10 +144,10 @@ def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, lon
     return Draft(shape, layers, d2t, weights, begun_as=header)
 
 
-def _shape(draft: GGUFHeader, target: GGUFHeader, factors: Floats | None) -> Shape:
+def _shape(draft: GGUFHeader, target: GGUFHeader, factors: Floats | None) -> DraftShape:
     n_heads = draft.number("eagle3.attention.head_count")
     head_dim = draft.number("eagle3.attention.key_length") or draft.n_embd // n_heads
-    return Shape(
+    return DraftShape(
         n_embd=draft.n_embd,
         n_features=EXTRACT_LAYERS * target.n_embd,
         n_heads=n_heads,
@@ -186,10 +186,10 @@ def save_draft(
     head_type: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """Write a draft as a GGUF of one of `convert`'s types; its output head as `head_type`, one of
-    HEAD_TYPES, where that is given: only where llama.cpp does not choose a mixture itself.
+    """Write a draft as a GGUF of one of the converter's types. Raises TrainingError, OSError.
 
-    Raises TrainingError, OSError.
+    `head_type`, one of HEAD_TYPES, is the output head's. It must be None for a mixture, in which
+    llama.cpp chooses the type of each matrix.
     """
     for name, values in draft.weights.items():
         if not np.isfinite(values).all():
@@ -222,7 +222,7 @@ def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor
 
 
 def _kept_tensors(draft: Draft, kind: Type) -> Iterator[OutputTensor]:
-    """What is not trained, of the draft that training began with."""
+    """The tensors that are copied from the draft that training began with."""
     begun_as = draft.begun_as
     stored = {tensor.name: tensor for tensor in begun_as.tensors} if begun_as else {}
     if begun_as and rope.FACTORS in stored:

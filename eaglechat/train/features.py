@@ -1,8 +1,8 @@
-"""What a target computes for each position: three layer inputs and its final state, as float16.
+"""The features of a sample: what the target computes at each position, as float16.
 
-A row is [low layer | middle layer | high layer | state behind the output norm], 4 * n_embd values.
-Rows lie in shards on disk, found by the digest of their tokens: what is there is not read again,
-whatever order or source the tokens come from.
+A row has 4 * n_embd values: [low layer | middle layer | high layer | state after the output norm].
+Rows are stored in shards on disk, under the digest of their sample's tokens, so features are never
+computed twice, from whatever source or in whatever order the samples come.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Rows = npt.NDArray[np.float16]
 N_PARTS = 4
 _SHARD_BYTES = 64 << 20
 _SPARE_BYTES = 1 << 30
-"""Left free on the disk: a training run must not be what fills it."""
+"""What is left free: a training run must not fill the disk."""
 _BATCH_ROWS = 512
 _MAX_SEQUENCES = 16
 _LARGEST = float(np.finfo(np.float16).max)
 
 
 def export_features(context: Context, layers: Sequence[int]) -> None:
-    """Let each decode of a target leave what `decoded_features` reads; every row is an output."""
+    """Let each decode export what `decoded_features` reads; every row is then an output."""
     context.extract_layer_inputs(tuple(layers), True)
     context.export_final_states()
 
 
 def decoded_features(context: Context, layers: Sequence[int], n_rows: int) -> Rows:
-    """The rows [n_rows, 4 * n_embd] of the last decode."""
+    """The features [n_rows, 4 * n_embd] of the last decode."""
     parts = [context.layer_inputs(layer, n_rows) for layer in layers]
     parts.append(context.final_states(n_rows))
     rows = np.concatenate(parts, axis=1)
@@ -47,7 +47,7 @@ def decoded_features(context: Context, layers: Sequence[int], n_rows: int) -> Ro
 
 
 class FeatureReader:
-    """Runs the target over samples. Close it to free its context."""
+    """Computes features with the target. Close it to free its context."""
 
     def __init__(
         self, model: Model, layers: Sequence[int], *, longest: int, n_threads: int
@@ -69,7 +69,7 @@ class FeatureReader:
         self._context.close()
 
     def read(self, samples: Iterable[Sample]) -> Iterator[tuple[Sample, Rows]]:
-        """Each sample with its rows [tokens, 4 * n_embd], in order. Raises DecodeError."""
+        """Each sample with its features [tokens, 4 * n_embd], in order. Raises DecodeError."""
         for group in _groups(samples):
             rows = self._read_group(group)
             first = 0
@@ -97,7 +97,7 @@ class FeatureReader:
 
 
 def _groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    """Short samples share a batch; a long one has several to itself."""
+    """Groups of samples: short ones share a batch, a long one takes several batches."""
     group: list[Sample] = []
     n_rows = 0
     for sample in samples:
@@ -111,7 +111,7 @@ def _groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
 
 
 class _ShardIndex(msgspec.Struct, frozen=True):
-    """What a shard holds: digests of samples and their row counts, in order."""
+    """The digests of a shard's samples and their numbers of rows, in order."""
 
     digests: list[str]
     lengths: list[int]
@@ -121,7 +121,7 @@ class FeatureStore:
     """Shards in a directory: NNNNN.npy [rows, 4 * n_embd] float16 with its NNNNN.json index."""
 
     def __init__(self, directory: Path, n_embd: int) -> None:
-        """Raises OSError, TrainingError for a shard of another target."""
+        """Raises TrainingError if a shard is of another target, OSError."""
         self._directory = directory
         self._width = N_PARTS * n_embd
         self._places: dict[str, tuple[int, int, int]] = {}
@@ -135,16 +135,16 @@ class FeatureStore:
         return digest in self._places
 
     def rows(self, sample: Sample) -> Rows:
-        """The sample's rows, read from disk. KeyError where they were never stored."""
+        """A sample's features. Raises KeyError if they are not stored."""
         shard, first, length = self._places[sample.digest]
         return self._shards[shard][first : first + length]
 
     def check_disk(self, samples: Iterable[Sample]) -> None:
-        """Raises TrainingError where the missing rows do not fit on the disk."""
+        """Raises TrainingError if the missing features do not fit on the disk."""
         self.check_space(sum(len(sample.tokens) for sample in samples if sample.digest not in self))
 
     def check_space(self, missing: int) -> None:
-        """Raises TrainingError where so many more rows do not fit on the disk."""
+        """Raises TrainingError if `missing` more rows do not fit on the disk."""
         needed = missing * self._width * 2
         free = shutil.disk_usage(self._directory).free - _SPARE_BYTES
         if missing > 0 and needed > free:
@@ -162,10 +162,10 @@ class FeatureStore:
         on_rows: Callable[[int], None],
         paused: Callable[[], bool],
     ) -> None:
-        """Read and store what is missing. `on_rows` gets the rows of each sample that is done.
+        """Compute and store missing features. `on_rows` gets each sample's number of rows.
 
-        Raises PausedError, after storing what was read; TrainingError where it does not fit on the
-        disk; DecodeError, OSError.
+        Raises PausedError after storing what is computed; TrainingError if the disk is full;
+        DecodeError, OSError.
         """
         digests: list[str] = []
         parts: list[Rows] = []
@@ -184,9 +184,9 @@ class FeatureStore:
         self.put(digests, parts)
 
     def put(self, digests: Sequence[str], parts: Sequence[Rows]) -> None:
-        """Store the rows of these samples as a shard.
+        """Store the features of these samples as a shard.
 
-        Raises TrainingError where they do not fit on the disk, OSError.
+        Raises TrainingError if they do not fit on the disk, OSError.
         """
         if not parts:
             return
@@ -196,7 +196,7 @@ class FeatureStore:
         with part.open("wb") as file:
             np.save(file, np.concatenate(parts))
         part.replace(index.with_suffix(".npy"))
-        # The index makes a shard valid: it is written last.
+        # Written last: a shard without an index does not count.
         lengths = [len(rows) for rows in parts]
         write_atomically(index, msgspec.json.encode(_ShardIndex(list(digests), lengths)))
         self._add(index)
@@ -217,12 +217,12 @@ class FeatureStore:
 
 
 class LiveFeatures:
-    """Features computed each time they are asked for, where the disk is too small to keep them."""
+    """Computes features each time they are asked for, for a small disk."""
 
     def __init__(self, reader: FeatureReader) -> None:
         self._reader = reader
 
     def rows(self, sample: Sample) -> Rows:
-        """The sample's rows. Raises DecodeError."""
+        """A sample's features. Raises DecodeError."""
         ((_, rows),) = self._reader.read([sample])
         return rows

@@ -1,9 +1,9 @@
-"""The draft's output head and its loss in one piece.
+"""The draft's output head and its loss, computed together.
 
-Logits of some thousand rows over the draft's vocabulary are the largest thing in training; here
-they exist for a block of rows at a time, and their gradient is taken while they are at hand (the
-gradient of a cross entropy needs nothing from later). Products work on blocks, everything else on
-pieces of a block small enough for the processor's caches.
+The logits of some thousand rows would be the largest tensor in training. Here they exist for one
+block of rows at a time, and become their own gradient at once, which for a cross entropy needs
+nothing from later. Products work on blocks; everything else works on pieces of a block that fit
+into the CPU's caches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 _BLOCK_ROWS = 2048
 _PIECE_ROWS = 64
-"""Of a block, on a processor; a GPU takes a block whole."""
+"""On the CPU; a GPU takes a whole block."""
 _TEACHER_ROWS = 256
 
 
@@ -23,7 +23,7 @@ class HeadLoss(torch.autograd.Function):  # type: ignore[misc]
 
     states [n, n_embd], head [vocabulary, n_embd], teacher [rows, vocabulary], teacher_rows [n],
     weights [n], labels [n]: the text's own next token in the draft's vocabulary. Returns the loss,
-    and for each row whether the draft's likeliest token is the label.
+    and [n] whether the draft's likeliest token is the label.
     """
 
     @staticmethod
@@ -62,7 +62,7 @@ class HeadLoss(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _loss_and_slope(low: Any, wanted: Any, weights: Any, labels: Any, hits: Any) -> Any:
-    """The loss of some rows; their logits `low` become its gradient, and `hits` is filled."""
+    """The loss of some rows. Replaces their logits `low` by its gradient, and fills `hits`."""
     logits = low.float()
     peak = logits.amax(-1, keepdim=True)
     torch.eq(logits.gather(1, labels[:, None]), peak, out=hits[:, None])
@@ -79,10 +79,10 @@ def _loss_and_slope(low: Any, wanted: Any, weights: Any, labels: Any, hits: Any)
 
 
 def teacher_distribution(final_states: Any, head: Any, soft_cap: float | None) -> Any:
-    """[rows, vocabulary]: the target's own distribution over the draft's vocabulary.
+    """The target's own distribution over the draft's vocabulary [rows, vocabulary].
 
-    `final_states` [rows, n_embd] is what the target hands to its output head, `head`
-    [vocabulary, n_embd] that head's rows of the draft's vocabulary.
+    `final_states` [rows, n_embd] are the target's states after its output norm, `head`
+    [vocabulary, n_embd] the rows of its output head for the draft's vocabulary.
     """
     parts = []
     for first in range(0, len(final_states), _TEACHER_ROWS):

@@ -1,11 +1,11 @@
 """The draft as llama.cpp's eagle3 graph computes it, unrolled for training.
 
-At position P the draft sees the pair (token[P+1], g[P]) and predicts token[P+2]; g[P] is made by
-`fc` of the target's three layer inputs. Step j of the chain that begins at base P stands at
-position P+j-1, sees (token[P+j], the pre-norm state of step j-1) and predicts token[P+j+1]: the
-training-time test of EAGLE-3 (arXiv 2503.01840). Only g, not a state, enters the keys that other
-positions see. RoPE turns neighbouring pairs (llama.cpp's NORM type). Weights carry their GGUF
-names, and are [outputs, inputs] as numpy has them.
+At position P the draft reads the pair (token[P+1], g[P]) and predicts token[P+2]; `fc` makes g[P]
+from the inputs of three layers of the target. Step j of the chain that begins at base P is at
+position P+j-1, reads (token[P+j], the state of step j-1 before the output norm) and predicts
+token[P+j+1]. This is the training-time test of EAGLE-3 (arXiv 2503.01840). The keys that other
+positions see are made from g, never from a state. RoPE rotates neighbouring pairs (llama.cpp's
+NORM type). Weights have their GGUF names and numpy's order, [outputs, inputs].
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from torch.nn.functional import linear, silu
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.train.attention import ChainAttention, Stretch
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import Shape
+from eaglechat.train.target import DraftShape
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What does not change in a run."""
+    """What does not change during a run."""
 
-    shape: Shape
+    shape: DraftShape
     recipe: Recipe
     feature_scale: Any
-    """[3 * n_embd]: the usual size of each dimension of the features, which are divided by it."""
+    """[3 * n_embd]: the median size of each dimension of the features, which are divided by it."""
     embeddings: Any
     """[n_vocab, n_embd], each row divided by its root mean square."""
     target_head: Any
-    """[draft vocabulary, n_embd]: the target's own."""
+    """[draft vocabulary, n_embd]: rows of the target's output head."""
     soft_cap: float | None
     draft_ids: npt.NDArray[np.int64]
     """[n_vocab]: each token's index in the draft's vocabulary, or -1."""
@@ -59,8 +59,8 @@ OUT = "blk.0.attn_output.weight"
 GATE, UP, DOWN = (f"blk.0.ffn_{part}.weight" for part in ("gate", "up", "down"))
 
 
-def weight_shapes(shape: Shape, n_draft_vocab: int) -> dict[str, tuple[int, ...]]:
-    """Every weight of a draft, in the order they are written."""
+def weight_shapes(shape: DraftShape, n_draft_vocab: int) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight of a draft, in the order of the file."""
     hidden, feed = shape.n_embd, shape.feed_forward
     features = {FEATURE_NORM: (shape.n_features,)} if shape.norm_before_fc else {}
     q_rows, kv_rows = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
@@ -82,11 +82,11 @@ def weight_shapes(shape: Shape, n_draft_vocab: int) -> dict[str, tuple[int, ...]
     }
 
 
-def new_weights(shape: Shape, head: Any, final_scale: Any, seed: int) -> dict[str, Any]:
-    """Random weights to start from.
+def new_weights(shape: DraftShape, head: Any, final_scale: Any, seed: int) -> dict[str, Any]:
+    """Random weights to begin with.
 
-    The head starts as the target's own rows of the draft's vocabulary [vocabulary, n_embd], and
-    the output norm at the size of what the target hands to it, `final_scale` [n_embd].
+    The output head begins as `head` [vocabulary, n_embd], the target's rows for the draft's
+    vocabulary; the output norm as `final_scale` [n_embd], the size of the target's final states.
     """
     generator = torch.Generator().manual_seed(seed)
     weights = {}
@@ -105,18 +105,18 @@ def new_weights(shape: Shape, head: Any, final_scale: Any, seed: int) -> dict[st
 
 @dataclass(frozen=True)
 class Chains:
-    """Some samples' rows end to end, and where chains begin in them. On one device."""
+    """The rows of several samples, and where chains begin in them. On one device."""
 
     features: Any
     """[rows, n_features] of all samples."""
     tokens: Any
-    """[rows + steps]: the token of each row, padded at the end."""
+    """[rows + steps]: the token of each row, then padding."""
     places: Any
-    """[rows]: each row's position in its sample."""
+    """[rows]: the position of each row in its sample."""
     lengths: tuple[int, ...]
-    """Rows of each sample."""
+    """The number of rows of each sample."""
     bases: Any
-    """[chains]: rows where a chain begins, ascending."""
+    """[chains]: the rows where chains begin, ascending."""
 
 
 @dataclass(frozen=True)
@@ -124,18 +124,18 @@ class Step:
     """One step of the chains that reach it."""
 
     bases: Any
-    """[chains]: the row each chain began at."""
+    """[chains]: the row where each chain began."""
     normed: Any
-    """[chains, n_embd]: what the output head takes."""
+    """[chains, n_embd]: the state after the output norm."""
     state: Any
-    """[chains, n_embd]: before the output norm."""
+    """[chains, n_embd]: the state before the output norm."""
 
 
 class Unrolled:
-    """A forward pass over some chains, step by step; the caller says which chains go on."""
+    """A forward pass over chains, step by step. The caller decides which chains go on."""
 
     def __init__(self, weights: Weights, lesson: Lesson, chains: Chains) -> None:
-        """`fc` of the weights takes features divided by the lesson's scale."""
+        """The weights' `fc` is for features that are divided by the lesson's scale."""
         dtype = lesson.dtype
         self._shape = lesson.shape
         self._weights = {
@@ -160,13 +160,13 @@ class Unrolled:
         self._chain_v: list[Any] = []
 
     def first(self) -> Step:
-        """Step 1, on the text's own states."""
+        """Step 1 of all chains, from the target's features."""
         bases = self._chains.bases
         inputs, state = self._everything[bases], self._g[bases]
         return self._step(1, bases, inputs, state)
 
     def following(self, number: int, before: Step, going_on: Any) -> Step:
-        """Step `number`, for the chains of the step before whose indices are in `going_on`."""
+        """Step `number` of the chains of step `before` whose indices are in `going_on`."""
         bases = before.bases[going_on]
         state = before.state[going_on]
         if self._shape.norm_output:
@@ -215,7 +215,7 @@ class Unrolled:
         return self._text_k.new_empty(0, n_chains, *self._text_k.shape[1:])
 
     def _rotated(self, heads: Any, places: Any) -> Any:
-        """RoPE over neighbouring pairs, the first ones of a head."""
+        """RoPE over the first n_rot values of each head, in neighbouring pairs."""
         rope = self._shape.rope
         angles = places[:, None].float() * self._frequencies
         cos, sin = (rope.magnitude * part[:, None] for part in (angles.cos(), angles.sin()))
@@ -238,8 +238,8 @@ class Unrolled:
         ]
 
 
-def normed_features(features: Any, weights: Weights, shape: Shape) -> Any:
-    """What the draft makes of the target's layer inputs [rows, n_features] in front of `fc`."""
+def normed_features(features: Any, weights: Weights, shape: DraftShape) -> Any:
+    """The features [rows, n_features] after the draft's norms before `fc`."""
     if shape.fc_norm:
         layers = features.unflatten(-1, (EXTRACT_LAYERS, -1))
         features = root_mean_square_normed(layers, shape.rms_eps).flatten(-2)

@@ -1,4 +1,4 @@
-"""What stands before the first batch: a new draft, its lesson, or the checkpoint to go on from."""
+"""Before the first batch: makes a new draft and its lesson, or resumes from a checkpoint."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from eaglechat.train.trainer import Trainer
 
 _SCALE_SAMPLES = 16
 _MEDIAN_OF_NORMAL = 0.6745
-"""Of the absolute values of a normal distribution whose root mean square is one."""
+"""The median of the absolute values of a standard normal distribution."""
 _RECORD = "run.json"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What a checkpoint belongs to; a run goes on only where nothing of it has changed."""
+    """The run that a checkpoint belongs to. A run resumes only if all of this is the same."""
 
     target: str
     layers: tuple[int, ...]
@@ -53,23 +53,25 @@ class Identity(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Scales:
-    """The usual size of each dimension of what a target computes.
+    """The median size of each dimension of a target's states.
 
-    They differ by orders of magnitude, and a first token may have some a hundred times larger than
-    any other: steps of the optimiser that suit the one dimension would drown the other.
+    The dimensions differ by orders of magnitude, and some are a hundred times larger at the first
+    token. Without scaling, no learning rate would suit all of them.
     """
 
     features: npt.NDArray[np.float32]
-    """[3 * n_embd] of the three layers' inputs."""
+    """[3 * n_embd], of the inputs of three layers."""
     final: npt.NDArray[np.float32]
-    """[n_embd] of the final state."""
+    """[n_embd], of the state after the output norm."""
 
 
 def measure_scales(
     training: Sequence[Sample], features: Features, begun_as: Draft | None
 ) -> Scales:
-    """Medians, which a few huge values do not move; of features as `fc` gets them in the draft that
-    training begins with."""
+    """Scales from the medians, which a few huge values do not change.
+
+    The features are taken after the norms of the draft that training begins with.
+    """
     some = [features.rows(sample) for sample in training[:_SCALE_SAMPLES]]
     rows = np.concatenate(some).astype(np.float32)
     if begun_as is not None:
@@ -78,7 +80,7 @@ def measure_scales(
         given[:] = normed_features(given, weights, begun_as.shape)
     sizes = np.median(np.abs(rows), axis=0) / _MEDIAN_OF_NORMAL
     n_embd = sizes.size // N_PARTS
-    # A dimension that is nearly always nought must not be blown up.
+    # A dimension that is almost always zero must not be scaled up.
     scales: npt.NDArray[np.float32] = np.maximum(sizes, 1e-3 * np.median(sizes)).astype(np.float32)
     return Scales(scales[: 3 * n_embd], scales[3 * n_embd :])
 
@@ -93,7 +95,7 @@ def new_draft(
     n_draft_vocab: int | None,
     seed: int,
 ) -> Draft:
-    """A draft of one layer like the target's, over the most frequent tokens of the data."""
+    """A draft with a layer of the target's dimensions, and the most frequent tokens of the data."""
     shape = shape_of(target)
     size = n_draft_vocab or min(DRAFT_VOCABULARY, target.n_vocab)
     d2t = corpus.most_frequent(training, size, target.n_vocab)
@@ -106,10 +108,11 @@ def new_draft(
 def with_vocabulary(
     draft: Draft, d2t: npt.NDArray[np.int64], matrices: VocabularyMatrices
 ) -> Draft:
-    """The draft over other tokens, those of `d2t` (ascending).
+    """The draft with another vocabulary, `d2t` (ascending).
 
-    Its head keeps the rows of the tokens it had. Those of new tokens are the target's own, mapped
-    as, by least squares, the target's rows of all its old tokens become the draft's.
+    Its head keeps the rows of the tokens that stay. The rows of new tokens are the target's, mapped
+    linearly: the map is the least-squares fit from the target's rows of the old tokens to the
+    draft's.
     """
     old_head = draft.weights[HEAD]
     to_draft, *_ = np.linalg.lstsq(matrices.head(draft.d2t), old_head, rcond=None)
@@ -129,7 +132,7 @@ def lesson_for(
     dtype: Any,
     device: Any,
 ) -> Lesson:
-    """What does not change in a run, on the device it trains on."""
+    """What does not change during a run, on the device of the training."""
     draft_ids = np.full(target.n_vocab, -1, dtype=np.int64)
     draft_ids[draft.d2t] = np.arange(len(draft.d2t))
     embeddings = [
@@ -150,14 +153,14 @@ def lesson_for(
 
 
 def to_training(draft: Draft, lesson: Lesson) -> dict[str, Any]:
-    """A draft's weights as the trainer has them: `fc` for features divided by their scale."""
+    """A draft's weights for training: `fc` is for features divided by their scale."""
     weights = {name: torch.from_numpy(values) for name, values in draft.weights.items()}
     weights[FC] = weights[FC] * lesson.feature_scale.cpu()
     return weights
 
 
 def from_training(weights: Weights, lesson: Lesson) -> dict[str, npt.NDArray[np.float32]]:
-    """The trainer's weights as a draft has them."""
+    """The reverse of `to_training`."""
     plain = {name: weight.detach().cpu() for name, weight in weights.items()}
     plain[FC] = plain[FC] / lesson.feature_scale.cpu()
     return {name: weight.numpy() for name, weight in plain.items()}
@@ -189,9 +192,9 @@ def checkpoint_in(work: Path) -> Path:
 
 
 def resume(trainer: Trainer, work: Path, now: Identity) -> None:
-    """Go on from the directory's checkpoint, if it has one.
+    """Resume from the folder's checkpoint, if it has one.
 
-    Raises TrainingError where that is of another run, OSError.
+    Raises TrainingError if the checkpoint is of another run, OSError.
     """
     checkpoint, record = checkpoint_in(work), work / _RECORD
     if not checkpoint.exists():
@@ -212,7 +215,7 @@ def resume(trainer: Trainer, work: Path, now: Identity) -> None:
 
 
 def forget_run(work: Path) -> None:
-    """Begin anew: drop the checkpoint; chats and features stay. Raises OSError."""
+    """Delete the checkpoint. Chats and features stay. Raises OSError."""
     for path in (checkpoint_in(work), work / _RECORD, work / "training.jsonl"):
         path.unlink(missing_ok=True)
 

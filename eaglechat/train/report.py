@@ -1,4 +1,4 @@
-"""What a draft does in the real engine: held-out prompts, written plainly and with drafts."""
+"""How good a draft is: what training predicts, and what the engine measures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHUNK_ROWS = 512
 
 @dataclass(frozen=True)
 class Foreseen:
-    """Counts over the rounds; the definitions are those of `engine.stats`."""
+    """Counts over the predicted rounds; the definitions are those of `wire/stats.py`."""
 
     rounds: int
     tested_at: tuple[int, ...]
@@ -54,9 +54,12 @@ def foresee(
     max_tokens: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Foreseen:
-    """Replay the samples with drafts of `n_draft_max` tokens; fewer samples if stopped.
+    """Predict what the engine will accept, by replaying held-out samples round by round.
 
-    Of each reply the first `max_tokens`: the longer a greedy reply, the more it repeats itself.
+    A draft of the text's next tokens is accepted up to the first one that differs, and the next
+    round begins after that: the same rounds, positions and counts as in the engine, computed with
+    the training code's forward pass. Only the first `max_tokens` of a reply count, because a long
+    greedy reply repeats itself. If stopped, fewer samples are replayed.
     """
     tested, accepted = np.zeros(n_draft_max, int), np.zeros(n_draft_max, int)
     rounds = 0
@@ -82,8 +85,7 @@ def foresee(
 def _right_in_a_row(
     lesson: Lesson, weights: Weights, batch: TrainingBatch, n_draft_max: int
 ) -> npt.NDArray[np.int64]:
-    """[rows]: how many tokens of a draft from each row agree with the text, up to the first
-    that does not."""
+    """[rows]: how many first tokens of a draft from each row agree with the text."""
     head = weights[HEAD].to(lesson.dtype)
     unrolled = Unrolled(weights, lesson, batch.chains)
     count = torch.zeros(len(batch.limits), dtype=torch.int64, device=lesson.device)
@@ -100,7 +102,7 @@ def _right_in_a_row(
 
 
 def _likeliest(states: Any, head: Any) -> Any:
-    """The likeliest token of each row; in float32, as lower precision makes ties."""
+    """The likeliest token of each row; in float32, because a lower precision has ties."""
     exact = head.float()
     return torch.cat([(some.float() @ exact.T).argmax(-1) for some in states.split(_CHUNK_ROWS)])
 
@@ -112,7 +114,7 @@ _TEXT_PROMPT = 64
 
 @dataclass(frozen=True)
 class Measured:
-    """Greedy replies with drafts of `n_draft_max` tokens."""
+    """What greedy replies with drafts of `n_draft_max` tokens gave."""
 
     n_draft_max: int
     stats: SpeculationStats
@@ -127,14 +129,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A held-out prompt, and how long the reply to it may be."""
+    """A held-out prompt, and the most tokens of the reply."""
 
     tokens: tuple[int, ...]
     max_tokens: int
 
 
 def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
-    """Held-out samples of different prompts: greedy replies, if there are any."""
+    """Held-out samples with different prompts; only greedy replies if there are any."""
     greedy = [sample for sample in held_out if sample.temperature == 0.0]
     chosen: dict[bytes, Sample] = {}
     for sample in sorted(greedy or held_out, key=lambda sample: sample.digest):
@@ -143,7 +145,7 @@ def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
 
 
 def prompt_of(sample: Sample, max_tokens: int) -> Prompt:
-    """The sample's prompt, to be answered at the sample's length; of a text, its first tokens."""
+    """A sample's prompt and length; the prompt of a text is its first tokens."""
     start, end = sample.spans[0]
     start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
     return Prompt(tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens))
@@ -159,9 +161,9 @@ def measure(
     paused: Callable[[], bool],
     lengths: Sequence[int] = LENGTHS,
 ) -> list[Measured]:
-    """Write each prompt's reply plainly and with each draft length, by turns.
+    """Write the reply to each prompt without drafting, then with each draft length.
 
-    `on_reply` gets the replies done. Raises PausedError, TrainingError where the draft fails in
+    `on_reply` gets the number of replies. Raises PausedError, TrainingError if the draft fails in
     the engine, EngineError.
     """
     pair = LoadedPair(check_pair(target, draft), options)
@@ -190,7 +192,7 @@ def measure(
 
 
 class _Total:
-    """Adds up the replies of one setting."""
+    """The sum of all replies with one draft length."""
 
     def __init__(self) -> None:
         self.fold = StatsFold()

@@ -1,4 +1,4 @@
-"""Rotary embedding of a draft: the angles llama.cpp computes from the fields of its GGUF."""
+"""The rotary embedding of a draft, as llama.cpp computes it from the fields of its GGUF."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.train.settings import TrainingError
 
 DEFAULT_BASE = 10000.0
-"""llama.cpp's own for a file that names none."""
+"""llama.cpp's default."""
 FIELDS = "eagle3.rope."
 FACTORS = "rope_freqs.weight"
-"""Divisors of the frequencies: llama3's scaling."""
+"""Divisors of the frequencies, for llama3's scaling."""
 
 _KNOWN = {
     f"{FIELDS}{key}"
@@ -29,23 +29,23 @@ _KNOWN = {
     )
 }  # fmt: skip
 _MOST_TURNS, _LEAST_TURNS = 32.0, 1.0
-"""YaRN keeps the frequency of a pair that turns more often than that in the context it was trained
-for, and divides that of one that turns less often; llama.cpp's own bounds."""
+"""YaRN keeps the frequency of pairs that rotate more than 32 times in the trained context, and
+divides that of pairs that rotate less than once. The bounds are llama.cpp's."""
 
 
 @dataclass(frozen=True)
 class Rope:
-    """Turns pairs of neighbouring values of a head, its first ones."""
+    """Rotates the first values of a head, in neighbouring pairs."""
 
     base: float
     frequencies: tuple[float, ...]
-    """Of each pair: radians a position."""
+    """Radians per position, for each pair."""
     magnitude: float = 1.0
-    """YaRN lengthens what it turns."""
+    """What YaRN multiplies the rotated values by."""
 
     @property
     def n_rot(self) -> int:
-        """How many values of a head are turned."""
+        """How many values of a head are rotated."""
         return 2 * len(self.frequencies)
 
 
@@ -55,9 +55,9 @@ def plain_rope(base: float, n_rot: int) -> Rope:
 
 
 def read_rope(draft: GGUFHeader, head_dim: int, factors: Floats | None) -> Rope:
-    """What a draft's fields ask of llama.cpp; `factors` are its divisors of the frequencies.
+    """The RoPE that llama.cpp computes for a draft; `factors` are its divisors of frequencies.
 
-    Raises TrainingError for what this code does not compute.
+    Raises TrainingError for a kind of scaling that this code does not compute.
     """
     kind = str(draft.get(f"{FIELDS}scaling.type") or "linear")
     unknown = sorted(key for key in draft.fields if key.startswith(FIELDS) and key not in _KNOWN)
@@ -88,7 +88,7 @@ def read_rope(draft: GGUFHeader, head_dim: int, factors: Floats | None) -> Rope:
 
 
 def _kept(base: float, n_rot: int, trained: int) -> npt.NDArray[np.float64]:
-    """How much of each pair's frequency YaRN keeps, 0 to 1."""
+    """The share of each pair's frequency that YaRN keeps, 0 to 1."""
 
     def pair_of(turns: float) -> float:
         return n_rot * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))

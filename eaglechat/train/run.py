@@ -1,4 +1,4 @@
-"""A training run from target to report, in stages that each go on where they were stopped."""
+"""A training run from target to report. Each stage resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage is; `note` adds what there is to say of it."""
+    """How far a stage is, and a note about it."""
 
     stage: str
     done: float
@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run made."""
+    """The draft that a run made, and how good it is."""
 
     out: Path
     size_bytes: int
@@ -62,12 +62,12 @@ class Outcome:
     state: State
     foreseen: Foreseen
     before: list[Measured]
-    """Of the draft to compare with; empty without one."""
+    """The measurements of the draft to compare with; empty without one."""
     after: list[Measured]
 
 
 class Run:
-    """Everything a run has at hand; `go` does it."""
+    """A training run."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Run:
         on_progress: Callable[[Progress], None],
         paused: Callable[[], bool],
     ) -> None:
-        """Check what can be checked at once. Raises TrainingError, OSError."""
+        """Check everything that can be checked before the work. Raises TrainingError, OSError."""
         self._settings = settings
         self._on_progress = on_progress
         self._paused = paused
@@ -101,7 +101,7 @@ class Run:
         torch.set_num_threads(self._n_threads)
 
     def go(self) -> Outcome:
-        """Raises PausedError, TrainingError, EngineError, OSError."""
+        """Do all stages. Raises PausedError, TrainingError, EngineError, OSError."""
         backend.start_backend(backend.LOG_ERRORS)
         with ExitStack() as stack:
             model = stack.enter_context(closing(self._open_target()))
@@ -109,7 +109,7 @@ class Run:
             reader = stack.enter_context(closing(self._reader(model)))
             features = self._features([*held_out, *training], reader)
             if not self._settings.recompute:
-                # What is left to do needs its memory more than the target.
+                # The rest of the run does not need the target, but its memory.
                 stack.close()
             trainer, draft = self._prepare(training, features)
             self._train(trainer, training, features)
@@ -155,7 +155,7 @@ class Run:
             )
 
     def _open_target(self) -> Model:
-        """The target, once it is known how many chats it can write beside its own weights."""
+        """The loaded target. Also decides how many chats it writes side by side."""
         placed = LoadOptions(n_gpu_layers=self._settings.n_gpu_layers)
         free = free_memory(placed, backend.devices())
         path = working_copy(
@@ -168,7 +168,7 @@ class Run:
         return Model(path, Placement(self._settings.n_gpu_layers))
 
     def _gather(self, model: Model) -> list[Sample]:
-        """All samples, each once, in the order of their sources."""
+        """All different samples, in the order of their sources."""
         settings, longest = self._settings, self._settings.longest
         if settings.self_written_tokens or settings.prompts:
             self._write_chats(model)
@@ -196,20 +196,21 @@ class Run:
         return self._settings.work / f"chats{self._manner}.jsonl"
 
     def _answers_to(self, prompts: Path) -> Path:
-        """Where the target's answers lie, by what the file holds: their numbers are its lines."""
+        """The file of the target's answers to these prompts, which the content of `prompts` names:
+        the numbers in it are those of the prompts."""
         digest = hashlib.blake2b(prompts.read_bytes(), digest_size=8).hexdigest()
         return self._settings.work / f"answers-{digest}{self._manner}.jsonl"
 
     @property
     def _manner(self) -> str:
-        """Names the files of what is written with and without thinking, that they may not mix."""
+        """A part of file names, so that chats with and without thinking are kept apart."""
         enabled = self._settings.thinking.enabled
         return "" if enabled is None else "-thinking" if enabled else "-no-thinking"
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
         store = None if settings.recompute else self._store
-        # A file that cannot be read is found out before hours of writing, not after.
+        # Read before hours of writing, to find out early whether a file is wrong.
         given = [
             (
                 self._answers_to(path),
@@ -266,7 +267,7 @@ class Run:
         return FeatureStore(self._settings.work / f"features-{layers}", self._target.n_embd)
 
     def _prepare(self, training: Sequence[Sample], features: Features) -> tuple[Trainer, Draft]:
-        """The trainer where its last checkpoint left it, and the draft it began with."""
+        """The trainer, resumed from the last checkpoint, and the draft that it began with."""
         settings = self._settings
         self._say("preparing", 0, 1)
         scales = preparation.measure_scales(training, features, self._init)
@@ -324,7 +325,7 @@ class Run:
         )
 
     def _foresee(self, trainer: Trainer, samples: Sequence[Sample], features: Features) -> Foreseen:
-        """What training predicts for the replies that the report is about."""
+        """What training predicts for the samples of the report."""
         self._say("trying held-out samples", 0, 1)
         foreseen = foresee(
             trainer.lesson,

@@ -1,11 +1,12 @@
-"""Chats that the target writes itself: a user's turn from the empty slot of its own template, then
-the reply; or the reply alone, to prompts that are given. Many at once, since a batch of tokens
-costs little more than one; and what the target computes for each token is taken down as it is
-written, so that it need not read them again.
+"""Chats that the target writes itself.
 
-Each chat has a number, which with the run's seed seeds its samplers. Chats go to disk when there
-are enough of them for a shard of features: a run that was stopped goes on with the numbers that
-are missing.
+It writes a user's turn into the empty slot of its own template, then the reply; or only the reply
+to a given prompt. Many chats are written side by side, because a batch of tokens takes little
+longer than one token. The features of each token are kept, so they need not be computed again.
+
+Each chat has a number, which seeds its samplers together with the run's seed. Chats are written to
+disk when there are enough for a shard of features. A run that was stopped goes on with the missing
+numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import AS_IT_IS, Message, Sampling, Thinking
 
 TEMPERATURES = (0.0, 0.7, 0.0, 0.7, 1.0)
-"""Of the replies, by the chat's number; greedy among them because that is how drafts are judged."""
+"""The temperatures of replies, in turn by chat number. Drafts are measured on greedy replies."""
 
 # No top-p: it would sort the whole vocabulary for each token.
 _USER = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.01)
@@ -35,23 +36,23 @@ _SLOT = "EAGLECHATSLOT"
 _LONGEST_QUESTION = 256
 _SHORTEST_QUESTION = 2
 _LINES_AT_ONCE = 16
-"""Chats kept back until they are written, where no features are."""
+"""How many chats are written to the file at once when no features are stored."""
 _CHATS_A_SEED = 10_000_019
-"""More chats than a run writes: those of two seeds are never sampled alike."""
+"""More than a run writes, so that runs with two seeds share no sampler seed."""
 _SEEDS = (1 << 32) - 1
-"""llama.cpp takes the number after the last one to mean any."""
+"""Sampler seeds are below this number, which llama.cpp takes for a random seed."""
 
 
 class WrittenChat(TokenLine, omit_defaults=True, kw_only=True):
-    """A line of the file: the chat, with its number."""
+    """A line of the file: a chat and its number."""
 
     n: int
 
 
 class UserSlot:
-    """The template around a user's turn: the tokens before it and those between it and the reply.
+    """The template's tokens before a user's turn, and those between it and the reply.
 
-    Raises TrainingError for a template that does not show the turn as it is.
+    Raises TrainingError for a template that changes the turn.
     """
 
     def __init__(self, model: Model, thinking: Thinking = AS_IT_IS) -> None:
@@ -67,7 +68,7 @@ class UserSlot:
 
 
 def written_chats(path: Path) -> list[WrittenChat]:
-    """The chats in a file; a last line cut short by a crash is passed over. Raises OSError."""
+    """The chats of a file, without a last line that a crash cut short. Raises OSError."""
     if not path.exists():
         return []
     chats = []
@@ -93,18 +94,18 @@ class ChatWriter:
         layers: Sequence[int] = (),
         thinking: Thinking = AS_IT_IS,
     ) -> None:
-        """`longest` bounds a chat in tokens; another `seed` writes other chats; `layers` are those
-        whose inputs are taken down, none of them where features are not wanted; `thinking` is for
-        the chats of which the user's turn is written too.
+        """Make the context. Raises ModelLoadError.
 
-        Raises ModelLoadError.
+        longest: the most tokens of a chat.
+        layers: the layers whose inputs are kept as features; none if features are not wanted.
+        thinking: for chats whose user's turn is written too.
         """
         self._model = model
         self._seed = seed
         self._thinking = thinking
         self._longest = longest
         self._begun_with: Sequence[UserSlot | Sequence[int]] = ()
-        """What chats begin with, by turns: the slot to write a user's turn into, or prompts."""
+        """What chats begin with, in turn by number: the user's slot, or prompts."""
         self._context = Context(
             model,
             n_ctx=n_side_by_side * longest,
@@ -119,7 +120,7 @@ class ChatWriter:
         self._batch = Batch(self._context)
         self._n_side_by_side = n_side_by_side
         self._n_unfinished = 0
-        """Tokens of the chats that have not ended."""
+        """The tokens of all chats that have not ended."""
 
     def close(self) -> None:
         self._batch.close()
@@ -133,12 +134,12 @@ class ChatWriter:
         paused: Callable[[], bool],
         store: FeatureStore | None = None,
     ) -> None:
-        """Append chats to a file until they hold `n_tokens`; `on_tokens` gets how many are written,
-        in chats that have not ended too.
+        """Append chats to a file until it has `n_tokens`.
 
-        Their features go to `store`, before the chats to the file: what the file holds is stored.
-        Raises PausedError, after writing what has ended; TrainingError where the features do not
-        fit on the disk, or a chat not within its bound; DecodeError, OSError.
+        `on_tokens` gets how many are written, in unfinished chats too. Features go to `store`
+        before their chats go to the file. Raises PausedError after writing the finished chats;
+        TrainingError if the features do not fit on the disk or a chat not into `longest` tokens;
+        DecodeError, OSError.
         """
         self._begun_with = [self._user_slot()]
         done = written_chats(path)
@@ -150,7 +151,7 @@ class ChatWriter:
         def is_enough(chat: _Chat | None) -> bool:
             nonlocal size
             size += len(chat.tokens) if chat is not None else 0
-            # Short of all before the last chat has ended.
+            # Less than all of them until the last chat has ended.
             on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
             return size >= n_tokens
 
@@ -164,11 +165,11 @@ class ChatWriter:
         paused: Callable[[], bool],
         store: FeatureStore | None = None,
     ) -> None:
-        """Append a chat for each of these prompts to a file, and those that were begun meanwhile:
-        second replies to the first prompts. `on_answers` gets how many prompts are answered.
+        """Append a chat per prompt to a file, and further replies that end before the last one.
 
-        Every prompt must leave room for a reply. Raises PausedError, after writing what has ended;
-        TrainingError where the features do not fit on the disk; DecodeError, OSError.
+        Every prompt must leave room for a reply. `on_answers` gets how many prompts are answered.
+        Raises PausedError after writing the finished chats; TrainingError if the features do not
+        fit on the disk; DecodeError, OSError.
         """
         self._begun_with = prompts
         done = {chat.n for chat in written_chats(path)}
@@ -201,7 +202,7 @@ class ChatWriter:
         paused: Callable[[], bool],
         store: FeatureStore | None,
     ) -> None:
-        """Append chats whose numbers are not `done`; `is_enough` is asked after each step."""
+        """Append chats with numbers that are not in `done`, until `is_enough` after some step."""
         ended: list[_Chat] = []
         with path.open("ab") as file:
             if done and not path.read_bytes().endswith(b"\n"):
@@ -219,7 +220,7 @@ class ChatWriter:
                     return
 
     def _chats(self, numbers: Iterator[int]) -> Iterator[_Chat | None]:
-        """Chats as they end with a reply, and None after each step that ended none."""
+        """Each chat when its reply ends, and None after a step in which none ended."""
         chats = [self._begin(seq_id, next(numbers)) for seq_id in range(self._n_side_by_side)]
         try:
             while True:
@@ -252,8 +253,11 @@ class ChatWriter:
         )
 
     def _step(self, chats: Sequence[_Chat]) -> None:
-        """Decode one token of each chat, its template's too: a batch with more tokens of one than
-        of another would take several passes. Sample where the next one is not given."""
+        """Decode one token of each chat, and sample the next one if it is not given.
+
+        Tokens of the template are decoded one by one too: if a batch had more tokens of one chat
+        than of another, llama.cpp would need several passes.
+        """
         self._batch.clear()
         for chat in chats:
             token, position = chat.next_token()
@@ -286,7 +290,7 @@ def _keep(ended: Sequence[_Chat], file: IO[bytes], store: FeatureStore | None) -
 
 
 class _Chat:
-    """One chat in the making: its tokens, of which the first `_n_decoded` have been decoded."""
+    """An unfinished chat: its tokens, the first `_n_decoded` of which are decoded."""
 
     def __init__(
         self,
@@ -298,11 +302,11 @@ class _Chat:
         seed: int,
         longest: int,
     ) -> None:
-        """A slot to write the user's turn into, or a prompt to reply to."""
+        """`begun_with` is a slot for a user's turn, or a prompt."""
         self._model, self._longest, self._seed = model, longest, seed
         self.seq_id, self.number = seq_id, number
         self.rows: list[Rows] = []
-        """Features of the tokens decoded, where they are taken down."""
+        """The features of the decoded tokens, if features are wanted."""
         self._n_decoded = 0
         self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
         self._reply_starts: int | None = None
@@ -317,7 +321,7 @@ class _Chat:
             self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
         self._question_starts = len(self.tokens)
         self.has_reply = False
-        """Whether all of its reply is written."""
+        """Whether the reply is complete."""
         self.ended = False
 
     def next_token(self) -> tuple[int, int]:
@@ -330,9 +334,9 @@ class _Chat:
         return self._n_decoded == len(self.tokens)
 
     def go_on(self, context: Context, row: int) -> None:
-        """Go on behind the last token, whose logits are in this row: sample another, or end."""
+        """Sample the next token from the logits of this row, or end."""
         if self.has_reply:
-            # Its last token is decoded too, for its features.
+            # Its last token was decoded for its features.
             self.ended = True
             return
         token = self._sampler.sample(context, row)
@@ -350,7 +354,7 @@ class _Chat:
             self.has_reply = ends or is_full
 
     def line(self) -> WrittenChat:
-        """The chat, once its reply is written."""
+        """The chat with its complete reply."""
         assert self._reply_starts is not None
         return WrittenChat(
             n=self.number, t=self.tokens, a=self._reply_starts, temp=self._temperature

@@ -12,11 +12,11 @@ from eaglechat.wire.protocol import AS_IT_IS, Thinking
 
 
 class TrainingError(EngineError):
-    """What training cannot do."""
+    """Training cannot go on; the message is one sentence."""
 
 
 class PausedError(Exception):
-    """Ctrl+C: everything done so far is on disk, and the same command goes on from there."""
+    """The run was interrupted. Everything done is on disk, and the same command goes on."""
 
 
 DRAFT_VOCABULARY = 8192
@@ -28,26 +28,26 @@ class Recipe(msgspec.Struct, frozen=True):
     """How a draft is trained."""
 
     steps: int = 4
-    """Steps of training-time test."""
+    """Unrolled steps of training-time test."""
     batch_tokens: int = 4096
     learning_rate: float = 1e-3
     weight_decay: float = 0.1
     step_decay: float = 0.8
-    """Each step's loss weighs this much of the step before it."""
+    """The weight of a step's loss, relative to that of the step before it."""
     unreached: float = 0.2
-    """Share of the chains that go on after a wrong token, which in use would end the draft."""
+    """The share of chains that go on after a wrong token. In use, such a token ends the draft."""
     seed: int = 1
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: tokens or seconds, one of them."""
+    """How long to train: either tokens or seconds is set."""
 
     tokens: int | None = None
     seconds: float | None = None
 
     def share(self, tokens: int, seconds: float) -> float:
-        """How much of it so much training uses, 0 to 1."""
+        """The share of the budget that this much training takes, 0 to 1."""
         if self.tokens is not None:
             return min(tokens / self.tokens, 1.0)
         assert self.seconds is not None
@@ -56,7 +56,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What to train, on what, for how long, and where things are kept."""
+    """Everything a training run is asked for."""
 
     target: Path
     out: Path
@@ -65,7 +65,7 @@ class RunSettings:
     chats: tuple[Path, ...] = ()
     text: tuple[Path, ...] = ()
     history: Path | None = None
-    """Directory of the app's own chats, to train on them too."""
+    """The folder of the app's own chats, if they are to be trained on."""
     prompts: tuple[Path, ...] = ()
     """Files of prompts that the target answers."""
     self_written_tokens: int = 0
@@ -74,17 +74,17 @@ class RunSettings:
     longest: int = LONGEST
     """Longest sample in tokens."""
     name: str | None = None
-    """The draft's name; else the target's, and EAGLE-3."""
+    """The draft's name; the default is the target's and EAGLE-3."""
     layers: tuple[int, ...] | None = None
     draft_vocab: int | None = None
-    """Size of a vocabulary to choose from the data; else 8192, or that of `init`."""
+    """The size of the draft's vocabulary; the default is 8192, or that of `init`."""
     init: Path | None = None
     compare: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(seconds=3600.0))
     recipe: Recipe = field(default_factory=Recipe)
     type: str = "q8_0"
     head_type: str | None = None
-    """Of the output head, where it differs from the other matrices."""
+    """The type of the output head, if it differs from that of the other matrices."""
     recompute: bool = False
     n_threads: int | None = None
     n_gpu_layers: int = -1

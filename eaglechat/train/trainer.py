@@ -1,4 +1,4 @@
-"""Teaches a draft: batches, the unrolled loss, the optimiser, checkpoints that resume exactly."""
+"""Trains a draft: device and precision, the unrolled loss, optimisers, checkpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIZE = 768
 
 
 def best_device() -> Any:
-    """The first CUDA device, else a Mac's GPU, else the processor."""
+    """The first CUDA device, else a Mac's GPU, else the CPU."""
     if torch.cuda.is_available():
         return torch.device("cuda")
     # All operations of training have kernels for it (native_functions.yaml of torch 2.13).
@@ -33,8 +33,8 @@ def best_device() -> Any:
 
 
 def best_type(device: Any) -> Any:
-    """bfloat16 where the device surely multiplies matrices of it faster than of float32, else
-    float32."""
+    """The type of matrix products: bfloat16 if it is clearly faster than float32, which is measured
+    on a CPU."""
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     if device.type == "mps":
@@ -45,7 +45,7 @@ def best_type(device: Any) -> Any:
 
 
 def _seconds(dtype: Any) -> float:
-    """The shortest of some products: neighbours on the machine only lengthen them."""
+    """The shortest time of eight products; other programs can only lengthen them."""
     matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
     times = []
     for _ in range(8):
@@ -57,7 +57,7 @@ def _seconds(dtype: Any) -> float:
 
 _WARM_UP = 0.02
 _FINAL_RATE = 0.02
-"""Learning rate at the end, as a share of the highest."""
+"""The last learning rate, as a share of the highest."""
 _CLIP = 1.0
 _CHECKPOINT_EVERY_S = 120.0
 _RECENT_BATCHES = 50
@@ -75,9 +75,9 @@ class State:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a batch showed, before it was learnt from: the draft against the text.
+    """How the draft did on a batch before it learnt from it.
 
-    Position i was tested where every position before it was right; its rate is hit / tested.
+    A position is tested if all positions before it were right; its rate is hit / tested.
     """
 
     loss: float
@@ -86,7 +86,7 @@ class Figures:
 
 
 class RecentFigures:
-    """The figures of the last batches together, to be shown."""
+    """The sum of the figures of the last 50 batches."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[State, Figures]] = deque(maxlen=_RECENT_BATCHES)
@@ -95,7 +95,7 @@ class RecentFigures:
         self._recent.append((state, figures))
 
     def note(self) -> str:
-        """Agreement with the text at each position, given the positions before it; speed."""
+        """The rate at each position and the speed, as a line of text."""
         rates = []
         for position in range(max(len(figures.tested) for _, figures in self._recent)):
             tested = sum(_at(figures.tested, position) for _, figures in self._recent)
@@ -112,7 +112,7 @@ def _at(counts: tuple[int, ...], position: int) -> int:
 
 
 class Trainer:
-    """One run: the weights, the optimiser and how far it is."""
+    """The weights, the optimisers and the state of a run."""
 
     def __init__(self, lesson: Lesson, weights: Weights) -> None:
         self.lesson = lesson
@@ -124,8 +124,8 @@ class Trainer:
         self.state = State()
 
     def _choose_optimizers(self) -> list[Any]:
-        """Muon (arXiv 2502.16982) for the matrices between the features and the head, where the
-        device computes in bfloat16, as it does; AdamW for all else."""
+        """In bfloat16, Muon (arXiv 2502.16982) for all matrices but the output head; AdamW for the
+        rest. In float32, AdamW for all."""
         recipe, head = self.lesson.recipe, self.weights[HEAD]
         vectors = [weight for weight in self.weights.values() if weight.ndim == 1]
         inner = [
@@ -156,13 +156,13 @@ class Trainer:
         on_batch: Callable[[State, Figures], None],
         paused: Callable[[], bool],
     ) -> None:
-        """Train until the budget is used, from where the state stands.
+        """Train from the current state until the budget is used.
 
         Raises PausedError after writing a checkpoint, OSError.
         """
         saved = started = time.monotonic()
         coming = prepared(samples, self.state.place, features, self.lesson)
-        # Closed before anything else reads features.
+        # The reading thread must end before anything else reads features.
         with closing(coming):
             while self._share(budget) < 1.0:
                 batch, place = next(coming)
@@ -190,7 +190,7 @@ class Trainer:
     def _set_rate(self, done: float) -> None:
         cosine = 0.5 * (1.0 + math.cos(math.pi * done))
         share = min(done / _WARM_UP, 1.0) * (_FINAL_RATE + (1.0 - _FINAL_RATE) * cosine)
-        # The first batch must teach something too.
+        # Not zero in the first batch.
         share = max(share, _FINAL_RATE)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
@@ -209,8 +209,8 @@ class Trainer:
     def _loss(self, batch: TrainingBatch) -> tuple[Any, Figures]:
         """The loss of all steps.
 
-        A chain goes on while it agrees with the text, as a draft does in use; of the others only
-        a share does: what a draft says after a rejected token is never looked at.
+        A chain goes on while it agrees with the text. Of the other chains only a share goes on,
+        because what a draft says after a rejected token is never used.
         """
         lesson, recipe = self.lesson, self.lesson.recipe
         generator = torch.Generator().manual_seed(recipe.seed + self.state.batches)
@@ -249,7 +249,7 @@ class Trainer:
         return total, Figures(float(total.detach()), tuple(tested), tuple(hit))
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint; a crash leaves the one before it. Raises OSError."""
+        """Write a checkpoint; after a crash the one before it is still there. Raises OSError."""
         part = path.with_name(path.name + ".part")
         torch.save(
             {
@@ -262,7 +262,7 @@ class Trainer:
         part.replace(path)
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint. Raises TrainingError for one of another draft, OSError."""
+        """Resume from a checkpoint. Raises TrainingError if it is of another draft, OSError."""
         stored = torch.load(path, map_location=self.lesson.device, weights_only=True)
         with torch.no_grad():
             for name, weight in self.weights.items():
@@ -275,7 +275,7 @@ class Trainer:
 
 
 def _teaching_rows(limits: Any, steps: int) -> tuple[Any, Any]:
-    """The rows whose final state some chain learns from, and each row's place among them."""
+    """The rows whose final state a chain learns from, and the index of each row among them."""
     n = len(limits)
     wanted = torch.zeros(n + steps + 1, dtype=torch.bool, device=limits.device)
     bases = torch.nonzero(limits).squeeze(1)

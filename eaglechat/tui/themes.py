@@ -1,6 +1,6 @@
-"""Themes as TOML files: one loader for the shipped ones and the user's own.
+"""Loads themes from TOML files, those that ship and the user's own.
 
-Every value is checked at load, because Textual would only find a bad one when the running app
+Every value is checked when it is loaded: Textual would find a bad one only when the running app
 parses its styles. A theme reaches the widgets as CSS variables: Textual's own, and for each kind
 of token `$token-<kind>` (a colour) and `$token-<kind>-style` (a text style).
 """
@@ -30,7 +30,8 @@ FALLBACK_THEME = "eagle-dark"
 REJECTED = "rejected"
 _KNOWN = (origin for origin in Origin if origin is not Origin.UNKNOWN)
 TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in _KNOWN), REJECTED)
-"""What a transcript tells apart: the origins of emitted tokens, and rejected draft tokens."""
+"""The kinds of tokens that a transcript distinguishes: the origins of emitted tokens, and rejected
+draft tokens."""
 
 StyleFlag = Literal["bold", "dim", "italic", "overline", "reverse", "strike", "underline"]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -42,7 +43,7 @@ _AUTO = re.compile(r"auto(?: \d+(?:\.\d+)?%)?")
 
 
 class TokenStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one kind of token looks. The style tells it apart where there is no colour."""
+    """The colour and text style of one kind of token. The style distinguishes it without colour."""
 
     colour: str
     style: tuple[StyleFlag, ...]
@@ -61,7 +62,7 @@ class TokenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A theme's TOML file: the fields of Textual's Theme, and `[tokens]`.
 
-    A colour left out is derived by Textual from the others.
+    Textual derives a colour that is left out from the others.
     """
 
     # Textual makes a CSS class of the name.
@@ -93,7 +94,7 @@ _COLOUR_FIELDS = tuple(field for field in ThemeFile.__struct_fields__ if field n
 
 @dataclass(frozen=True)
 class LoadedTheme:
-    """A checked theme, ready for `App.register_theme`, and the file it came from."""
+    """A checked theme, ready for `App.register_theme`, and its file."""
 
     theme: Theme
     tokens: TokenTable
@@ -102,11 +103,11 @@ class LoadedTheme:
 
 @dataclass(frozen=True)
 class ThemeProblem:
-    """The first thing wrong with a theme file; the theme was skipped."""
+    """The first thing that is wrong with a theme file; the theme is skipped."""
 
     file: Path
     key: str
-    """Dotted path in the file; empty when the whole file is meant."""
+    """Dotted path of the value in the file; empty if the whole file is meant."""
     value: Any
     reason: str
 
@@ -124,7 +125,8 @@ class _BadValueError(Exception):
 
 
 def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[ThemeProblem]]:
-    """Read every `*.toml` of the directories; a later directory's theme replaces a namesake."""
+    """Read every `*.toml` of the directories. A theme replaces one of the same name from an earlier
+    directory."""
     themes: dict[str, LoadedTheme] = {}
     problems: list[ThemeProblem] = []
     for directory in directories:
@@ -145,7 +147,7 @@ def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[ThemeProble
 
 
 def choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
-    """The theme of this name, else the shipped dark one, else any."""
+    """The theme with this name, else the shipped dark one, else any."""
     themes = {theme.theme.name: theme.theme for theme in loaded}
     return themes.get(name) or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
 
@@ -163,8 +165,8 @@ def read_theme(file: Path) -> LoadedTheme | ThemeProblem:
 
 
 def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[str, str]:
-    """Token variables for themes that bring none (Textual's own): those of the first theme
-    given that is as dark or light."""
+    """Token variables for Textual's own themes, which have none: those of the first dark or light
+    theme given."""
     for loaded in themes:
         if loaded.theme.dark == dark:
             return _token_variables(loaded.tokens)
@@ -179,7 +181,7 @@ def _shape(raw: Mapping[str, Any]) -> ThemeFile:
 
 
 def _located(message: str, raw: Mapping[str, Any]) -> _BadValueError:
-    """Turn msgspec's "what - at `$.path`" into the key, its value and a plain reason."""
+    """Turn msgspec's message "what - at `$.path`" into the key, its value and a plain reason."""
     what, _, path = message.partition(" - at `$")
     keys = re.findall(r"[^.\[\]`]+", path)
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
@@ -196,7 +198,7 @@ def _located(message: str, raw: Mapping[str, Any]) -> _BadValueError:
 
 
 def _value_at(raw: Any, keys: Iterable[str]) -> Any:
-    """The value that msgspec's path leads to; None where a key only looks like a path."""
+    """The value at msgspec's path; None if a key itself contains a dot or a bracket."""
     for key in keys:
         try:
             raw = raw[key] if isinstance(raw, Mapping) else raw[int(key)]
@@ -229,7 +231,7 @@ def _token_variables(tokens: TokenTable) -> dict[str, str]:
 
 
 def _colour(key: str, given: str, text: str | None = None) -> Color:
-    """Parse `text`, the part of the `given` value that names a colour (all of it by default)."""
+    """Parse a colour. `text` is the part of the value `given` that names it, by default all."""
     try:
         return Color.parse(given if text is None else text)
     except ColorParseError as error:
@@ -238,7 +240,7 @@ def _colour(key: str, given: str, text: str | None = None) -> Color:
 
 
 def _variable(name: str, value: object, default: str | None) -> str:
-    """Check one entry of `[variables]` against what Textual has in its place."""
+    """Check one entry of `[variables]` against Textual's default for it."""
     key = f"variables.{name}"
     if default is None:
         raise _BadValueError(key, value, "is not a variable of Textual's themes")
@@ -255,5 +257,5 @@ def _variable(name: str, value: object, default: str | None) -> str:
     if parts is None:
         raise _BadValueError(key, value, "is not a colour")
     colour = _colour(key, value, parts["colour"])
-    # One value without a space fits wherever a style uses the variable.
+    # As one value without a space it is valid wherever a style uses the variable.
     return (colour.with_alpha(float(parts["percent"]) / 100) if parts["percent"] else colour).hex

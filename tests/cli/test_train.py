@@ -83,6 +83,6 @@ def test_thinking_is_asked_for_as_in_run() -> None:
     ],
 )
 def test_a_budget_is_a_time_or_tokens(text: str, tokens: int | None, seconds: float | None) -> None:
-    budget = train._budget(text)
+    budget = train.parse_budget(text)
 
     assert (budget.tokens, budget.seconds) == (tokens, seconds)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from eaglechat.engine.process.pair_worker import local_link
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings.servers import ServerSettings
+from tests.engine_client import engine_in_this_process
 from tests.links import processes
 from tests.links.engines import ENGINE, OUR_OWN, ROOT, Client
 from tests.llama_server import llama_server
@@ -40,9 +39,9 @@ def client(
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     if request.param == "process":
         process = ProcessLink(ENGINE, tmp_path / "log")
-        client = Client(process, tiny_files, kill=lambda: os.kill(_pid(process), signal.SIGKILL))
+        client = Client(process, tiny_files, kill=lambda: psutil.Process(process.pid).kill())
     elif request.param == "local":
-        client = Client(local_link(), tiny_files)
+        client = Client(engine_in_this_process(), tiny_files)
     elif request.param == "http":
         server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
         client = Client(server_link(server), tiny_files)
@@ -52,11 +51,6 @@ def client(
     client.kind = request.param
     yield client
     client.link.close()
-
-
-def _pid(engine: ProcessLink) -> int:
-    assert engine._running is not None
-    return engine._running.process.pid
 
 
 @pytest.fixture

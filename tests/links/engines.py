@@ -12,6 +12,7 @@ import pytest
 
 from eaglechat.links.base import FINAL, AnsweredRequest, Lifecycle, Link
 from eaglechat.wire import protocol as p
+from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.load_options import LoadOptions
 
 ROOT = Path(__file__).parent.parent.parent
@@ -20,6 +21,8 @@ PATIENCE_S = 60
 OUR_OWN = ["process", "local", "scripted"]
 of_our_own = pytest.mark.parametrize("client", OUR_OWN, indirect=True)
 """For what somebody else's server does not do."""
+
+BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2, max_tokens=8)
 
 News = p.Answer | Lifecycle
 

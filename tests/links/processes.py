@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from eaglechat.links.base import (
@@ -19,10 +18,8 @@ from eaglechat.links.base import (
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
+from tests.links.engines import PATIENCE_S
 
-ROOT = Path(__file__).parent.parent.parent
-ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
-PATIENCE_S = 60
 USER = p.Message(role="user", content="the cat sat on the mat")
 GREEDY = p.Sampling(temperature=0.0)
 
@@ -73,6 +70,5 @@ def of(events: list[Event], kind: type) -> list:
     return [event for event in events if isinstance(event, kind)]
 
 
-def process_of(client: Client) -> subprocess.Popen[bytes]:
-    assert client.engine._running is not None
-    return client.engine._running.process
+def process_of(client: Client) -> psutil.Process:
+    return psutil.Process(client.engine.pid)

@@ -12,13 +12,10 @@ import pytest
 from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
-from tests.links.engines import Client, chat
+from tests.links.engines import BENCH, Client, chat
 from tests.tui.scripted import ScriptedEngine
-
-BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2, max_tokens=8)
 
 
 def is_http(client: Client) -> bool:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
-from tests.links.engines import Client, chat, of_our_own
-
-BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2, max_tokens=8)
-
+from tests.links.engines import BENCH, Client, chat, of_our_own
 
 # --- replies ---
 

@@ -1,58 +1,33 @@
-"""The engine behind real pipes: its own process, on the tiny pair."""
+"""What an engine process of ours does beside what every link does (test_contract.py)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from eaglechat.links.base import (
-    Died,
-    Ready,
-    Starting,
-)
+from eaglechat.links.base import Died, Ready
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
-from eaglechat.wire.stats import stats_of
 from tests import tiny
-from tests.links.processes import (
-    PATIENCE_S,
-    USER,
-    Client,
-    of,
-    process_of,
-)
+from tests.links.processes import USER, Client, of, process_of
 
 
 def test_a_session_from_hello_to_shutdown(
     start: Callable[..., Client], tiny_files: tuple[Path, Path]
 ) -> None:
     client = start()
-    starting, ready = client.until(Ready)
-    hello = ready.hello
-    assert (starting, client.engine.hello) == (Starting(), hello)
-    assert hello.protocol == p.PROTOCOL_VERSION
-    assert "llama-cpp-python" in hello.llama_cpp
+    assert "llama-cpp-python" in client.until(Ready)[-1].hello.llama_cpp
 
-    events = client.load(tiny_files, n_ctx=512)
-    fractions = [event.fraction for event in of(events, p.Loading)]
-    assert of(events, p.Loading)[0].stage == "target"
-    assert fractions == sorted(fractions)
-    assert fractions[-1] == 1.0
-    pair = events[-1].pair
+    *loading, loaded = client.load(tiny_files, n_ctx=512)
+    assert loading[-1].fraction == 1.0
+    pair = loaded.pair
     assert (pair.n_ctx, pair.n_threads, pair.speculation_off) == (512, 1, None)
-    assert (pair.target.path, pair.draft.path) == tuple(map(str, tiny_files))
     assert pair.target_layers == tiny.TARGET_LAYERS
 
     client.chat(speculation=p.Speculation(n_draft_max=2))
     events = client.until(p.Done)
     rounds = [event.round for event in of(events, p.RoundDone)]
     done = events[-1]
-    assert {event.id for event in events} == {client.request_id}
-    assert isinstance(events[0], p.PrefillProgress)
-    assert sum(len(round_.tokens) for round_ in rounds) == done.end.tokens == 40
-    assert done.end.finish_reason is FinishReason.LENGTH
-    assert done.stats == stats_of(rounds)
     assert done.stats.accepted > 0
 
     reply = "".join(round_.text for round_ in rounds) + done.end.tail
@@ -62,16 +37,11 @@ def test_a_session_from_hello_to_shutdown(
     assert timings.reused_tokens > 40
     assert timings.prefill_tokens < 12
 
-    client.request(p.Unload())
-    client.until(p.Unloaded)
-    client.chat()
-    error = client.until(p.Error)[-1]
-    assert (error.id, error.code) == (client.request_id, "no_pair")
-
     process = process_of(client)
     client.engine.hand_over(p.Shutdown())
     died = client.until(Died)[-1]
-    assert died.exit_status == process.returncode == 0
+    assert died.exit_status == 0
+    assert not process.is_running()
 
 
 def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
@@ -90,28 +60,6 @@ def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
     assert (events[0].id, events[0].window.kv_kept) == (client.request_id, False)
     assert 10 < events[0].window.first_turn < 20
     assert events[-1].end.finish_reason is FinishReason.LENGTH
-
-
-def test_changes_and_cancel_reach_a_running_reply(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    client = start()
-    client.load(tiny_files)
-    client.chat(max_tokens=None, speculation=p.Speculation(n_draft_max=3))
-    client.until(p.RoundDone)
-
-    client.engine.send(p.Set(n_draft_max=5))
-    deadline = time.monotonic() + PATIENCE_S
-    while client.until(p.RoundDone)[-1].round.n_draft_max != 5:
-        assert time.monotonic() < deadline
-    client.engine.send(p.Cancel())
-    events = client.until(p.Done)
-
-    assert {event.round.n_draft_max for event in of(events, p.RoundDone)} <= {5}
-    assert events[-1].end.finish_reason is FinishReason.CANCELLED
-    # The cancel was for that reply only.
-    client.chat()
-    assert client.until(p.Done)[-1].end.finish_reason is FinishReason.LENGTH
 
 
 def test_a_template_that_never_ends_can_be_cancelled(
@@ -151,7 +99,7 @@ def test_bad_requests_are_answered_in_a_sentence_and_the_engine_lives_on(
     assert (too_long.code, "the context holds 256" in too_long.message) == ("prompt", True)
     client.chat()
     client.until(p.Done)
-    assert process.poll() is None
+    assert process.is_running()
 
 
 def test_a_load_can_be_cancelled(

@@ -25,15 +25,8 @@ from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
-from tests.links.processes import (
-    ENGINE,
-    GREEDY,
-    PATIENCE_S,
-    ROOT,
-    USER,
-    Client,
-    process_of,
-)
+from tests.links.engines import ENGINE, PATIENCE_S, ROOT
+from tests.links.processes import GREEDY, USER, Client, process_of
 
 
 def test_a_killed_engine_is_reported_with_the_end_of_its_log_and_starts_again(
@@ -72,7 +65,7 @@ def test_an_engine_closed_in_mid_reply_is_no_news_to_the_one_after_it(
     first = process_of(client)
 
     client.engine.close()
-    assert first.returncode is not None
+    assert not first.is_running()
     client.engine.pump()
     assert client.until(p.Error)[-1].message == "the engine was closed"
     client.heard.clear()
@@ -121,7 +114,7 @@ def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
     def send_and_close() -> None:
         client.request(long_chat)
         client.engine.close(patience_s=0.1)
-        done.append(process.poll() is not None)
+        done.append(not process.is_running())
 
     thread = threading.Thread(target=send_and_close, daemon=True)
     thread.start()
@@ -208,7 +201,7 @@ def test_a_path_that_is_no_utf_8_is_refused_in_words(start: Callable[..., Client
 def test_an_engine_that_can_say_nothing_more_is_dead(
     start: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_module, "_SILENT_S", 0.1)
+    monkeypatch.setattr(process_module, "SILENT_S", 0.1)
     client = start(["sh", "-c", "exec >&-; echo still here >&2; exec sleep 3600"])
     client.chat()
 

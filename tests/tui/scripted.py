@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from eaglechat.engine.generation.text import ReplyText
-from eaglechat.engine.templates.dialect import PLAIN
+from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING, Memory
@@ -91,7 +91,7 @@ class ScriptedEngine(Link):
         self.can = EVERYTHING
         self.wrong_guesses = (WRONG_GUESS,)
         self.accepted_of_each_round = ACCEPTED_OF_EACH_ROUND
-        self.dialect = PLAIN
+        self.dialect = ANSWER_ONLY
         self.reasoning = protocol.NO_REASONING
         self.sampling = protocol.RecommendedSampling()
         self.auto_shape: DraftShape = "chain"

@@ -12,9 +12,10 @@ from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.history import lines
 from eaglechat.chat.writing.question import shown
 
-_HEAD, _TAIL = 4096, 8192
+HEAD_BYTES, TAIL_BYTES = 4096, 8192
+"""Bytes read at the beginning and at the end of a file."""
 _LONGEST_TITLE = 160
-_READ_AT_ONCE = 250
+READ_AT_ONCE = 250
 """Files that are read before the list is shown with them."""
 _SUMMARY = b'\n{"type":"summary"'
 _MESSAGES = (b'\n{"type":"question"', b'\n{"type":"reply"')
@@ -64,7 +65,7 @@ def list_chats(directory: Path) -> Iterator[list[ChatSummary]]:
     there = stamps(directory)
     rows: list[ChatSummary] = []
     for number, name in enumerate(sorted(there, reverse=True)):
-        if number % _READ_AT_ONCE == 0 and number:
+        if number % READ_AT_ONCE == 0 and number:
             yield _in_order(rows)
         rows.append(summarise(directory / name, there[name]))
     yield _in_order(rows)
@@ -115,13 +116,13 @@ def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
 
 
 def _summarise(file: Path, stamp: tuple[int, int], stream: BinaryIO) -> ChatSummary:
-    head = stream.read(_HEAD)
+    head = stream.read(HEAD_BYTES)
     try:
         header = lines.header_of(head)
     except ValueError as error:
         return ChatSummary(file, stamp, problem=str(error))
     size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - _TAIL))
+    stream.seek(max(0, size - TAIL_BYTES))
     summary = _last_summary(stream.read())
     if summary is None:
         stream.seek(0)

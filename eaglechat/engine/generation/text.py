@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-from eaglechat.engine.templates.dialect import PLAIN
+from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.wire.part_stream import PartStream, Segment, joined
 from eaglechat.wire.records import Part
 
@@ -63,7 +63,7 @@ class ReplyText:
     def __init__(self, parts: PartStream | None = None, stop: Sequence[str] = ()) -> None:
         """Without `parts` all of it is the answer."""
         self._stream = TextStream(stop)
-        self._parts = parts or PLAIN.begin("")
+        self._parts = parts or ANSWER_ONLY.begin("")
         self._is_plain = self._parts.is_plain
         self._waiting: list[Segment] = []
 

@@ -316,7 +316,7 @@ class _SignalStack(ctypes.Structure):
 _TOO_SMALL_FOR_AMX = 8192
 """Bytes. A signal frame with AMX state takes over 8 KiB for the tiles alone."""
 _SS_DISABLE = 2
-_SYS_ARCH_PRCTL, _GET_PERMISSIONS, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1022, 0x1023, 18
+_SYS_ARCH_PRCTL, _GET_PERMISSIONS, _TILE_DATA = 158, 0x1022, 18
 
 
 @contextmanager

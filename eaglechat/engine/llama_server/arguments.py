@@ -1,4 +1,4 @@
-"""The options of llama.cpp's programs that load a pair as eaglechat's own engine would."""
+"""The options with which llama.cpp's programs load a pair as eaglechat's own engine would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 @dataclass(frozen=True)
 class Drafting:
-    """How the program drafts, from its start to its end."""
+    """How the program drafts; it cannot be changed while it runs."""
 
     n_draft_max: int = N_DRAFT_MAX_DEFAULT
     n_min: int = 0
@@ -25,8 +25,7 @@ NO_DRAFT = Drafting(0)
 
 
 def drafting_of(speculation: Speculation, draft: Path | str | None) -> Drafting:
-    """What comes nearest to what a request asks of a pair with this draft; the program has no
-    auto."""
+    """The nearest the program can do to what a request asks for; it has no automatic length."""
     n_draft_max = speculation.n_draft_max
     if n_draft_max == AUTO:
         n_draft_max = N_DRAFT_MAX_DEFAULT
@@ -44,9 +43,9 @@ def server_options(
     *,
     leave_out: Sequence[LeaveOut] = (),
 ) -> list[str]:
-    """Of llama-server, but for its address. Without drafting the draft is not loaded.
+    """llama-server's options, without its address. A draft is not loaded if nothing is drafted.
 
-    `leave_out` is what the program crashed with.
+    `leave_out` has what the program crashed with before.
     """
     if "gpu" in leave_out:
         options = msgspec.structs.replace(options, n_gpu_layers=0)
@@ -64,7 +63,7 @@ def server_options(
 
 
 def gpu_options(options: LoadOptions) -> list[str]:
-    """The same models on the same GPUs as here; `-fit` would change that as it likes."""
+    """Places the target as eaglechat's own engine does; `-fit` would choose another placement."""
     layers = _layers(options)
     shares = ",".join(f"{share:g}" for share in options.tensor_split)
     return [
@@ -76,7 +75,7 @@ def gpu_options(options: LoadOptions) -> list[str]:
 
 
 def draft_gpu_options(options: LoadOptions) -> list[str]:
-    """The same for a draft beside the target."""
+    """Places the draft as eaglechat's own engine does."""
     return ["-ngld", _layers(options)]
 
 

@@ -1,7 +1,6 @@
 """eaglechat's own engine: it loads a pair of models with llama.cpp and generates with them.
 
-A failed assertion inside llama.cpp ends the process that this runs in. So it has one of its own
-(`main`); where none can be started it runs in the client's (`local_link`).
+It has a process of its own: a failed assertion inside llama.cpp ends that process and nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import ChatJob, rendered
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import AnsweredRequest
-from eaglechat.links.worker import Job, LocalLink, Say, Worker
+from eaglechat.links.worker import Job, Say, Worker
 from eaglechat.paths import expanded
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.errors import LoadCancelledError, NoPairError
@@ -46,17 +45,12 @@ def main() -> int:
     # A debugger's report of a failed assertion would push the assertion out of the log's tail.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     left_out.this_process_may_crash()
-    return pipes.serve(partial(_started, backend.LOG_INFO))
+    return pipes.serve(_started)
 
 
-def local_link() -> LocalLink:
-    """A link to an engine in this process, for a client that cannot start another one. llama.cpp's
-    errors go to standard error, the rest of its log nowhere."""
-    return LocalLink(partial(_started, backend.LOG_ERRORS))
-
-
-def _started(log_level: int, say: Say) -> PairWorker:
-    backend.start_backend(log_level)
+def _started(say: Say) -> PairWorker:
+    # The pipes are made: what this prints goes to the log.
+    backend.start_backend(backend.LOG_INFO)
     return PairWorker(say)
 
 

@@ -64,7 +64,7 @@ class Dialect:
         return frozenset(literal for mode in self.modes.values() for literal, _ in mode.exits)
 
 
-PLAIN = Dialect({_START: Mode(Part.ANSWER)})
+ANSWER_ONLY = Dialect({_START: Mode(Part.ANSWER)})
 """The whole reply is the answer."""
 
 
@@ -149,10 +149,10 @@ def _by_difference(render: Render) -> Dialect:
         between, answered, _ = tail.partition(_REPLY)
         unthought = render([question, plain], add_generation_prompt=False).partition(_REPLY)[0]
     except Exception:  # it refuses one of the conversations
-        return PLAIN
+        return ANSWER_ONLY
     closing = _CLOSING.search(between)
     if not answered or closing is None:
-        return PLAIN
+        return ANSWER_ONLY
     closes = closing.group()
     opens = head[_shared(prompt, head) :].strip() or _counterpart(closes, prompt)
     direct = unthought[_shared(prompt, unthought) :].strip()

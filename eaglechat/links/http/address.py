@@ -1,4 +1,4 @@
-"""The addresses of a server, from the one that people write."""
+"""The addresses of a server's pages, from the address that the user writes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _CALLS = ("/chat/completions", "/completions", "/models")
 
 
 class AddressError(EngineError):
-    """Not the address of a server."""
+    """A text is not the address of a server."""
 
     code = "server_address"
 
 
 @dataclass(frozen=True)
 class Address:
-    """`root` is where a server's own pages are, `api` where its OpenAI-compatible ones."""
+    """`root` is the base URL of a server's own pages, `api` that of its OpenAI-compatible ones."""
 
     root: str
     api: str
@@ -29,7 +29,7 @@ class Address:
 
     @property
     def is_here(self) -> bool:
-        """On this machine, where no proxy stands between."""
+        """Whether the server is on this machine, which is reached without a proxy."""
         if self.host == "localhost":
             return True
         try:
@@ -40,7 +40,7 @@ class Address:
 
     @property
     def proxy(self) -> str:
-        """The proxy that the environment puts before it, without a password; or nothing."""
+        """The proxy that the environment names for it, without its password; empty without one."""
         if self.is_here or proxy_bypass(self.host):
             return ""
         proxies = getproxies()
@@ -49,7 +49,7 @@ class Address:
 
 
 def same_server(one: str, other: str) -> bool:
-    """Whether two addresses, however they are written, are one."""
+    """Whether two addresses mean the same server, however they are written."""
     try:
         return parse_address(one) == parse_address(other)
     except AddressError:
@@ -57,7 +57,7 @@ def same_server(one: str, other: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """The address that is meant: without http:// or /v1, or with the end of one of its pages.
+    """Reads an address that may lack http:// or /v1, or end in one of the API's calls.
 
     Raises AddressError.
     """
@@ -81,6 +81,6 @@ def parse_address(text: str) -> Address:
     for call in _CALLS:
         path = path.removesuffix(call)
     root = path.removesuffix(_API)
-    # A path that ends otherwise is another maker's: what it is stays as it is written.
+    # A path with “openai” in it is used as it is: Gemini's, for one, does not end in /v1.
     api = path if path != root or "openai" in path else root + _API
     return Address(origin + root, origin + api, parts.hostname)

@@ -31,11 +31,11 @@ from eaglechat.links.http.faults import (
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
 
-_PAGE_S = 30.0
+PAGE_S = 30.0
 """The longest timeout for the pages on which a server describes itself; a reply may have more."""
 _SHORTEST_KEY = 6
 """Characters from which the value of a header is taken for a key, and kept out of messages."""
-_KEY_COMMAND_S = 30.0
+KEY_COMMAND_S = 30.0
 _printed_keys: dict[tuple[str, ...], str] = {}
 """By key_command, the key that it printed: the command may ask for a password or a touch."""
 _FAULTS = (httpx2.RequestError, httpx2.InvalidURL, httpx2.SSEError)
@@ -55,13 +55,15 @@ class ServerClient:
         self._key = ""
         self._http: httpx2.AsyncClient | None = None
 
-    def open(self) -> None:
-        """Raises ServerError if the certificates or a proxy of the environment cannot be used."""
+    def open(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        """Without `transport`, the network. Raises ServerError if the certificates or a proxy of
+        the environment cannot be used."""
         server = self.server
         certificates = _certificates(server.ca_file)
         try:
             self._http = httpx2.AsyncClient(
                 headers={"User-Agent": "eaglechat", **server.headers},
+                transport=transport,
                 verify=certificates,
                 timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
                 # The chat and the key go to no address that the user has not named.
@@ -77,7 +79,7 @@ class ServerClient:
 
     async def get(self, url: str, kind: type[Answer]) -> Answer:
         """The JSON at an address, of this type. Raises ServerError."""
-        soon = min(_PAGE_S, self.server.timeout)
+        soon = min(PAGE_S, self.server.timeout)
         return self._read(await self._ask("GET", url, silence_s=soon), kind)
 
     async def text(self, url: str) -> str:
@@ -233,9 +235,9 @@ async def _printed_by_command(server: ServerSettings) -> str:
         raise _key_failed(server, f"cannot be started ({type(error).__name__})") from None
     try:
         # A thread reads its output and waits for its end.
-        printed, _ = await asyncio.to_thread(process.communicate, timeout=_KEY_COMMAND_S)
+        printed, _ = await asyncio.to_thread(process.communicate, timeout=KEY_COMMAND_S)
     except subprocess.TimeoutExpired:
-        raise _key_failed(server, f"took longer than {_KEY_COMMAND_S:g} s") from None
+        raise _key_failed(server, f"took longer than {KEY_COMMAND_S:g} s") from None
     finally:
         process.kill()
     if process.returncode:

@@ -46,7 +46,7 @@ _STATES: dict[str, State] = {
     "stopped": "not loaded",
     "shutdown": "not loaded",
 }
-"""What llama-server and llama-swap say; anything else can be chatted with."""
+"""States that llama-server and llama-swap report; a model in any other state counts as loaded."""
 
 
 class _Meta(msgspec.Struct):
@@ -59,20 +59,20 @@ class _Meta(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    """Of a model that llama-server's router has."""
+    """The state of a model of llama-server's router."""
 
     value: str = ""
     failed: bool = False
 
 
 class _Named(msgspec.Struct):
-    """A model in the list of a server."""
+    """A model in a server's list, of which only the name is understood."""
 
     id: str
 
 
 class _Listed(_Named):
-    """With what is understood of it; each kind says its context in words of its own."""
+    """A model in a server's list; each kind of server names the context size in its own way."""
 
     owned_by: str | None = None
     status: _Status | None = None
@@ -100,7 +100,7 @@ class _Models(msgspec.Struct):
 
 
 class _Props(msgspec.Struct):
-    """Of llama-server."""
+    """llama-server's /props."""
 
     role: str = ""
     build_info: str = ""
@@ -108,7 +108,7 @@ class _Props(msgspec.Struct):
 
 
 class _ServerInfo(msgspec.Struct):
-    """Of SGLang."""
+    """SGLang's /server_info."""
 
     speculative_algorithm: str | None = None
 
@@ -123,14 +123,14 @@ class _Runs(msgspec.Struct):
 
 
 class _Running(msgspec.Struct):
-    """Of llama-swap."""
+    """llama-swap's /running."""
 
     running: list[_Runs] = []
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model that a server has; `n_ctx` is 0 where it does not say."""
+    """A model of a server; `n_ctx` is 0 if the server does not say it."""
 
     id: str
     n_ctx: int = 0
@@ -146,19 +146,19 @@ class Found:
     models: tuple[ServedModel, ...]
     version: str = ""
     drafts: bool | None = None
-    """Whether it speculates; None where it does not say."""
+    """Whether the server drafts; None if it does not say."""
     reasoning: Reasoning = field(default_factory=Reasoning)
     on_demand: bool = False
-    """Whether it loads its models when they are asked for."""
+    """Whether the server loads a model when it is asked for."""
     pages: str = ""
-    """Where what llama-server says of the chosen model is; empty where nothing does."""
+    """The base URL of llama-server's pages about the chosen model; empty if there are none."""
 
     def model(self, name: str) -> ServedModel | None:
         return next((model for model in self.models if model.id == name), None)
 
 
 async def discover(client: ServerClient) -> Found:
-    """Raises ServerError."""
+    """Find out what answers at the client's address. Raises ServerError."""
     listed = await _models_at(client, f"{client.address.api}/models")
     models = tuple(ServedModel(one.id, one.n_ctx, _info(one), one.state) for one in listed)
     owners = {one.owned_by for one in listed}
@@ -176,7 +176,7 @@ async def discover(client: ServerClient) -> Found:
 
 
 async def _models_at(client: ServerClient, url: str) -> list[_Listed]:
-    """The models that a server lists, in OpenAI's words or without any around them."""
+    """The models that a server lists: in OpenAI's object, or in a bare list."""
     answer = await client.get(url, _Models | list[msgspec.Raw])  # type: ignore[arg-type]
     raw = answer if isinstance(answer, list) else answer.data or []
     try:
@@ -186,7 +186,7 @@ async def _models_at(client: ServerClient, url: str) -> list[_Listed]:
 
 
 def _listed(raw: msgspec.Raw) -> _Listed:
-    """A model, by its name at least: what else is said of it may be anything."""
+    """A model of the list; if its fields have other types than expected, only its name is taken."""
     try:
         return msgspec.json.decode(raw, type=_Listed)
     except msgspec.ValidationError:
@@ -216,7 +216,7 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
     except ServerError as error:
         if error.code != MISSING:
             raise
-        # A proxy lets no more through than /v1.
+        # It stands behind a proxy that lets only /v1 through.
         return found
     found = replace(found, version=props.build_info)
     if props.role == "router":
@@ -232,7 +232,7 @@ async def _llama_swap(client: ServerClient, models: tuple[ServedModel, ...]) -> 
 
 
 async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
-    """What a server that loads on demand says of a model that it has loaded. Raises ServerError."""
+    """Add what a server that loads on demand says of a model that is loaded. Raises ServerError."""
     root = client.address.root
     if not isinstance(found.kind, LlamaSwap):
         query = f"?model={quote(model.id, safe='')}"
@@ -243,7 +243,7 @@ async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> 
     try:
         props = await client.get(f"{pages}/props", _Props)
     except ServerError:
-        # It may be another kind of server that runs behind it.
+        # llama-swap may run another kind of server.
         return found
     beside = await _models_at(client, f"{pages}/v1/models")
     n_ctx = max((one.n_ctx for one in beside), default=0)
@@ -253,7 +253,7 @@ async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> 
 
 
 def _upstream(client: ServerClient, model: ServedModel) -> str:
-    """Where llama-swap has the pages of the server behind it, which starts if one is asked for."""
+    """The base URL of the pages of the server behind llama-swap, which asking for one starts."""
     return f"{client.address.root}/upstream/{quote(model.id)}"
 
 
@@ -271,7 +271,7 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
 
 
 async def _drafts(client: ServerClient, slots_at: str) -> bool | None:
-    """A server may keep its slots to itself."""
+    """Whether llama-server drafts; None if it does not show its slots."""
     try:
         slots = await client.get(slots_at, list[_Slot])
     except ServerError:
@@ -304,7 +304,7 @@ class _Progress(msgspec.Struct):
 
     @property
     def fraction(self) -> float:
-        """Of the whole load; its stages count alike."""
+        """The fraction of the whole load that is done; each stage counts the same."""
         place = self.stages.index(self.current) if self.current in self.stages else 0
         return (place + self.value) / (len(self.stages) or 1)
 
@@ -314,16 +314,19 @@ class _Change(msgspec.Struct):
 
 
 class _News(msgspec.Struct):
-    """What the router says of one of its models."""
+    """An event of the router about one of its models."""
 
     model: str
     data: _Change
 
 
 async def made_ready(client: ServerClient, found: Found, model: ServedModel, tell: Tell) -> Found:
-    """What a server says of one of its models, which it loads if it has to. Raises ServerError."""
+    """Have a server load one of its models if needed; returns what it then says of it.
+
+    Raises ServerError.
+    """
     if isinstance(found.kind, LlamaSwap):
-        # Its pages are asked for, so it is started.
+        # Asking for a page of the server behind it starts that server.
         tell("target", 0.0)
         await client.text(f"{_upstream(client, model)}/v1/models")
     elif model.state not in ("loaded", "asleep"):
@@ -354,7 +357,7 @@ async def _load(client: ServerClient, model: ServedModel, tell: Tell) -> None:
 
 
 async def _follow(client: ServerClient, name: str, tell: Tell) -> None:
-    """Tell how far a load is, where the router says."""
+    """Tell how far a load is, if the router says."""
     with suppress(ServerError):
         async with client.stream(f"{client.address.root}/models/sse") as events:
             async for event in events:

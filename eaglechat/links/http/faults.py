@@ -1,4 +1,4 @@
-"""What can go wrong between here and a server, each as one sentence that says what to do."""
+"""What can go wrong when a server is asked: each fault as a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LOADING = "Loading model"
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
 _NO_ROOM = re.compile(r"max_(completion_)?tokens\W.{0,40}too large")
 TOO_LONG = "context"
-"""Code of the error that a conversation is longer than the context."""
+"""Code of the error for a conversation that is longer than the context."""
 MISSING = "missing"
-"""Code of the error that a server has no such page or model."""
+"""Code of the error for a page or a model that the server does not have."""
 CUT = "cut"
-"""Code of the error that a connection ended before the reply did."""
+"""Code of the error for a connection that ended before the reply did."""
 
 
 class ServerError(EngineError):
-    """A request to a server failed. `is_passing`: asking again may help; `wait_s` is how long the
-    server wants to be left alone."""
+    """A request to a server failed. `is_passing`: asking again may help. `is_loading`: the server
+    is still loading its model. `wait_s`: seconds that the server asks to wait."""
 
     code = "server"
 
@@ -46,7 +46,7 @@ class ServerError(EngineError):
         self.is_passing, self.is_loading, self.wait_s = is_passing, is_loading, wait_s
 
     def after_text(self) -> ServerError:
-        """The same in mid-reply."""
+        """The same error, after some of the reply has come."""
         return ServerError(f"{self}; the text received is kept", code=self.code)
 
 
@@ -55,7 +55,7 @@ class _Said(msgspec.Struct):
 
 
 class _Refusal(msgspec.Struct):
-    """The body of an error, as OpenAI's, vLLM's older ones and FastAPI's are."""
+    """The body of an error, in the shapes of OpenAI, of older vLLM and of FastAPI."""
 
     error: _Said | str | None = None
     message: str = ""
@@ -63,7 +63,7 @@ class _Refusal(msgspec.Struct):
 
 
 def of_environment(error: Exception) -> ServerError:
-    """What the environment names cannot be used: certificates, or a proxy."""
+    """The certificates or the proxy that the environment names cannot be used."""
     if isinstance(error, OSError):
         why = error.strerror or error
         message = f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {why}"
@@ -80,7 +80,7 @@ def of_environment(error: Exception) -> ServerError:
 def of_transport(
     error: Exception, where: str, proxy: str, connect_s: float, silence_s: float
 ) -> ServerError:
-    """What the connection to a server ended with, or to the proxy before it."""
+    """The connection to a server, or to the proxy before it, failed with this error."""
     if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
         is_of_tls = any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
         if proxy and not is_of_tls:
@@ -124,7 +124,7 @@ def _unreachable(message: str) -> ServerError:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it, one for each address that was tried."""
+    """An error and its causes; a host with several addresses has one cause for each."""
     while error is not None:
         yield error
         for one in getattr(error, "exceptions", ()):
@@ -133,13 +133,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def not_understood(where: str, why: str = "") -> ServerError:
-    """It answers, but not as an OpenAI-compatible server does."""
+    """What answers does not answer as an OpenAI-compatible server would."""
     detail = f" ({_shortened(why)})" if why else ""
     return ServerError(f"the answer of {where} is not understood{detail}", code="protocol")
 
 
 def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: str) -> ServerError:
-    """What a server answered in place of a reply; its body has been read."""
+    """A server answered with a status other than 200; the body has been read."""
     status, said = response.status_code, message_in(response.content)
     because = f": {said}" if said else ""
     if 300 <= status < 400:
@@ -190,7 +190,7 @@ def _of_request(response: httpx2.Response, where: str, because: str) -> ServerEr
 
 
 def message_in(body: bytes) -> str:
-    """What a server says of an error, in at most a few lines."""
+    """The message in the body of an error, shortened; empty if it has none."""
     try:
         refusal = msgspec.json.decode(body, type=_Refusal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Which turns of a long chat are sent to a server: when they outgrow its context, the oldest stay
-away, as they leave the context of eaglechat's own engine.
+"""Which turns of a long chat are sent to a server: when they outgrow its context, the oldest are
+left out, as eaglechat's own engine does.
 
-Where the server can count a prompt, room is made before it is asked; else when it refuses.
+If the server can count a prompt, they are left out before it is asked; else after it refuses.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Window
 
 _ROOM = 8
-"""A reply begins with one part in so many of the context free, or with all it may write."""
+"""A reply needs 1/8 of the context free, or max_tokens if that is less."""
 _FREED = 2
-"""When turns leave, they leave until one part in so many is free: what remains is read again."""
+"""Turns are left out until 1/2 of the context is free: the server has to read the rest again, so it
+should not happen often."""
 _TEMPLATE_TOKENS = 512
 _MESSAGE_TOKENS = 32
-"""More than a template usually writes around a conversation and around a message."""
+"""Upper bounds for what a template writes around a conversation and around each message."""
 
 Count = Callable[[Sequence[Message]], Awaitable[int]]
-"""How many tokens a conversation is for the server."""
+"""Asks the server how many tokens a conversation has."""
 
 
 class ServerWindow:
-    """The part of one conversation that is sent. `first_turn` only moves on."""
+    """The part of one conversation that is sent: from turn `first_turn` on, which only grows."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = tuple(messages)
@@ -42,7 +43,7 @@ class ServerWindow:
 
     @property
     def left(self) -> tuple[Message, ...]:
-        """What stays away, behind the system prompt."""
+        """The turns that are left out; the system prompt before them is always sent."""
         if not self._starts:
             return ()
         return self._messages[self._starts[0] : self._starts[self.first_turn]]
@@ -50,8 +51,11 @@ class ServerWindow:
     async def fit(
         self, count: Count, n_ctx: int, wanted: int | None, before: tuple[Message, ...]
     ) -> None:
-        """Leave out the oldest turns until a reply of `wanted` tokens has room, or one of a fair
-        length: those that stayed away `before` first."""
+        """Leave out the oldest turns until a reply of `wanted` tokens has room, or of 1/8 of the
+        context if that is less. The turns that were left out `before` are tried first.
+
+        Raises what `count` raises.
+        """
         room = min(wanted or n_ctx, n_ctx // _ROOM)
         if self._most_tokens() + room <= n_ctx:
             return
@@ -65,7 +69,7 @@ class ServerWindow:
         self.tokens_left = whole - tokens
 
     def begin_behind(self, left: tuple[Message, ...]) -> bool:
-        """Leave out the turns that stayed away before, where this conversation begins with them."""
+        """Leave out these turns if the conversation begins with them; returns whether it does."""
         n = sum(message.role == "user" for message in left)
         if not 0 < n < len(self._starts):
             return False
@@ -76,7 +80,8 @@ class ServerWindow:
         return True
 
     def halve(self) -> bool:
-        """Leave out turns until half of the text is left; False where only the last one is."""
+        """Leave out turns until half of the text is left; returns False if only one turn is
+        left."""
         last = len(self._starts) - 1
         if self.first_turn >= last:
             return False
@@ -111,5 +116,5 @@ class ServerWindow:
 
 
 def _length(messages: Sequence[Message]) -> int:
-    """In bytes."""
+    """Length of the texts in bytes of UTF-8."""
     return sum(len(one.content.encode()) + len(one.reasoning.encode()) for one in messages)

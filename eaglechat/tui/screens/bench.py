@@ -80,7 +80,7 @@ class BenchPlan:
 
 
 def parse_lengths(text: str) -> tuple[int | Auto, ...]:
-    """Draft lengths such as `0, 3, auto`, each once. Raises ValueError in words."""
+    """Draft lengths such as `0, 3, auto`, each once. Raises ValueError with a sentence."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise ValueError("name at least one draft length, such as 3 or auto")
@@ -96,7 +96,7 @@ def _length(text: str) -> int | Auto:
 
 
 def parse_count(text: str, what: str) -> int:
-    """A whole number of at least 1. Raises ValueError in words."""
+    """A whole number of at least 1. Raises ValueError with a sentence."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"{what} is a whole number of at least 1, not {text.strip() or 'empty'}")
     return int(text)
@@ -117,7 +117,7 @@ class BenchSession:
 
     @property
     def share_done(self) -> float:
-        """Of the replies, the one being written among them as far as it is."""
+        """The share of the replies that are written, including a part of the current one."""
         progress = self.progress
         under_way = 0.0
         if progress is not None and progress.done == len(self.runs):
@@ -126,7 +126,7 @@ class BenchSession:
 
     @property
     def seconds_left(self) -> float | None:
-        """What the rest takes at the pace so far; None before the first reply has ended."""
+        """Seconds for the rest at the pace so far; None before the first reply has ended."""
         done = self.share_done
         if not self.runs or not done:
             return None
@@ -137,7 +137,7 @@ class BenchSession:
 
 
 class SpeedChart(Widget):
-    """Speed against draft length, as wide as there is room."""
+    """The chart of the settings, as wide as there is room."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -158,7 +158,7 @@ class SpeedChart(Widget):
 
 
 class BenchScreen(EagleScreen[None]):
-    """Over a chat, which stays as it is; `keep` puts a draft length in force there."""
+    """Opens above a chat, which does not change. `keep` puts a draft length in force there."""
 
     CSS_PATH = "bench.tcss"
 
@@ -244,7 +244,7 @@ class BenchScreen(EagleScreen[None]):
         )
 
     def _plan(self) -> BenchPlan:
-        """What is chosen. Raises ValueError in words."""
+        """What is chosen. Raises ValueError with a sentence."""
         chosen = self.query_one("#prompts", SelectionList).selected
         if not chosen:
             raise ValueError("choose at least one prompt")
@@ -273,7 +273,7 @@ class BenchScreen(EagleScreen[None]):
     # Measuring
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # Dim while it measures.
+        # None dims the command while it measures.
         return None if action in ("start", "quick") and self._is_running else True
 
     @property
@@ -319,7 +319,7 @@ class BenchScreen(EagleScreen[None]):
             self._ended(wording.engine_stopped(news))
 
     def _ended(self, said: str) -> None:
-        """Measuring is over; `said` is why, unless all was measured."""
+        """Show the results. `said` is why it ended early, if it did."""
         session = self._session
         assert session is not None
         report = session.report()
@@ -343,7 +343,7 @@ class BenchScreen(EagleScreen[None]):
         self.query_one(TitleBar).show(state=state)
 
     def _focus(self, id: str) -> None:
-        # Not before the phase shows it.
+        # The button is visible only after the phase has changed.
         self.call_after_refresh(self.query_one(f"#{id}", Button).focus)
 
     def _say(self, text: str) -> None:

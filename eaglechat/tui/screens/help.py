@@ -1,4 +1,4 @@
-"""Every key of a screen, and what the numbers of the chat mean."""
+"""The help: every key of a screen, and the words that the chat uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WORDS = [
 
 
 class HelpScreen(EagleModal[None]):
-    """The commands that hold on a screen, with their keys, and words."""
+    """The active commands of a screen with their keys, and a glossary."""
 
     CSS_PATH = "help.tcss"
 
@@ -56,14 +56,14 @@ class HelpScreen(EagleModal[None]):
         self.query_one("#help").focus()
 
     def _keys(self) -> Iterator[tuple[str, str]]:
-        """Keys and what they do."""
+        """Pairs of keys and what they do."""
         for active in active_commands(self._about):
             yield ", ".join(name_of(key) for key in active.keys[:2]), active.command.help
 
 
 class Terms(Static):
-    """Terms and their meanings in two columns: one widget, as a pair of them for each row takes
-    half a second to lay out."""
+    """Terms and their meanings in two columns. It is one widget because two widgets a row take half
+    a second to lay out."""
 
     COMPONENT_CLASSES = {"terms--term"}
 

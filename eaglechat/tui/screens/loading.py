@@ -1,4 +1,4 @@
-"""Loading a pair: progress, a way out at any moment, and what went wrong if it did."""
+"""Loading a pair: shows progress, can be cancelled at any moment, and says what went wrong."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _STAGES = {
 
 
 class _LeftError(Exception):
-    """Nobody waits for the copy any more."""
+    """The load that the copy is for was cancelled."""
 
 
 class LoadingScreen(EagleModal[None], PromptScreen[None]):
-    """Calls `then` with what was loaded, for the next screen to take this one's place. What is
+    """Calls `then` with the loaded pair, which opens the chat in place of this screen. What is
     typed meanwhile waits in `services.typeahead`."""
 
     CSS_PATH = "loading.tcss"
@@ -55,9 +55,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._loaded: protocol.PairInfo | None = None
         self._request_id = 0
         self._restarts: list[str] = []
-        """What was left out of this load, a sentence for each time the engine crashed."""
+        """A sentence for each crash of the engine in this load: what is left out since."""
         self._copying = 0
-        """The load whose target is being copied, by its number; one that was left is over."""
+        """The number of the load whose target is being copied. It grows when a load is cancelled,
+        so that the copy of an earlier one stops."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading", classes="dialog") as dialog:
@@ -162,17 +163,17 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._fail(wrong, "protocol")
 
     def action_back(self) -> None:
-        # What was meant for these models is not sent to others.
+        # A question that was meant for these models is not sent to others.
         self._send_later(False)
         self.leave()
         self.dismiss(None)
 
     def leave(self) -> None:
-        """Stop the load; what was typed waits for the next."""
+        """Cancel the load. What was typed waits for the next."""
         self._keep_typed()
         if self._request_id:
             self._services.engine.send(protocol.Cancel(id=self._request_id))
-            # In case the load was done before the cancel came.
+            # In case the pair was loaded before the engine read the cancel.
             self._services.engine.unload()
         self._copying += 1
         self._request_id, self._loaded = 0, None
@@ -201,7 +202,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._request(self._pair.to_load[0])
 
     def _copy(self, load: int) -> None:
-        # Only this pair's first load needs what reads and writes files of models.
+        # Imported here because only the first load of such a pair needs it.
         from eaglechat.hub.local.reencoded import target_to_load
 
         def follow(fraction: float) -> None:
@@ -245,7 +246,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._request_id = 0
         code = "server" if self._pair.server else code
         self.add_class("-failed")
-        # What happened says it too, and there has to be room for the buttons.
+        # The message says the same, and the buttons need the room.
         self.query_one("#restarts").display = False
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         self.query_one("#what-to-do", Static).update(wording.what_to_do(code))

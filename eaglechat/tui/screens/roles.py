@@ -1,4 +1,4 @@
-"""Roles to choose from."""
+"""The list of roles to choose from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings: a field for each, made from the typed model; a change applies at once."""
+"""The settings screen: one field for each setting of the model. A change applies at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTES = {
 }
 
 _AT_ONCE = 12
-"""Rows that a screen shows; the rest is made after the first frame."""
+"""Fields that fit on the screen at first; the rest is made after the first frame."""
 
 
 class SettingsScreen(EagleModal[None]):
@@ -62,16 +62,16 @@ class SettingsScreen(EagleModal[None]):
                 table = doc.table
                 heading = table.capitalize() + _NOTES.get(table, "")
                 yield Static(heading, classes="heading", markup=False)
-            yield SettingField(doc, self._value(doc), self._settings.change, self._of(doc))
+            yield SettingField(doc, self._value(doc), self._settings.change, self._recommended(doc))
 
     def _value(self, doc: SettingDoc) -> Any:
-        """None where it is left to the model."""
+        """The value in force; None if it is left to the model."""
         if doc.is_models and doc.name not in self._settings.current.given:
             return None
         return getattr(getattr(self._settings.current, doc.table), doc.key)
 
-    def _of(self, doc: SettingDoc) -> Any:
-        """What the model that is loaded recommends, if it does."""
+    def _recommended(self, doc: SettingDoc) -> Any:
+        """The value that the loaded model recommends, if it recommends one."""
         return getattr(self._loaded.sampling, doc.key, None) if self._loaded else None
 
     def action_back(self) -> None:
@@ -94,7 +94,7 @@ class Choice(Select[str]):
 
 
 class SettingField(Vertical):
-    """A setting: name, control, what it means, and why a value was not taken."""
+    """One setting: its name, a control, its meaning, and why a value is refused."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class SettingField(Vertical):
         take: Callable[[str, str, Any], None],
         recommended: Any = None,
     ) -> None:
-        """`take` gets table, key and each new value that fits; None leaves it to the model, whose
-        file may have `recommended` one."""
+        """`take` gets the table, the key and each new valid value. None leaves the setting to the
+        model, whose file may have `recommended` a value."""
         super().__init__()
         self._doc, self._value = doc, value
         self._take_over = take
         self._recommended = recommended
         self.refused = ""
-        """The setting and why what is typed is not taken, or nothing."""
+        """The setting and why what is typed is refused; empty if it is valid."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="setting"):
@@ -136,7 +136,7 @@ class SettingField(Vertical):
         return Input(value, self._unset(), compact=True, name=doc.name)
 
     def _unset(self) -> str:
-        """What holds where the field is empty."""
+        """The placeholder: the value in force while the field is empty."""
         if not self._doc.is_models:
             return ""
         if self._recommended is None:
@@ -166,7 +166,7 @@ class SettingField(Vertical):
     @on(Input.Submitted)
     @on(Input.Blurred)
     def apply(self) -> None:
-        """Take over what is typed, if it fits."""
+        """Put what is typed in force if it is valid."""
         for field in self.query(Input):
             try:
                 is_unset = self._doc.is_models and not field.value.strip()

@@ -31,16 +31,13 @@ def test_half_a_character_in_a_question_is_counted_as_any_other(tmp_path: Path) 
     assert (row.title, row.messages) == ("? first", 4)
 
 
-def test_only_both_ends_of_a_long_file_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_both_ends_of_a_long_file_are_read(tmp_path: Path) -> None:
     file = left_chat(tmp_path, "why? " * 5000, *["more"] * 5)
     whole = summarise(file)
     assert whole.messages == 12
     assert len(whole.title) <= 160
-    monkeypatch.setattr(listing, "_counted", None)
     raw = file.read_bytes()
-    head, tail = raw[: listing._HEAD], raw[-listing._TAIL :]
+    head, tail = raw[: listing.HEAD_BYTES], raw[-listing.TAIL_BYTES :]
     file.write_bytes(head + b"\xff" * (len(raw) - len(head) - len(tail)) + tail)
     row = summarise(file)
     assert (row.title, row.messages) == (whole.title, 12)
@@ -107,7 +104,7 @@ def test_a_title_is_one_line_and_not_too_long() -> None:
 def test_a_long_list_is_shown_as_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_READ_AT_ONCE", 2)
+    monkeypatch.setattr(listing, "READ_AT_ONCE", 2)
     for name in "abcde":
         write_chat(tmp_path / f"{name}.jsonl", name)
     assert [len(rows) for rows in listing.list_chats(tmp_path)] == [2, 4, 5]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.process.pair_worker import local_link
 from eaglechat.links.base import Link
 from eaglechat.settings import Settings
+from tests.engine_client import engine_in_this_process
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PROMPT = "the cat sat on the mat"
@@ -38,7 +38,7 @@ Runner = Callable[..., Ended]
 
 
 def in_this_process(_settings: Settings) -> Link:
-    engine = local_link()
+    engine = engine_in_this_process()
     engine.start()
     return engine
 

@@ -87,12 +87,16 @@ def test_only_the_engine_looks_at_the_files_of_an_engine_elsewhere(eaglechat: Ru
     assert ended.complaint == "the target /models/not-here.gguf does not exist"
 
 
-def test_where_no_process_can_be_started_the_engine_runs_in_this_one(
+def test_where_no_process_can_be_started_that_is_said(
     eaglechat: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
+    ended = eaglechat(PROMPT, own_engine=False)
 
-    assert eaglechat(PROMPT, own_engine=False).status == 0
+    assert ended.status == 1
+    assert ended.complaint.startswith(
+        "cannot start the engine with “/no/such/python -m eaglechat engine”: "
+    )
 
 
 def test_a_long_prompt_is_shown_as_it_is_read_until_the_reply_begins(

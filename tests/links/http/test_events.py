@@ -38,7 +38,7 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
 
     async def read() -> tuple[list[str], str]:
         client = ServerClient(ServerSettings(name="box", url="http://box"))
-        client._http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        client.open(httpx2.MockTransport(answer))
         events: list[str] = []
         try:
             async with client.stream("http://box/v1/chat/completions", {}) as stream:
@@ -47,7 +47,7 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
         except ServerError as error:
             return events, error.code
         finally:
-            await client._http.aclose()
+            await client.close()
         return events, ""
 
     return asyncio.run(read())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.process.pair_worker import local_link
 from eaglechat.links.base import Link
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Part
+from tests.engine_client import engine_in_this_process
 from tests.links.engines import Asked, Client, chat
 from tests.llama_server import N_DRAFT_MAX, LlamaServer, llama_server
 
@@ -60,7 +60,9 @@ def compare(theirs: Asked, ours: Asked) -> None:
 def test_it_drafts_and_accepts_what_our_engine_does(
     tiny_server: LlamaServer, tiny_files: tuple[Path, Path]
 ) -> None:
-    compare(served(tiny_server, tiny_files, chat()), asked(local_link(), tiny_files, chat()))
+    compare(
+        served(tiny_server, tiny_files, chat()), asked(engine_in_this_process(), tiny_files, chat())
+    )
 
 
 def test_it_shows_the_prompt_and_goes_on_with_a_reply(

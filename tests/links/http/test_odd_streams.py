@@ -207,7 +207,7 @@ def test_another_server_at_the_same_address_says_hello(
 def test_a_page_of_the_server_is_not_waited_for_as_long_as_a_reply(
     server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.links.http.client._PAGE_S", 0.2)
+    monkeypatch.setattr("eaglechat.links.http.client.PAGE_S", 0.2)
     server.models = Handler.wait_for_the_client
     with pytest.raises(Exception, match=r"has sent nothing for 0\.2 s"):
         ask(ServerSettings(name="box", url=server.url))

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eaglechat.links.http.discovery import ask
-from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
-from tests.links.engines import Asked, Client, chat
-from tests.links.http.fault_server import FaultServer, Handler
+from tests.links.engines import Asked, chat
+from tests.links.http.fault_server import FaultServer, Handler, client_of
 
 META = {"n_vocab": 49152, "n_ctx": 2048, "n_ctx_train": 8192, "n_embd": 576, "size": 1, "ftype": ""}
 PROPS = {"build_info": "b1", "chat_template": "{% if enable_thinking %}{% endif %}"}
@@ -68,7 +66,7 @@ class Router:
 
 
 def loaded(server: FaultServer, model: str, *, cancel: bool = False) -> Asked:
-    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("x"), Path("x")))
+    client = client_of(server.url)
     try:
         client.ready()
         asked = client.ask(p.Load(target=model))
@@ -152,7 +150,7 @@ def test_a_reply_through_llama_swap_is_read_as_what_wrote_it(
         handler.event("[DONE]")
 
     server.chat = write
-    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("c"), Path("x")))
+    client = client_of(server.url)
     client.ready()
     client.answer(p.Load(target="c"))
     reply = client.answer(chat())

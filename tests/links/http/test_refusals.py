@@ -60,7 +60,7 @@ def test_a_key_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_command_for_a_key_ends_with_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "_KEY_COMMAND_S", 3600.0)
+    monkeypatch.setattr(http_client, "KEY_COMMAND_S", 3600.0)
     client = client_of("http://127.0.0.1:9", key_command=("sleep", "3600"))
     client.link.start()
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.server_worker import server_link
 from eaglechat.links.http.window import ServerWindow
-from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import Message
-from tests.links.engines import Client, chat
-from tests.links.http.fault_server import FaultServer, Handler, why
+from tests.links.engines import chat
+from tests.links.http.fault_server import FaultServer, Handler, client_of, why
 
 N_CTX = 2048
 
@@ -77,7 +74,7 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
             handler.reply("yes")
 
     server.chat = write
-    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
+    client = client_of(server.url)
     client.ready()
     client.answer(p.Load(target="m"))
     messages = tuple(talk([9] * 6))
@@ -102,7 +99,7 @@ def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(server: FaultServer)
     )
     error = {"message": f"{said}length is 4096 tokens (5000 > 4096 - 20).", "code": 400}
     server.chat = lambda handler: handler.json({"error": error}, 400)
-    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("m"), Path("x")))
+    client = client_of(server.url)
     client.ready()
     client.answer(p.Load(target="m"))
     refused = client.answer(chat(messages=tuple(talk([9])), max_tokens=5000))

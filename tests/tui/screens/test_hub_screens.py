@@ -180,7 +180,7 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
         desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
-        await user.sees("qwen3-4b is installed. Ctrl+G D loads it.")
+        await user.sees("qwen3-4b is installed.")
         await user.command("app.downloads")
         await user.on(DownloadsScreen)
         await user.press("enter")

@@ -83,7 +83,7 @@ async def test_a_key_and_a_click_open_the_reasoning(drive: Drive) -> None:
         await user.sees("The user wants")
         await user.command("chat.thought")
         await user.sees("▸ thought for")
-        await user.click("Thought")
+        await user.click("ThoughtEntry")
         await user.sees("The user wants")
 
 

@@ -1,4 +1,4 @@
-"""What the link needs to know of a kind of server: what it is asked, how its replies are read."""
+"""A kind of server: what it is asked, and how its replies are read. What all kinds share."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Written = tuple[str, Part]
 
 
 class ReplyReader(Protocol):
-    """Makes records of one streamed reply."""
+    """Turns the chunks of one streamed reply into records."""
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
-        """What the next chunk tells."""
+        """The records that the next chunk completes."""
 
     def rest(self) -> Iterator[Round]:
-        """What is left when nothing more comes, whyever."""
+        """The records that were held back, when no more chunks come for whatever reason."""
 
     def settled(self) -> Sequence[Round] | None:
-        """All rounds as they were, where they were provisional and are no longer."""
+        """All rounds of the reply, if they are known better at its end than while it streamed."""
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         """How the reply ended."""
@@ -44,18 +44,18 @@ class Kind(Protocol):
     """A kind of server."""
 
     name: str
-    """As in “not reported by vLLM”."""
+    """As it is written in “not reported by vLLM”."""
     can: Capabilities
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
-        """The request for a reply."""
+        """The body of the request for a reply."""
 
     def reader(self, chat: Chat) -> ReplyReader:
-        """For the answer to it."""
+        """A reader for the answer to that request."""
 
 
 def common_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
-    """What every OpenAI-compatible server understands."""
+    """The body with only those fields that every OpenAI-compatible server understands."""
     body: dict[str, Any] = {
         "messages": [{"role": one.role, "content": one.content} for one in chat.messages],
         "stream": True,
@@ -74,12 +74,12 @@ def common_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
 
 
 def templated_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
-    """With what is for the chat template, which llama-server, vLLM and SGLang pass on to it; others
-    refuse what they do not know."""
+    """The body with fields for the chat template, which llama-server, vLLM and SGLang pass on to
+    it. Other servers refuse unknown fields."""
     body = common_body(chat, model, seed)
     body["messages"] = [_with_reasoning(message) for message in chat.messages]
     if chat.messages and chat.messages[-1].role == "assistant":
-        # Its reply goes on behind this one.
+        # The model continues this message.
         body |= {"add_generation_prompt": False, "continue_final_message": True}
     thinking = {"enable_thinking": chat.thinking.enabled, "reasoning_effort": chat.thinking.effort}
     if variables := {name: value for name, value in thinking.items() if value is not None}:
@@ -95,7 +95,7 @@ def _with_reasoning(message: Message) -> dict[str, str]:
 
 
 def written_in(chunk: Chunk) -> list[Written]:
-    """The texts of a chunk."""
+    """The texts of a chunk, reasoning first."""
     delta = chunk.choice.delta if chunk.choice else None
     if delta is None:
         return []
@@ -147,29 +147,29 @@ def _written(segments: Iterable[Segment]) -> list[Written]:
 
 _TOKENS_WITHOUT_TEXT = 64
 LONGEST_DRAFT = 1024
-"""Drafted tokens of one step; what a server counts beyond it is not believed."""
+"""Most drafted tokens of one step; a higher count of a server is not believed."""
 
 
 def most_tokens(written: Sequence[Written]) -> int:
-    """The most tokens that a chunk with these texts can stand for: one for each character, and
-    some that wrote nothing. A server's count is not trusted for more."""
+    """The most tokens that a chunk with these texts may count for: one per character, and 64
+    without text. A higher count of a server is not believed."""
     return _TOKENS_WITHOUT_TEXT + sum(len(text) for text, _ in written)
 
 
 def without_times(total_ms: float) -> RoundTimings:
-    """Times of a round of which the whole alone is known."""
+    """Timings of a round of which only the total is known."""
     return RoundTimings(None, None, None, None, total_ms)
 
 
 class Clock:
-    """Wall time of a reply as it comes, in milliseconds."""
+    """Wall time of a reply while it streams, in milliseconds."""
 
     def __init__(self) -> None:
         self._asked = self._first = self._last = time.monotonic()
         self._has_begun = False
 
     def lap(self) -> float:
-        """Since the text before; 0 for the first."""
+        """Time since the previous text; 0 for the first one."""
         now = time.monotonic()
         if not self._has_begun:
             self._has_begun, self._first, self._last = True, now, now
@@ -187,7 +187,7 @@ class Clock:
 
 
 class Ending:
-    """How a reply ends, from the chunks: why, and what was counted."""
+    """How a reply ended and what the server counted, from the chunks."""
 
     def __init__(self, chat: Chat) -> None:
         self._limit = chat.max_tokens
@@ -208,7 +208,8 @@ class Ending:
         return FinishReason.LENGTH if is_limit else FinishReason.CONTEXT
 
     def n_past(self, tokens: int) -> int:
-        """Of the prompt and so many tokens; 0 while the prompt's are not counted."""
+        """Tokens of the prompt and of so many generated ones; 0 if the server has not counted the
+        prompt."""
         prompt = self.usage.prompt_tokens
         return prompt + tokens if prompt else 0
 
@@ -228,7 +229,7 @@ def reply_end(
     reused_tokens: int,
     generation_ms: float,
 ) -> ReplyEnd:
-    """The end of a reply of which no more is known."""
+    """The end of a reply, with only these timings known."""
     return ReplyEnd(
         finish_reason=reason,
         seed=seed,
@@ -250,10 +251,11 @@ def reply_end(
 def clocked_end(
     ending: Ending, clock: Clock, counted: tuple[int, int], seed: int, *, is_cancelled: bool
 ) -> ReplyEnd:
-    """The end of a reply whose times are taken here; `counted` is how many tokens came, where the
-    server does not say it, and how many of them with the first text.
+    """The end of a reply that was timed here. `counted`: how many tokens came, which is used if the
+    server does not say it, and how many of them came with the first text.
 
-    What the first took cannot be told from the prompt's time: as long as the others, on average.
+    The time of those first tokens cannot be told from the prompt's: they are given the mean time of
+    the others.
     """
     usage, cached = ending.usage, ending.cached
     tokens, first = usage.completion_tokens or counted[0], counted[1]

@@ -1,5 +1,5 @@
-"""The pieces of a streamed reply, with what each kind of server adds; what is not known is passed
-over."""
+"""The JSON chunks of a streamed reply, with the fields that each kind of server adds. Unknown
+fields are ignored."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 MOST_COUNTED = 2**31
-"""Beyond every count of tokens; a server's own number is never trusted to be one."""
+"""More than any count of tokens. Servers' numbers are cut off here: they may be anything."""
 
 
 def counted(value: int | None) -> int:
-    """A server's count, within what a count can be."""
+    """A server's count, cut to 0 ... MOST_COUNTED."""
     return min(max(value or 0, 0), MOST_COUNTED)
 
 
@@ -49,7 +49,7 @@ class Usage(msgspec.Struct):
 
 
 class Timings(msgspec.Struct):
-    """llama-server's counts and milliseconds since the request began."""
+    """llama-server's counts and milliseconds, summed since the request began."""
 
     cache_n: int = 0
     prompt_n: int = 0
@@ -76,7 +76,7 @@ class PromptProgress(msgspec.Struct):
 
 
 class SpeculativeDecoding(msgspec.Struct):
-    """vLLM's steps of a whole reply that verified a draft."""
+    """vLLM's counts for each step of a reply that verified a draft."""
 
     per_step_accepted: list[int]
     per_step_drafted: list[int]
@@ -87,7 +87,7 @@ class Metrics(msgspec.Struct):
 
 
 class SpecTokensDetails(msgspec.Struct):
-    """SGLang's count of steps by how many drafted tokens they accepted."""
+    """SGLang's histogram: at index n, the number of steps that accepted n drafted tokens."""
 
     spec_correct_drafts_histogram: list[int]
 
@@ -105,7 +105,7 @@ class Chunk(msgspec.Struct):
     sglext: SGLExt | None = None
     error: Any = None
     object: Any = None
-    """An older vLLM's errors are told by it."""
+    """Is “error” in an error of an older vLLM."""
 
     @property
     def choice(self) -> Choice | None:

@@ -1,5 +1,5 @@
-"""llama.cpp's own server. With `timings_per_token` each chunk counts what was drafted and accepted
-so far, from which the origin of every token follows."""
+"""llama.cpp's own server. With `timings_per_token` each chunk has the counts of drafted and
+accepted tokens so far; the origin of each token follows from how they grow."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
 
 _NO_TIME_MS = 0.01
-"""The first token comes with the prompt: the server gives it a microsecond."""
+"""Times below this are none: the first token comes from the prompt, and the server reports about a
+microsecond for it."""
 
 
 class LlamaServer:
-    """The kind. `n_draft_max` is the longest draft it was seen to make."""
+    """The kind. `n_draft_max` is the longest draft that the server was seen to make."""
 
     name = "llama-server"
     can = Capabilities(origins=True, prompt=True, goes_on_from_text=True)
@@ -53,15 +54,15 @@ class LlamaServer:
 
 
 class LlamaSwap(LlamaServer):
-    """Starts a server for each model: most often llama-server, so it is asked what that is; another
-    passes over what it does not know."""
+    """A proxy that starts a server for each model. That is mostly llama-server, so it is asked as
+    llama-server is; other servers ignore the fields they do not know."""
 
     name = "llama-swap"
 
 
 class EitherReader:
-    """Reads a reply as llama-server's if it counts tokens as that does: an older one does not, nor
-    what else may be behind llama-swap or a proxy."""
+    """Reads a reply by its counts if it has any, else as text: older llama-servers send none, nor
+    do other servers behind llama-swap or a proxy."""
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
         self._counted, self._reader = LlamaServerReader(kind, chat), TextReader(chat)
@@ -90,12 +91,13 @@ class EitherReader:
 
 
 class _Step:
-    """A round as the server counts it: chunks with the same counts and times belong to one.
+    """A round as the server counts it: all chunks with the same counts and times belong to one
+    round.
 
-    It has the accepted tokens and one of the target's own. Where tokens passed without a chunk they
-    may be of whole rounds that nobody saw; unless all speaks for one round with a full draft,
-    nothing is known of them (`is_known`), nor of what follows, up to the next round that begins
-    right behind them.
+    A round has the accepted tokens and one that the target chose. If tokens passed without a chunk,
+    they may belong to whole rounds that were not seen. Then the origins are unknown (`is_known` is
+    False), unless the counts fit a single round with a full draft; they stay unknown up to the next
+    round that begins right after the last counted token.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class _Step:
         return self.first + self.n_tokens - 1
 
     def origin(self, place: int) -> Origin:
-        """Of the token in this place of the round."""
+        """The origin of the token at this index of the round."""
         if not self.is_known:
             return Origin.UNKNOWN
         if self.n_drafted == 0:
@@ -132,22 +134,23 @@ class _Step:
 
 
 class LlamaServerReader:
-    """Rounds from chunks. A round is told once its last token has come, or what follows it."""
+    """Makes rounds from counts. A round is told once its last token has come, or the next round
+    began."""
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
         self._kind = kind
         self._ending, self._splitter = Ending(chat), ReasoningSplitter()
         self._told = 0
-        """Tokens in the rounds that were told."""
+        """Number of tokens in the rounds that were told."""
         self._most = 0
-        """Tokens that the chunks so far can stand for at most."""
+        """The most tokens that the chunks so far may count for."""
         self._rounds = 0
         self._before = self._now = Timings()
         self._step: _Step | None = None
         self._is_lost = False
-        """Which tokens the round before had is not known."""
+        """Whether the tokens of the previous round are unknown."""
         self._pieces: list[Written] = []
-        """What came without a count: it belongs to the next token."""
+        """Texts of chunks without counts: they belong to the next token."""
         self._texts: dict[int, list[tuple[str, Part | None]]] = {}
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
@@ -167,7 +170,7 @@ class LlamaServerReader:
             self._begin(timings)
         self._now = timings
         if self._pieces:
-            # What comes after the round of its token was told goes to the next one.
+            # Text whose round has been told already goes to the next token.
             number = max(timings.predicted_n, self._told + 1)
             self._texts.setdefault(number, []).extend(self._pieces)
             self._pieces = []
@@ -177,7 +180,7 @@ class LlamaServerReader:
             yield from self._close(self._step.last)
 
     def rest(self) -> Iterator[Round]:
-        """What the last round still has; a stop or a limit may have cut it short."""
+        """What is left of the last round; a stop or a limit may have cut it short."""
         while self._step is not None:
             yield from self._close(min(self._step.last, self._now.predicted_n))
             if self._now.predicted_n > self._told:
@@ -212,8 +215,8 @@ class LlamaServerReader:
         self._step, self._before = step, now
 
     def _close(self, last: int) -> Iterator[Round]:
-        """Tell the round up to token number `last`. What the server writes beyond it with the same
-        counts, as it does after it replays a checkpoint, is the target's own."""
+        """Tell the round up to token number `last`. Tokens that follow with the same counts, as
+        after the server replays a checkpoint, are plain tokens of the target."""
         step, self._step = self._step, None
         assert step is not None
         if last < step.first:

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible server: text, and what it counts at the end."""
+"""Any OpenAI-compatible server, of which only the text and the counts at the end are used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eaglechat.wire.records import Origin, Part, Prefill, ReplyEnd, Round, Token
 
 
 class OpenAIServer:
-    """The kind of a server that says nothing of itself."""
+    """The kind of a server that is not known to be of another kind."""
 
     name = "this server"
     can = Capabilities()
@@ -34,8 +34,8 @@ class OpenAIServer:
 
 
 class TextReader:
-    """Each chunk as a round of one token, whose origin nobody knows; most servers send a chunk for
-    each token."""
+    """Makes each chunk a round of one token of unknown origin: most servers send a chunk for each
+    token."""
 
     def __init__(self, chat: Chat) -> None:
         self._clock, self._ending = Clock(), Ending(chat)

@@ -1,5 +1,6 @@
-"""vLLM and SGLang: a chunk is a step of the engine, unless the reader lags behind. So origins are
-provisional while a reply is written; at its end vLLM lists its steps, and SGLang counts them."""
+"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind. So origins
+are provisional while a reply streams. At its end vLLM lists the steps, and SGLang sends a
+histogram."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, 
 
 
 class StepwiseServer:
-    """What both have in common. `n_draft_max` is the longest draft seen, 0 before the first;
-    `drafts` is False where the server says that it has no draft."""
+    """What both have in common. `n_draft_max` is the longest draft seen, 0 before the first.
+    `drafts` is False if the server says that it has no draft, None if it does not say."""
 
     name = ""
     extras: dict[str, Any] = {}
@@ -53,7 +54,8 @@ class StepwiseServer:
 
 
 class VLLM(StepwiseServer):
-    """With `--per-request-spec-decode-metrics detailed` its origins are exact in the end."""
+    """Started with `--per-request-spec-decode-metrics detailed`, its origins are exact in the
+    end."""
 
     name = "vLLM"
 
@@ -98,7 +100,7 @@ class StepReader:
             return
         texts = tuple(self._splitter.split(written))
         counted = chunk.usage.completion_tokens if chunk.usage else None
-        # Where the count does not grow, the text belongs to the tokens counted before.
+        # If the count does not grow, the text belongs to tokens that were counted before.
         count = min(max((counted or 0) - self._counted, 1), most_tokens(written))
         self._counted += count
         step = _Step(count, texts, self._clock.lap())
@@ -116,7 +118,7 @@ class StepReader:
             yield Round(index, 0, (), 0, 0, tokens, n_past, without_times(0.0))
 
     def settled(self) -> Sequence[Round] | None:
-        """All rounds as they were, where the server says so in the end."""
+        """All rounds with exact origins, if the server's last chunk allows it."""
         if self._detail is not None:
             return self._from_detail(self._detail)
         if self._histogram is not None:
@@ -141,7 +143,7 @@ class StepReader:
         ):
             return None
         if not counts or counts[0][1]:
-            # The first token is the prompt's, not a step's.
+            # The first token comes from the prompt, not from a step.
             counts.insert(0, (0, 0))
         total = self._ending.usage.completion_tokens or self._counted
         cut_off = sum(n_accepted + 1 for n_accepted, _ in counts) - total
@@ -161,15 +163,15 @@ class StepReader:
         return self._rounds
 
     def _append(self, left: Sequence[Written]) -> tuple[Token, ...]:
-        """Put texts behind the last round; nobody knows which token they are of."""
+        """Append texts to the last round, as tokens of unknown origin."""
         tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
         last = self._rounds[-1]
         self._rounds[-1] = replace(last, tokens=(*last.tokens, *tokens))
         return tokens
 
     def _texts_by_token(self) -> Iterator[tuple[tuple[Written, ...], float]]:
-        """For each token its text, and the time until it came: those of a chunk are its first
-        token's."""
+        """Text and time of each token; all of a chunk's text and time is given to its first
+        token."""
         for step in self._steps:
             yield step.texts, step.ms
             for _ in range(step.count - 1):
@@ -181,7 +183,7 @@ class StepReader:
         origins = [Origin.ACCEPTED] * n_accepted + [own] * (step.count - n_accepted)
         written: list[tuple[str, Part | None]] = [*step.texts]
         written += [("", None)] * (step.count - len(written))
-        # More texts than tokens: a token in two parts of the reply.
+        # More texts than tokens: one token has text of two parts of the reply.
         origins += origins[-1:] * (len(written) - len(origins))
         self._told += step.count
         round_ = Round(

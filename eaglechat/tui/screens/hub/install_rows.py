@@ -1,4 +1,4 @@
-"""Bars, speed and time left of a pair on its way, as lines of text."""
+"""An installation as lines of text: progress bars, speed and time left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = 24
 
 
 def install_row(install: InstallSnapshot, width: int) -> Content:
-    """A pair in lines of `width` cells: the whole of it, then each of its files."""
+    """The lines, of `width` cells: the pair as a whole, then each of its files."""
     style = _STYLES[install.stage]
     parts: list[Part] = [(install.name, "bold"), (f"  {_state(install)}", style)]
     if install.stage is Stage.INSTALLED:
@@ -72,7 +72,7 @@ def _file(file: FileSnapshot, width: int) -> list[Part]:
 
 
 def _meter(name: str, bytes_: tuple[int, int], said: str, width: int, style: str) -> list[Part]:
-    """`name ████   45%  1.1 GB of 2.5 GB  said`, the bar as wide as there is room."""
+    """`name ████   45%  1.1 GB of 2.5 GB  said`; the bar takes the room that is left."""
     done, total = bytes_
     share = done / total if total else 0.0
     figures = f" {share:4.0%} {f'{format_bytes(done)} of {format_bytes(total)}':>20} {said}"

@@ -1,4 +1,4 @@
-"""Every model on this machine: load it, pair it with a draft that fits, or delete it."""
+"""The models on this machine: load one, pair it with a draft that fits, or delete it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What installing a pair takes, before anything is downloaded."""
+"""Says what installing a pair takes, before anything is downloaded."""
 
 from __future__ import annotations
 

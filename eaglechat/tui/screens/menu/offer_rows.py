@@ -1,4 +1,5 @@
-"""A row of the menu and the pane beside it, for a pair that is here or that could be."""
+"""A row of the menu and the pane beside it: for a pair that is here, for one that can be had, and
+for a model of a server."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from eaglechat.hub.catalogue import fit
 from eaglechat.hub.catalogue.entries import Entry
 from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.catalogue.fit import Fit, Machine
+from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, Offer
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.screens.menu import server_rows
 from eaglechat.tui.services.servers import ServerNews
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
@@ -30,22 +31,28 @@ if TYPE_CHECKING:
 ASKING = "asking the Hub…"
 _LABEL = 14
 
+_ASKING_SERVER = "asking the server…"
+_WILL_LOAD = {
+    "not loaded": ": the server loads it once it is chosen",
+    "failed to load": ": choosing it tries again",
+}
+
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an offer by now; `trouble` says why the Hub's facts are missing."""
+    """What is known about an offer so far. `trouble` says why the Hub's facts are missing."""
 
     offer: Offer
     machine: Machine
     n_ctx: int
     kv_types: tuple[KvType, KvType] = ("f16", "f16")
-    """Of the target, and of the draft."""
+    """KV cache types of the target and of the draft."""
     status: InspectedPair | None = None
     facts: Facts | None = None
     trouble: str | None = None
     moving: InstallSnapshot | None = None
     news: ServerNews | None = None
-    """Of the server that has it."""
+    """The last answer of the server that has it."""
 
     @property
     def problem(self) -> str | None:
@@ -71,7 +78,7 @@ class Known:
 
 
 def matching(offers: Iterable[Known], words: Sequence[str]) -> list[Known]:
-    """Offers that have all the words, those first that have them in their name."""
+    """Offers that contain all the words; first those that contain them in their name."""
     found = [known for known in offers if all(word in _searched(known) for word in words)]
 
     def rank(known: Known) -> int:
@@ -95,10 +102,10 @@ def _searched(known: Known) -> str:
 
 
 def row(known: Known) -> Content:
-    """Two lines: what it is, and what it takes."""
+    """Two lines: the offer, and what it takes to run it."""
     offer = known.offer
     if offer.pair is not None and offer.pair.server is not None:
-        return server_rows.row(offer.pair, known.news)
+        return _server_row(offer.pair, known.news)
     mark = ("○ ", MUTED)
     if known.problem:
         mark = ("✗ ", "$text-error")
@@ -116,7 +123,7 @@ def row(known: Known) -> Content:
 
 
 def _takes(known: Known) -> str:
-    """What it is made of where it is here, else what it takes to have it."""
+    """The models of a pair that is here; what it takes to get any other."""
     status, judged = known.status, known.fit
     memory = [judged.brief] if judged else []
     if known.moving is not None:
@@ -156,10 +163,10 @@ def _gated(known: Known) -> list[str]:
 
 
 def details(known: Known, width: int) -> Content:
-    """Everything that is known, in lines of `width` cells."""
+    """Everything that is known about an offer, in lines of `width` cells."""
     offer = known.offer
     if offer.pair is not None and offer.pair.server is not None:
-        return server_rows.details(offer.pair, known.news)
+        return _server_details(offer.pair, known.news)
     parts: list[Part] = [(offer.name, "bold $primary")]
     if offer.entry is not None and offer.entry.title:
         parts.append(f"  {offer.entry.title}")
@@ -244,7 +251,7 @@ def _header_lines(role: str, header: GGUFHeader, width: int) -> list[Part]:
 
 
 def _table(rows: Sequence[tuple[str, str | None]], width: int) -> list[Part]:
-    """Labels, and their values in a column of their own."""
+    """Two columns: labels and their values."""
     lines: list[Part] = []
     for label, value in rows:
         room = max(width - _LABEL - 2, 16)
@@ -256,7 +263,7 @@ def _table(rows: Sequence[tuple[str, str | None]], width: int) -> list[Part]:
 
 
 def without_hub(entry: Entry) -> str:
-    """What is known of a pair's size where the Hub cannot be asked."""
+    """What is known about the size of a pair while the Hub cannot be reached."""
     if entry.size is not None:
         return f"{format_bytes(entry.size)} when last seen: Hub unreachable"
     if entry.target.size is not None:
@@ -265,5 +272,61 @@ def without_hub(entry: Entry) -> str:
 
 
 def door(name: str, explanation: str) -> Content:
-    """Two lines: a way to other screens, and what is there."""
+    """Two lines: the name of another screen, and what is there."""
     return Content.assemble("  ", (name, "bold"), "\n  ", (explanation, "$foreground-muted"))
+
+
+def _server_row(pair: Pair, news: ServerNews | None) -> Content:
+    """Two lines: which server, and what it has or why it cannot be reached."""
+    mark = ("○ ", MUTED)
+    if news is not None:
+        mark = ("✗ ", "$text-error") if news.trouble else ("● ", "$text-success")
+        if (model := news.model(pair.model)) and model.state not in ("loaded", "asleep"):
+            mark = ("○ ", MUTED)
+    kind = f"server · {news.found.kind.name}" if news and news.found else "server"
+    kind = kind.removesuffix(" · this server")
+    return Content.assemble(
+        mark, (pair.name, "bold"), (f"  {kind}", MUTED), "\n  ", (_served(pair, news), MUTED)
+    )
+
+
+def _served(pair: Pair, news: ServerNews | None) -> str:
+    if news is None:
+        return _ASKING_SERVER
+    if news.trouble:
+        return news.trouble
+    model = news.model(pair.model)
+    if model is None:
+        return f"it has no model named {pair.model}" if pair.model else "it has no model"
+    context = f" · {model.n_ctx:,} tokens of context" if model.n_ctx else ""
+    state = f" · {model.state}" if model.state != "loaded" else ""
+    return f"{model.id.rsplit('/', 1)[-1]}{context}{state}"
+
+
+def _server_details(pair: Pair, news: ServerNews | None) -> Content:
+    """Everything that is known."""
+    assert pair.server is not None
+    parts: list[Part] = [(pair.name, "bold $primary"), f"  {pair.server.url}\n\n"]
+    if news is None:
+        return Content.assemble(*parts, _ASKING_SERVER)
+    if news.found is None:
+        reason = wording.sentence(news.trouble or "")
+        return Content.assemble(*parts, ("Cannot be reached", "bold $text-error"), f"\n{reason}")
+    parts.append(("Can be reached", "$text-success"))
+    found, model = news.found, news.model(pair.model)
+    silence = "known once a model is loaded" if found.on_demand else "it does not say"
+    drafts = {True: "yes", False: "no draft", None: silence}[found.drafts]
+    rows = [
+        ("server", found.kind.name if found.kind.name != "this server" else "OpenAI-compatible"),
+        ("version", found.version),
+        ("model", model.id if model else ""),
+        ("state", f"{model.state}{_WILL_LOAD.get(model.state, '')}" if model else ""),
+        ("context", f"{model.n_ctx:,} tokens" if model and model.n_ctx else ""),
+        ("speculation", drafts),
+        ("for comparisons", pair.server.plain_model),
+        ("its models", ", ".join(one.id for one in found.models) if len(found.models) > 1 else ""),
+    ]
+    for label, value in rows:
+        if value:
+            parts += [(f"\n  {label:<16}", MUTED), value]
+    return Content.assemble(*parts)

@@ -1,4 +1,4 @@
-"""Choosing a target and a draft among the GGUF files of this machine."""
+"""Opens a target, with or without a draft, from GGUF files of this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASK = "Type a path, or choose a file below."
 class GGUFTree(DirectoryTree):
     """Directories, and the GGUF files in them."""
 
-    # Textual's emoji are of a width that terminals disagree about.
+    # Terminals disagree about the width of Textual's emoji.
     ICON_NODE = "▸ "
     ICON_NODE_EXPANDED = "▾ "
     ICON_FILE = "  "

@@ -1,4 +1,4 @@
-"""The first screen: which pair of models to chat with, here already or one download away."""
+"""The menu, which is the first screen: the pairs that are here and those that can be had."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DOORS = {
 
 
 class MenuScreen(EagleScreen[None]):
-    """Pairs, filtered by typing. The filter keeps the focus; arrows move through the list."""
+    """A list of pairs that typing filters. The filter keeps the focus; arrows move in the list."""
 
     BINDINGS = bindings_of("menu")
 
@@ -98,7 +98,7 @@ class MenuScreen(EagleScreen[None]):
 
     def _follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Ready):
-            # It said how much memory there is.
+            # Now it is known how much memory there is.
             self._read_catalogue()
 
     def _read_catalogue(self, _: object = None) -> None:
@@ -172,7 +172,8 @@ class MenuScreen(EagleScreen[None]):
         self._list_anew()
 
     def _ask_facts(self) -> None:
-        """Ask the Hub about what is not here, the highlighted pair first; one round at a time."""
+        """Ask the Hub about the pairs that are not here, the highlighted one first. A new round of
+        questions ends the round before."""
         n_ctx = self._services.settings.current.engine.n_ctx
         wanted = []
         for entry in (offer.entry for offer in self._offers.values() if offer.pair is None):
@@ -253,7 +254,7 @@ class MenuScreen(EagleScreen[None]):
         options.highlighted = min(same, len(rows) - 1)
 
     def _draw(self, known: list[Offer]) -> None:
-        """Draw rows again about which something came to be known."""
+        """Draw the rows of some offers again."""
         options = self.query_one("#pairs", OptionList)
         shown = {option.id for option in options.options}
         for offer in known:
@@ -262,7 +263,7 @@ class MenuScreen(EagleScreen[None]):
         self._show_details()
 
     def _draw_moving(self) -> None:
-        """Rows of pairs on their way, and of those that no longer are."""
+        """Draw the rows of installations that move, and of those that have just ended."""
         before = self._moving
         self._moving = {
             one.name: one for one in self._services.desk.snapshots() if one.pair is None

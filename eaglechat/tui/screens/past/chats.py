@@ -1,4 +1,4 @@
-"""Earlier chats: find one by its title or by what was said in it, name it, pin it, delete it."""
+"""Past chats: find one by its title or its text, then open, rename, pin, export or delete it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ Row = ChatSummary | Hit
 
 
 class ChatsScreen(EagleModal[SavedChat]):
-    """Dismisses with the chat to go on with, or None. Typing finds titles, and passages in all
-    chats."""
+    """Dismisses with the chat to continue, or None. Typing finds titles and passages."""
 
     CSS_PATH = "chats.tcss"
     BINDINGS = bindings_of("chats")
@@ -47,7 +46,7 @@ class ChatsScreen(EagleModal[SavedChat]):
     def __init__(
         self, services: Services, open_chat: ChatRecorder | None = None, words: str = ""
     ) -> None:
-        """`open_chat` is the one on the screen below; `words` stand in the filter."""
+        """`open_chat` is the one on the screen below; the filter begins with `words`."""
         super().__init__()
         self._words = words
         self._service, self._folder = services.chats, services.chats.folder

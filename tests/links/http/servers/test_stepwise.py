@@ -4,18 +4,15 @@ from the real servers, which need a GPU; nothing here was run against one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eaglechat.links.http.server_worker import server_link
-from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Round
 from eaglechat.wire.stats import stats_of
 from tests.links.engines import Asked, Client, chat
-from tests.links.http.fault_server import FaultServer, Handler
+from tests.links.http.fault_server import FaultServer, Handler, client_of
 
 A, C, B, P = Origin.ACCEPTED, Origin.CORRECTION, Origin.BONUS, Origin.PLAIN
 STEPS = [("The", 1), (" cat sat on", 3), (" the", 1), (" mat and slept", 4)]
@@ -23,7 +20,7 @@ STEPS = [("The", 1), (" cat sat on", 3), (" the", 1), (" mat and slept", 4)]
 
 @pytest.fixture
 def client(server: FaultServer) -> Iterator[Client]:
-    client = Client(server_link(ServerSettings(name="box", url=server.url)), (Path("m"), Path("m")))
+    client = client_of(server.url)
     yield client
     client.link.close()
 
