@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -56,6 +57,29 @@ def test_what_is_asked_is_what_every_such_server_understands(
 
 
 # --- it does not answer ---
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["loading", "silent"])
+def test_a_link_that_still_asks_what_answers_is_closed_at_once(
+    server: FaultServer, *, answers: bool
+) -> None:
+    asked, closed = threading.Event(), threading.Event()
+
+    def models(handler: Handler) -> None:
+        asked.set()
+        if answers:
+            handler.json({"error": {"message": "Loading model"}}, 503)
+        else:
+            closed.wait(60)
+
+    server.models = models
+    client = client_of(server.url)
+    before = set(threading.enumerate())
+    client.link.start()
+    assert asked.wait(30)
+    client.link.close(patience_s=30)
+    assert not [one for one in set(threading.enumerate()) - before if one.name == "engine"]
+    closed.set()
 
 
 def test_nobody_is_there() -> None:
