@@ -20,6 +20,7 @@ from eaglechat.settings.values import wanted
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
 from eaglechat.tui.commands.slash import SLASH
+from eaglechat.tui.texts.statistics import STATISTICS
 
 DOCS = Path(__file__).parent
 
@@ -118,7 +119,23 @@ def servers() -> str:
     return "\n".join([*lines, ""])
 
 
-PARTS: dict[str, Callable[[], str]] = {"settings": settings, "keys": keys, "servers": servers}
+def statistics() -> str:
+    """A table of the statistics, with their fields in JSON."""
+    head = ["Number", "In JSON", "Unit", "How it is computed", "What it is"]
+    lines = [_row(head), _row(["---"] * len(head))]
+    for one in STATISTICS:
+        lines.append(
+            _row([one.label, f"`{one.table}.{one.name}`", one.unit, one.formula, one.meaning])
+        )
+    return "\n".join([*lines, ""])
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "keys": keys,
+    "servers": servers,
+    "screen": statistics,
+}
 
 if __name__ == "__main__":
     main()

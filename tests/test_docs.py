@@ -51,7 +51,7 @@ def _load_generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "keys", "servers"])
+@pytest.mark.parametrize("name", ["settings", "keys", "servers", "screen"])
 def test_generated_parts_are_up_to_date(name: str) -> None:
     generator = _load_generator()
     written = (DOCS / f"{name}.md").read_text(encoding="utf-8")

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 import msgspec
 
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import Part, ReplyEnd, Round
-from eaglechat.wire.stats import PartsFold, PartStats, RollingStats, SpeculationStats, StatsFold
+from eaglechat.wire.stats import (
+    ROLLING_ROUNDS,
+    Measured,
+    PartsFold,
+    PartStats,
+    SpeculationStats,
+    StatsFold,
+    measured,
+)
 
 
 class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,14 +97,12 @@ class Recording:
         self._fold = StatsFold()
         self._stats: SpeculationStats | None = None
         self._parts, self._written = PartsFold(), set[Part]()
-        self._speed = RollingStats()
 
     def add(self, round_: Round) -> None:
         """Add the next round."""
         self._rounds.append(round_)
         self._fold.add(round_)
         self._parts.add(round_)
-        self._speed.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
     def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
@@ -104,7 +111,6 @@ class Recording:
         before = self.rounds[:n_before]
         self._rounds, self._fold = [], StatsFold()
         self._parts, self._written = PartsFold(), set()
-        self._speed = RollingStats()
         for round_ in (*before, *rounds):
             self.add(round_)
 
@@ -178,11 +184,12 @@ class Recording:
         return self._fold.stats()
 
     @property
-    def tokens_per_second(self) -> float | None:
-        """Of the whole reply once it has ended, of the latest rounds while it is written."""
+    def measured(self) -> Measured:
+        """All of it when it has ended, its latest rounds while it runs; the counts of acceptance
+        are always those of all of it."""
         if self.end is not None:
-            return self.end.tokens_per_second or None
-        return self._speed.tokens_per_second if self.rounds else None
+            return Measured(self.stats, self.end.tokens, self.end.timings)
+        return replace(measured(self.rounds[-ROLLING_ROUNDS:]), stats=self.stats)
 
     @property
     def n_past(self) -> int:

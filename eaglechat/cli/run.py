@@ -18,6 +18,7 @@ from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.replies import ENDINGS, summary
+from eaglechat.tui.texts.statistics import in_json, part_in_json
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
@@ -34,7 +35,7 @@ from eaglechat.wire.protocol import (
     SpeculationStopped,
 )
 from eaglechat.wire.records import FinishReason, Part, ReplyEnd, Round
-from eaglechat.wire.stats import PartsFold, PartStats, SpeculationStats, stats_of
+from eaglechat.wire.stats import Measured, PartsFold, PartStats, SpeculationStats, stats_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -272,12 +273,15 @@ class _Outcome:
     context: dict[str, int | None]
 
     @property
+    def _measured(self) -> Measured:
+        return Measured(self.stats, self.tokens, self.end.timings if self.end else None)
+
+    @property
     def finish_reason(self) -> str:
         return self.end.finish_reason.value if self.end else "error"
 
     def report(self, pair: str, info: PairInfo) -> dict[str, Any]:
         """The reply as the JSON object of docs/headless.md."""
-        end, times = self.end, self.end.timings if self.end else None
         return {
             "text": self.text,
             "reasoning": self.reasoning,
@@ -290,43 +294,31 @@ class _Outcome:
             "left_out": info.left_out,
             "context": self.context,
             "speculation": self._speculation(),
-            "parts": {part.value: _part_report(stats) for part, stats in self.parts.items()},
+            "parts": {
+                part.value: {"tokens": stats.tokens, **part_in_json(stats.measured)}
+                for part, stats in self.parts.items()
+            },
             "timings": {
                 "load_ms": info.load_ms,
-                "prefill_ms": times and times.prefill_ms,
-                "prefill_tokens": times and times.prefill_tokens,
-                "generation_ms": times and times.generation_ms,
-                "tokens_per_second": end and end.tokens_per_second,
-                "draft_ms": times and times.draft_ms,
-                "verify_ms": times and times.verify_ms,
+                **in_json("timings", self._measured),
             },
         }
 
     def _speculation(self) -> dict[str, Any] | None:
-        stats = self.stats
-        if stats is None:
+        if self.stats is None:
             return None
         return {
             "n_draft_max": self.n_draft_max,
             "shape": self.shape,
             "ngram": self.ngram,
-            "rounds": stats.rounds,
-            "drafted": stats.drafted,
-            "tested": stats.tested,
-            "accepted": stats.accepted,
-            "acceptance_rate": stats.acceptance_rate or 0.0,
-            "mean_accepted_length": stats.mean_accepted_length or 1.0,
-            "per_position": stats.per_position,
-            "trees": stats.trees,
-            "siblings": stats.siblings,
-            "by_drafter": stats.by_drafter,
+            **in_json("speculation", self._measured),
         }
 
     def summary(self) -> str:
         """The reply in one line for people."""
         end, stats = self.end, self.stats
         assert end is not None
-        parts = summary(end.tokens, end, stats)
+        parts = summary(self._measured)
         if stats is None:
             parts.append(f"speculation not reported by {self.engine}")
         parts.append(ENDINGS.get(end.finish_reason, "finished"))
@@ -334,15 +326,6 @@ class _Outcome:
             flag = "" if self.server else " (--ctx)"
             parts.append(f"it holds {self.context['size']:,} tokens{flag}")
         return ", ".join(parts)
-
-
-def _part_report(part: PartStats) -> dict[str, float | None]:
-    return {
-        "tokens": part.tokens,
-        "tokens_per_second": part.tokens_per_second,
-        "acceptance_rate": part.stats.acceptance_rate,
-        "mean_accepted_length": part.stats.mean_accepted_length,
-    }
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from eaglechat.wire.records import per_second
 from eaglechat.wire.stats import DrafterStats
 
 PLAIN = "plain"
@@ -54,4 +55,4 @@ class BenchRun:
 
     @property
     def tokens_per_second(self) -> float:
-        return self.tokens * 1000.0 / self.generation_ms if self.generation_ms > 0 else 0.0
+        return per_second(self.tokens, self.generation_ms) or 0.0

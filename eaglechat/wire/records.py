@@ -7,8 +7,8 @@ an acceptance or a time from text.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from eaglechat.wire.trees import LAST_TOKEN, children, depths
@@ -105,9 +105,11 @@ class Likely:
 
 @dataclass(frozen=True)
 class RoundTimings:
-    """Milliseconds of one round, by part; None is what the engine does not report.
+    """Milliseconds of one round; None where the engine does not report one.
 
-    `total_ms` is wall time and covers the rest too.
+    `total_ms` is wall time and covers the rest of the round too. A new field comes last and has the
+    default None: chats on disk do not have it. `ReplyTimings` has a field of the same name, the
+    sum over the reply.
     """
 
     draft_ms: float | None
@@ -129,6 +131,18 @@ def summed(times: Iterable[float | None]) -> float | None:
             return None
         total += ms
     return total
+
+
+def sums(times: Sequence[RoundTimings]) -> dict[str, float | None]:
+    """The times of these rounds by field, summed, without the total; None where a round does not
+    report one."""
+    names = (field.name for field in fields(RoundTimings) if field.name != "total_ms")
+    return {name: summed(getattr(one, name) for one in times) for name in names}
+
+
+def per_second(tokens: int, ms: float) -> float | None:
+    """Tokens per second, or None if no time has passed."""
+    return tokens * 1000.0 / ms if ms > 0 else None
 
 
 class AutoReason(str, enum.Enum):
@@ -307,8 +321,9 @@ class SpeculationOff:
 
 @dataclass(frozen=True)
 class ReplyTimings:
-    """Times of a whole reply; None is what the engine does not report. Generation excludes
-    prefill."""
+    """Times of a whole reply in ms; None where the engine does not report one. Generation excludes
+    prefill. Every field is a sum: a reply that is continued adds to it. A new field comes last and
+    has the default None: chats on disk do not have it."""
 
     prefill_ms: float
     prefill_tokens: int
@@ -346,9 +361,7 @@ class ReplyEnd:
     @property
     def tokens_per_second(self) -> float:
         """Generated tokens over generation time; 0 where nothing was generated."""
-        if self.timings.generation_ms <= 0:
-            return 0.0
-        return self.tokens * 1000.0 / self.timings.generation_ms
+        return per_second(self.tokens, self.timings.generation_ms) or 0.0
 
 
 def unbegun(seed: int) -> ReplyEnd:
@@ -358,9 +371,6 @@ def unbegun(seed: int) -> ReplyEnd:
         prefill_tokens=0,
         reused_tokens=0,
         generation_ms=0.0,
-        draft_ms=0.0,
-        verify_ms=0.0,
-        process_ms=0.0,
-        sample_ms=0.0,
+        **sums(()),
     )
     return ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from eaglechat.wire.records import Part, Round
+from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, sums
 
 ROLLING_ROUNDS = 64
 """Rounds the rolling gauge looks back on."""
@@ -146,9 +146,16 @@ class PartStats:
     """Wall time of its rounds."""
 
     @property
+    def measured(self) -> Measured:
+        """Its rounds; of their times, only the total."""
+        unknown = dict.fromkeys(sums(()))
+        timings = ReplyTimings(0.0, 0, 0, generation_ms=self.ms, **unknown)
+        return Measured(self.stats, self.stats.tokens, timings)
+
+    @property
     def tokens_per_second(self) -> float | None:
         """Tokens of its rounds over their wall time, or None where there were none."""
-        return self.stats.tokens * 1000.0 / self.ms if self.ms > 0 else None
+        return per_second(self.stats.tokens, self.ms)
 
 
 class PartsFold:
@@ -190,9 +197,33 @@ class RollingStats:
     def stats(self) -> SpeculationStats:
         return stats_of(self._rounds)
 
+
+@dataclass(frozen=True)
+class Measured:
+    """What a statistic is computed from: a reply that has ended, or some of its rounds.
+
+    `stats` is None where the engine does not report acceptance, `timings` where an error ended the
+    reply.
+    """
+
+    stats: SpeculationStats | None = None
+    tokens: int = 0
+    timings: ReplyTimings | None = None
+
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens over wall time of these rounds, or None before the first."""
-        total_ms = sum(round_.timings.total_ms for round_ in self._rounds)
-        tokens = sum(len(round_.tokens) for round_ in self._rounds)
-        return tokens * 1000.0 / total_ms if total_ms > 0 else None
+        """Tokens over the time of generation, or None if no time has passed."""
+        return per_second(self.tokens, self.timings.generation_ms) if self.timings else None
+
+
+def measured(rounds: Sequence[Round]) -> Measured:
+    """These rounds as they were measured, without prefill."""
+    times = [round_.timings for round_ in rounds]
+    timings = ReplyTimings(
+        prefill_ms=0.0,
+        prefill_tokens=0,
+        reused_tokens=0,
+        generation_ms=sum(time.total_ms for time in times),
+        **sums(times),
+    )
+    return Measured(stats_of(rounds), sum(len(round_.tokens) for round_ in rounds), timings)

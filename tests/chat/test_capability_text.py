@@ -38,7 +38,7 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
     assert chat.texts == ["why?", REPLY]
     numbers = numbers_of(chat.session)
     assert numbers.reply.accepted > 0
-    assert numbers.tokens_per_second
+    assert numbers.measured.tokens_per_second
     assert numbers.times == "not reported by llama-server"
     assert not_reported(chat.session.hello, "draft_text") == "not reported by llama-server"
     rejected = [round_.rejected for round_ in numbers.rounds if round_.rejected]

@@ -30,7 +30,7 @@ def test_rounds_on_disk_are_read_when_they_are_looked_at() -> None:
     recording.finish(end_of(2, 10.0), stats_of([round_of(1, 2)]))
     assert recording.text == "from disk"
     assert recording.stats.tokens == 2
-    assert recording.tokens_per_second == 200.0
+    assert recording.measured.tokens_per_second == 200.0
     assert not unread.was_read
     assert len(recording.rounds) == 1
     assert recording.text == " t1 t2"
@@ -47,8 +47,8 @@ def test_the_statistics_are_the_engines_own_once_it_has_said_them() -> None:
 def test_a_recording_that_was_cut_off_still_has_numbers() -> None:
     recording = Recording(TERMS, Unread(round_of(1, 2), round_of(3)))
     assert recording.stats.rounds == 2
-    assert recording.tokens_per_second == 150.0
-    assert Recording(TERMS).tokens_per_second is None
+    assert recording.measured.tokens_per_second == 150.0
+    assert Recording(TERMS).measured.tokens_per_second is None
     assert not answering("so").speculated
 
 

@@ -11,6 +11,7 @@ from eaglechat.wire.stats import (
     PartStats,
     RollingStats,
     SpeculationStats,
+    measured,
     stats_of,
 )
 
@@ -80,8 +81,12 @@ def test_the_rolling_gauge_forgets_all_but_the_last_64_rounds() -> None:
 
     assert ROLLING_ROUNDS == 64
     assert rolling.stats() == stats_of([a_round(drafted=1, accepted=1)] * 64)
-    assert rolling.tokens_per_second == pytest.approx(2 * 1000.0 / 20.0)
-    assert RollingStats().tokens_per_second is None
+
+
+def test_the_speed_is_tokens_over_the_wall_time_of_the_rounds() -> None:
+    rounds = [a_round(drafted=1, accepted=1, ms=20.0)] * 3
+    assert measured(rounds).tokens_per_second == pytest.approx(2 * 1000.0 / 20.0)
+    assert measured([]).tokens_per_second is None
 
 
 def test_the_rejected_token_is_the_one_after_the_accepted() -> None:

@@ -9,7 +9,8 @@ import msgspec
 from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.wire.protocol import Hello, Message
-from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, summed
+from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings
+from eaglechat.wire.stats import measured
 
 _OF_THE_PROMPT = ("system_prompt", "thinking")
 
@@ -71,19 +72,9 @@ def end_so_far(recording: Recording) -> ReplyEnd:
     """The end of a recording; counted from its rounds if it was cut off."""
     if recording.end is not None:
         return recording.end
-    times = [round_.timings for round_ in recording.rounds]
-    timings = ReplyTimings(
-        prefill_ms=0.0,
-        prefill_tokens=0,
-        reused_tokens=0,
-        generation_ms=sum(time.total_ms for time in times),
-        draft_ms=summed(time.draft_ms for time in times),
-        verify_ms=summed(time.verify_ms for time in times),
-        process_ms=summed(time.process_ms for time in times),
-        sample_ms=summed(time.sample_ms for time in times),
-    )
-    tokens = sum(len(round_.tokens) for round_ in recording.rounds)
-    return ReplyEnd(FinishReason.CANCELLED, 0, tokens, "", timings)
+    so_far = measured(recording.rounds)
+    assert so_far.timings is not None
+    return ReplyEnd(FinishReason.CANCELLED, 0, so_far.tokens, "", so_far.timings)
 
 
 def joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:

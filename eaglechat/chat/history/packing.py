@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from itertools import pairwise
 
 import msgspec
@@ -30,7 +31,7 @@ from eaglechat.wire.records import (
 _ORIGINS = tuple(Origin)
 _REASONS = {reason.value: reason for reason in AutoReason}
 _PARTS = (Part.ANSWER, Part.REASONING, None)
-_TIMES = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
+_TIMES = tuple(field.name for field in fields(RoundTimings) if field.name != "total_ms")
 _TIME_STEPS = 100
 _PROBABILITY_STEPS = 250
 _LIKELY_STEPS = 10_000
@@ -91,6 +92,8 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     """Indices of the provisional rounds."""
     trees: list[int] = []
     """Indices of the rounds for which auto chose a tree."""
+    names_of_times: tuple[str, ...] = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
+    """The fields of `RoundTimings` that `times` has; unknown ones are skipped."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -144,6 +147,7 @@ def pack(rounds: Sequence[Round]) -> str:
         given=[(index, r.given) for index, r in enumerate(rounds) if r.given],
         likely=[(index, _likely_cells(r)) for index, r in enumerate(rounds) if r.likely],
         provisional=[index for index, r in enumerate(rounds) if r.provisional],
+        names_of_times=_TIMES,
         trees=[index for index, r in enumerate(rounds) if r.auto and r.auto.shape == "tree"],
     )
     deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
@@ -257,12 +261,15 @@ def _drafted(
 
 
 def _timings(columns: _Columns, index: int) -> RoundTimings:
-    steps = columns.times[len(_TIMES) * index : len(_TIMES) * (index + 1)]
-    draft, verify, process, sample = (None if n is None else n / _TIME_STEPS for n in steps)
+    names = columns.names_of_times
+    steps = columns.times[len(names) * index : len(names) * (index + 1)]
+    times = {
+        name: None if n is None else n / _TIME_STEPS
+        for name, n in zip(names, steps, strict=True)
+        if name in _TIMES
+    }
     total = (_known(steps) + columns.other_times[index]) / _TIME_STEPS
-    return RoundTimings(
-        draft_ms=draft, verify_ms=verify, process_ms=process, sample_ms=sample, total_ms=total
-    )
+    return RoundTimings(**times, total_ms=total)
 
 
 def _auto(columns: _Columns, index: int) -> AutoDraft | None:

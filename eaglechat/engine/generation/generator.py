@@ -41,7 +41,7 @@ from eaglechat.wire.records import (
     RoundTimings,
     SpeculationOff,
     Window,
-    summed,
+    sums,
 )
 
 ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
@@ -256,10 +256,7 @@ class _ReplyTimer:
             prefill_tokens=self.prefill.done - self.prefill.reused,
             reused_tokens=self.prefill.reused,
             generation_ms=ms_since(self._began) - (read_ms - self._read_ms),
-            draft_ms=summed(times.draft_ms for times in self.rounds),
-            verify_ms=summed(times.verify_ms for times in self.rounds),
-            process_ms=summed(times.process_ms for times in self.rounds),
-            sample_ms=summed(times.sample_ms for times in self.rounds),
+            **sums(self.rounds),
         )
 
 

@@ -36,7 +36,6 @@ class Fit:
     """Whether a pair fits, with a short text about it; `fits` is None if that is unknown."""
 
     fits: bool | None
-    on_gpu: bool
     brief: str
     note: str = ""
     """The rest of the text, for which lists have no room."""
@@ -61,19 +60,19 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
     """Judge a need against the GPUs' memory, then against the RAM."""
     wanted = format_bytes(need.total)
     if machine.gpu and not machine.unified and need.total <= machine.gpu:
-        return Fit(True, True, f"{wanted} of {format_bytes(machine.gpu)} GPU", " memory")
+        return Fit(True, f"{wanted} of {format_bytes(machine.gpu)} GPU", " memory")
     if machine.ram is None:
-        return Fit(None, False, f"needs {wanted}; this machine's memory is not known")
+        return Fit(None, f"needs {wanted}; this machine's memory is not known")
     if need.total > machine.ram:
         short = format_bytes(need.total - machine.ram)
         text = f"needs {wanted}, {short} more than this machine's {format_bytes(machine.ram)}"
-        return Fit(False, False, text)
+        return Fit(False, text)
     brief, note = f"{wanted} of {format_bytes(machine.ram)} RAM", ""
     if machine.ram_available is not None and need.total > machine.ram_available:
         note = f", but only {format_bytes(machine.ram_available)} is free now"
     elif machine.gpu and not machine.unified:
         note = f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
-    return Fit(True, machine.unified, brief, note)
+    return Fit(True, brief, note)
 
 
 def judge_weights(size: int, machine: Machine) -> Fit | None:
@@ -81,7 +80,7 @@ def judge_weights(size: int, machine: Machine) -> Fit | None:
     if machine.ram is None or size <= max(machine.ram, machine.gpu or 0):
         return None
     brief = f"its weights are {format_bytes(size)}, more than this machine's"
-    return Fit(False, False, f"{brief} {format_bytes(machine.ram)}")
+    return Fit(False, f"{brief} {format_bytes(machine.ram)}")
 
 
 def machine_of(memory: Memory, lent: int = 0) -> Machine:

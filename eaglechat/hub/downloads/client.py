@@ -44,7 +44,7 @@ _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{6
 _LONGEST_WAIT = 5.0
 _PEEK_BYTES = 1 << 20
 _BEGINNING_BYTES = 256 << 10
-_SEARCH_FIELDS = ["downloads", "likes", "gated", "tags", "lastModified", "siblings"]
+_SEARCH_FIELDS = ["downloads", "gated", "tags", "siblings"]
 
 Answer = TypeVar("Answer")
 
@@ -82,8 +82,6 @@ class RemoteRepo:
     gated: bool
     licence: str | None
     base_models: tuple[str, ...]
-    tags: tuple[str, ...] = field(repr=False)
-    downloads: int
     renamed: str | None = None
     """Its current name, if it is not the name that was asked for."""
 
@@ -105,10 +103,8 @@ class SearchHit:
 
     repo: str
     downloads: int
-    likes: int
     gated: bool
     licence: str | None
-    base_models: tuple[str, ...]
     has_gguf: bool
     tags: tuple[str, ...] = field(repr=False)
 
@@ -164,7 +160,6 @@ class Hub:
             )
             for file in info.siblings or ()
         )
-        tags = tuple(info.tags or ())
         return RemoteRepo(
             repo=repo,
             commit=commit,
@@ -172,8 +167,6 @@ class Hub:
             gated=bool(info.gated),
             licence=_licence(info),
             base_models=_base_models(info),
-            tags=tags,
-            downloads=info.downloads or 0,
             renamed=info.id if info.id != repo else None,
         )
 
@@ -324,10 +317,8 @@ def _hit(info: ModelInfo) -> SearchHit:
     return SearchHit(
         repo=info.id,
         downloads=info.downloads or 0,
-        likes=info.likes or 0,
         gated=bool(info.gated),
         licence=_licence(info),
-        base_models=_base_models(info),
         has_gguf="gguf" in tags or any(f.rfilename.endswith(".gguf") for f in info.siblings or ()),
         tags=tags,
     )

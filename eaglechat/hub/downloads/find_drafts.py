@@ -35,7 +35,6 @@ class Candidate:
     is_checkpoint: bool
     found_by: str
     size_bytes: int
-    commit: str
     licence: str | None = None
     gated: bool = False
     fits: bool | None = None
@@ -77,9 +76,7 @@ def find_drafts(hub: Hub, target: Target, entries: Iterable[Entry] = ()) -> list
         except HubError as error:
             if found_by == "beside the target":
                 raise
-            found[repo, ()] = Candidate(
-                repo, (), True, found_by, 0, "", fits=False, problem=str(error)
-            )
+            found[repo, ()] = Candidate(repo, (), True, found_by, 0, fits=False, problem=str(error))
             continue
         for candidate in _candidates(listing, found_by):
             found[repo, candidate.files] = _judge(hub, target, listing, candidate)
@@ -125,7 +122,6 @@ def _candidates(listing: RemoteRepo, found_by: str) -> Iterator[Candidate]:
                 is_checkpoint=not ggufs,
                 found_by=found_by,
                 size_bytes=sum(listing.file(name).size for name in names),
-                commit=listing.commit,
                 licence=listing.licence,
                 gated=listing.gated,
             )

@@ -48,7 +48,7 @@ def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
 def numbers(recording: Recording) -> str:
     """The numbers of a reply in one line; empty where only its text is known."""
     end = recording.end
-    parts = summary(end.tokens if end else 0, end, recording.stats)
+    parts = summary(recording.measured, is_over=end is not None)
     if end is not None and end.finish_reason in ENDINGS:
         parts.append(ENDINGS[end.finish_reason])
     return ", ".join(parts)

@@ -10,6 +10,7 @@ import msgspec
 
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply
 from eaglechat.tui.export.chat import ExportedChat
+from eaglechat.tui.texts.statistics import all_in_json
 from eaglechat.wire.records import Part, Round
 
 VERSION = 1
@@ -57,17 +58,12 @@ def _recorded(chat: ExportedChat, turn: Reply | Comparison) -> dict[str, Any]:
     end = recording.end
     if end is not None and not chat.with_reasoning and end.tail_part is Part.REASONING:
         end = replace(end, tail="")
-    stats = recording.stats
     return {
         "text": recording.text,
         **thought,
         "terms": msgspec.to_builtins(recording.terms),
         "end": msgspec.to_builtins(end),
-        "stats": {
-            **msgspec.to_builtins(stats),
-            "acceptance_rate": stats.acceptance_rate,
-            "mean_accepted_length": stats.mean_accepted_length,
-        },
+        "stats": all_in_json(recording.measured),
         "rounds": [msgspec.to_builtins(round_) for round_ in rounds if round_ is not None],
     }
 

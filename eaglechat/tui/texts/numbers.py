@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eaglechat.chat import refusals
 from eaglechat.chat.capability_text import foreign, not_followed, not_reported
@@ -13,16 +13,16 @@ from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
-from eaglechat.wire.stats import ROLLING_ROUNDS, PartStats, SpeculationStats
+from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats
 
 
 @dataclass(frozen=True)
 class Numbers:
     """One picture of the loop. None stands for “not measured yet”."""
 
-    rolling: SpeculationStats
     reply: SpeculationStats
-    tokens_per_second: float | None
+    measured: Measured
+    """Acceptance over the latest rounds of the chat, times of the reply on show."""
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
     times: str
@@ -71,9 +71,8 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
     rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
     return Numbers(
-        rolling=session.rolling.stats(),
         reply=shown.stats if shown else SpeculationStats(),
-        tokens_per_second=shown.tokens_per_second if shown else None,
+        measured=replace(shown.measured if shown else Measured(), stats=session.rolling.stats()),
         rounds=rounds,
         times=not_reported(session.hello, "times") or _times(latest),
         n_past=session.n_past,

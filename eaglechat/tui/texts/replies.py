@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.recording import Recording
+from eaglechat.tui.texts import statistics
 from eaglechat.tui.texts.wording import one_decimal, percent, plural, two_decimals
 from eaglechat.wire.records import FinishReason, ReplyEnd
-from eaglechat.wire.stats import PartStats, SpeculationStats
+from eaglechat.wire.stats import Measured, PartStats
 
 ENDINGS = {
     FinishReason.CANCELLED: "stopped",
@@ -31,17 +34,12 @@ def progress(running: Running) -> str:
     return f"reading the prompt {prefill.done / prefill.total:.0%}"
 
 
-def summary(tokens: int, end: ReplyEnd | None, stats: SpeculationStats | None) -> list[str]:
-    """The numbers of a reply, to be joined with commas. `stats` is None where the engine does not
-    report acceptance."""
-    parts = [plural(tokens, "token")] if end is not None else []
-    if end is not None and end.tokens_per_second:
-        parts.append(f"{end.tokens_per_second:.1f} tokens/s")
-    if stats is not None and stats.acceptance_rate is not None:
-        accepted = f"accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens"
-        parts.append(f"{accepted} ({percent(stats.acceptance_rate)})")
-        parts.append(f"mean accepted length {two_decimals(stats.mean_accepted_length)}")
-    return parts
+def summary(recorded: Measured, *, is_over: bool = True) -> list[str]:
+    """The numbers of a reply, to be joined with commas; those of the whole only if it is over."""
+    if not is_over:
+        recorded = replace(recorded, timings=None)
+    tokens = [plural(recorded.tokens, "token")] if is_over else []
+    return [*tokens, *statistics.summary(recorded)]
 
 
 def thought(stats: PartStats | None) -> str:

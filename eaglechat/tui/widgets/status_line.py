@@ -9,6 +9,7 @@ from textual.widget import Widget
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.numbers import Numbers
+from eaglechat.tui.texts.statistics import ACCEPTANCE_RATE, IN_STATUS_LINE
 from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10
@@ -66,7 +67,7 @@ class StatusLine(Widget):
 
     def _parts(self, numbers: Numbers, *, is_short: bool = False) -> list[Content]:
         value = self.get_visual_style("status--value")
-        rate = numbers.rolling.acceptance_rate
+        rate = ACCEPTANCE_RATE.value(numbers.measured)
         if numbers.unreported:
             first = Content.assemble("speculation ", (numbers.unreported, value))
         elif numbers.off:
@@ -75,15 +76,18 @@ class StatusLine(Widget):
                 first = Content.styled("speculation off", value)
         else:
             gauge = Content("") if is_short else self._gauge(numbers, rate)
-            first = Content.assemble("accepted", gauge, (f" {wording.percent(rate)}", value))
-        length = wording.two_decimals(numbers.rolling.mean_accepted_length)
+            first = Content.assemble(
+                "accepted", gauge, (f" {ACCEPTANCE_RATE.shown(numbers.measured)}", value)
+            )
         used = numbers.room.replace(" of ", "/")
         parts = [
             first,
-            Content.assemble((wording.one_decimal(numbers.tokens_per_second), value), " tok/s"),
+            *(
+                Content.assemble(before, (one.shown(numbers.measured), value), after)
+                for before, one, after in IN_STATUS_LINE
+                if not (numbers.unreported and one.table == "speculation")
+            ),
         ]
-        if not numbers.unreported:
-            parts.append(Content.assemble("length ", (length, value)))
         if numbers.drafts_as_asked:
             parts.append(self._draft_length(numbers, value))
         return [*parts, Content.assemble("context ", (used, value))]

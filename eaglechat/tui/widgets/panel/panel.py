@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from textual import on
@@ -26,6 +26,7 @@ from eaglechat.chat.controls import (
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
+from eaglechat.tui.texts.statistics import ACCEPTANCE_RATE, PER_POSITION, STATISTICS
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.parts_view import PartsView
@@ -33,6 +34,7 @@ from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import Line, Reading
 from eaglechat.wire.protocol import AUTO, Auto
+from eaglechat.wire.stats import SpeculationStats
 
 _ROUNDS = "Rounds (height: share accepted)"
 
@@ -55,30 +57,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         with Vertical(id="measures", classes="group"):
             yield Line("Speculation", classes="heading", id="panel-heading")
             yield Line("", id="off-reason")
-            yield Reading(
-                "Acceptance, last 64 rounds",
-                id="acceptance",
-                tooltip="Share of the tested draft tokens that the target accepted, over the last "
-                "64 rounds. Tokens after a rejected one are not tested.",
-            )
-            yield Bar(id="acceptance-bar")
-            yield Reading(
-                "of this reply",
-                id="reply-acceptance",
-                tooltip="The same over the whole reply shown.",
-            )
-            yield Reading(
-                "Mean accepted length",
-                id="length",
-                tooltip="Tokens per pass of the target: 1 of its own plus the accepted ones. Plain "
-                "decoding gives 1.",
-            )
-            yield Reading(
-                "Tokens per second",
-                id="speed",
-                tooltip="During a reply, over its last 64 rounds; afterwards, over the whole "
-                "reply. Prefill is not counted.",
-            )
+            yield from _readings()
             yield Reading(
                 "Speed-up, measured",
                 id="speed-up",
@@ -99,11 +78,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             )
             yield Static("Acceptance by draft position", classes="label above", id="positions-name")
             yield PositionChart(id="positions")
-            yield Reading(
-                "By position, %",
-                id="positions-line",
-                tooltip="Acceptance of the first drafted token of a round, the second, and so on.",
-            )
+            yield Reading(PER_POSITION.label, id="positions-line", tooltip=PER_POSITION.meaning)
         with Vertical(id="rounds-and-controls", classes="group"):
             yield Line(_ROUNDS, classes="label above", id="strip-name")
             yield RoundStrip(id="strip")
@@ -177,7 +152,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#effort").display = bool(numbers.reasoning.efforts)
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
-        rolling, reply = numbers.rolling, numbers.reply
+        measured = numbers.measured
         heading, why = _heading(numbers)
         self.query_one("#panel-heading", Line).show(heading)
         self.query_one("#off-reason", Line).show(why)
@@ -186,21 +161,23 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         is_auto = numbers.controls.n_draft_max == AUTO and numbers.drafts_as_asked
         self.set_class(is_auto and not numbers.off, "-auto")
         self.query_one("#auto", AutoView).show(numbers.auto)
-        self._reading("acceptance", wording.percent(rolling.acceptance_rate))
-        self.query_one("#acceptance-bar", Bar).show(rolling.acceptance_rate)
+        for one in _IN_PANEL:
+            reading = self.query_one(f"#{one.name}", Reading)
+            reading.show(one.shown(measured))
+            reading.display = not (numbers.unreported and one.table == "speculation")
+        self.query_one("#acceptance-bar", Bar).show(ACCEPTANCE_RATE.value(measured))
+        of_reply = replace(measured, stats=numbers.reply)
+        reply = numbers.reply
         counts = f" ({reply.accepted:,} of {reply.tested:,})" if reply.tested else ""
-        self._reading("reply-acceptance", wording.percent(reply.acceptance_rate) + counts)
-        self._reading("length", wording.two_decimals(rolling.mean_accepted_length))
-        self._reading("speed", wording.one_decimal(numbers.tokens_per_second))
+        self._reading("reply-acceptance", ACCEPTANCE_RATE.shown(of_reply) + counts)
         compared = numbers.compared
         self.query_one("#speed-up").display = compared is not None
         if compared is not None:
             slower = compared.speed_up < 1
             self.query_one("#speed-up").set_class(slower, "-slower")
             self._reading("speed-up", f"{compared.speed_up:.2f}x{' (slower)' if slower else ''}")
-        self.query_one("#positions", PositionChart).show(rolling)
-        positions = [f"{100 * rate:.0f}" for rate in rolling.per_position]
-        self._reading("positions-line", " ".join(positions) or "-")
+        self.query_one("#positions", PositionChart).show(measured.stats or SpeculationStats())
+        self._reading("positions-line", PER_POSITION.shown(measured))
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
         latest = wording.latest_draft(numbers.rounds[-1] if numbers.rounds else None)
         self.query_one("#strip-name", Line).show(f"Rounds: {latest}" if latest else _ROUNDS)
@@ -241,6 +218,24 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _reading(self, id: str, value: str) -> None:
         self.query_one(f"#{id}", Reading).show(value)
+
+
+_IN_PANEL = [one for one in STATISTICS if one.in_panel]
+
+
+def _readings() -> Iterator[Widget]:
+    """A line for each statistic; acceptance has a bar too, and the same for the reply on show."""
+    for one in _IN_PANEL:
+        reading = Reading(one.label, id=one.name, tooltip=one.meaning)
+        reading.add_class("statistic")
+        yield reading
+        if one is ACCEPTANCE_RATE:
+            yield Bar(id="acceptance-bar")
+            yield Reading(
+                "of this reply",
+                id="reply-acceptance",
+                tooltip="The same over the whole reply shown.",
+            )
 
 
 def _heading(numbers: Numbers) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from eaglechat.links.http.servers.chunks import Choice, Chunk, Delta, Timings
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Origin, Part, Round
-from eaglechat.wire.stats import RollingStats
+from eaglechat.wire.stats import measured
 from tests.links.engines import chat
 
 A, C, B, P, U = (
@@ -56,11 +56,8 @@ def test_a_round_is_told_with_its_last_token() -> None:
 def test_the_first_token_takes_no_time_of_its_own() -> None:
     first, second = read(chunk(1, 0.001, 0, 0), chunk(2, 8, 0, 0), *over(2, 8, 0, 0))
 
-    speed = RollingStats()
-    speed.add(first)
-    assert speed.tokens_per_second is None
-    speed.add(second)
-    assert 200 < (speed.tokens_per_second or 0) < 300
+    assert measured([first]).tokens_per_second is None
+    assert 200 < (measured([first, second]).tokens_per_second or 0) < 300
 
 
 def test_a_reply_of_one_token_took_no_time() -> None:

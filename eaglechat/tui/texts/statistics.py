@@ -1,0 +1,209 @@
+"""Every statistic of a reply, declared once: the panel, the status line, `run --json`, exports and
+docs/screen.md read this table.
+
+To add one that needs a new measurement: a field in `wire/records.py`, the place in the engine that
+measures it, and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from eaglechat.tui.texts.wording import one_decimal, percent, two_decimals
+from eaglechat.wire.records import ReplyTimings
+from eaglechat.wire.stats import Measured, SpeculationStats
+
+Unit = Literal["share", "tokens", "tokens per round", "tokens per second", "rounds", "ms"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """A number that is computed from the records of a reply."""
+
+    name: str
+    """Its field in JSON."""
+    label: str
+    unit: str
+    formula: str
+    """How it is computed."""
+    meaning: str
+    """A sentence for somebody who has not seen the number before."""
+    value: Callable[[Measured], Any]
+    """None where it is not known."""
+    table: Literal["speculation", "timings"]
+    """Its object in `run --json`. `speculation` needs an engine that reports acceptance."""
+    json_default: float | None = None
+    """What its object in `run --json` has where nothing was tested or generated."""
+    by_part: bool = False
+    """`run --json` has it for the reasoning and the answer, too."""
+    in_panel: bool = False
+    """It has a line in the panel."""
+    summary: str = ""
+    """Its part of a reply's summary in one line; {value} and the counts of acceptance are filled
+    in. Empty: the summary does without it."""
+
+    def shown(self, measured: Measured) -> str:
+        """The value with the digits of its unit; a dash where it is not known."""
+        value = self.value(measured)
+        if isinstance(value, tuple):
+            return " ".join(f"{100 * one:.0f}" for one in value) or "-"
+        if isinstance(value, int):
+            return f"{value:,}"
+        digits = {"share": percent, "tokens per round": two_decimals}
+        return digits.get(self.unit, one_decimal)(value)
+
+
+def _count(
+    name: str, label: str, unit: Unit, meaning: str, value: Callable[[SpeculationStats], object]
+) -> Statistic:
+    """A count of the rounds' records, which `run --json` has."""
+    return Statistic(
+        name=name,
+        label=label,
+        unit=unit,
+        formula="counted",
+        meaning=meaning,
+        value=lambda measured: value(measured.stats) if measured.stats else None,
+        table="speculation",
+    )
+
+
+def _time(
+    name: str, label: str, unit: Unit, meaning: str, value: Callable[[ReplyTimings], float | None]
+) -> Statistic:
+    """A time of a whole reply, or a count beside it."""
+    return Statistic(
+        name=name,
+        label=label,
+        unit=unit,
+        formula="measured",
+        meaning=meaning,
+        value=lambda measured: value(measured.timings) if measured.timings else None,
+        table="timings",
+    )
+
+
+ACCEPTANCE_RATE = Statistic(
+    name="acceptance_rate",
+    label="Acceptance, last 64 rounds",
+    unit="share",
+    formula="accepted / tested",
+    meaning="Share of the tested draft tokens that the target accepted, over the last 64 rounds. "
+    "Tokens after a rejected one are not tested.",
+    value=lambda measured: measured.stats.acceptance_rate if measured.stats else None,
+    table="speculation",
+    json_default=0.0,
+    by_part=True,
+    in_panel=True,
+    summary="accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens ({value})",
+)
+
+MEAN_ACCEPTED_LENGTH = Statistic(
+    name="mean_accepted_length",
+    label="Mean accepted length",
+    unit="tokens per round",
+    formula="1 + accepted / rounds with a draft",
+    meaning="Tokens per pass of the target: 1 of its own plus the accepted ones. Plain decoding "
+    "gives 1.",
+    value=lambda measured: measured.stats.mean_accepted_length if measured.stats else None,
+    table="speculation",
+    json_default=1.0,
+    by_part=True,
+    in_panel=True,
+    summary="mean accepted length {value}",
+)
+
+PER_POSITION = Statistic(
+    name="per_position",
+    label="By position, %",
+    unit="share",
+    formula="accepted at that position / rounds that tested that position",
+    meaning="Acceptance of the first drafted token of a round, the second, and so on.",
+    value=lambda measured: measured.stats.per_position if measured.stats else None,
+    table="speculation",
+)
+
+TOKENS_PER_SECOND = Statistic(
+    name="tokens_per_second",
+    label="Tokens per second",
+    unit="tokens per second",
+    formula="tokens / time from the end of prefill; during a reply, of its last 64 rounds",
+    meaning="During a reply, over its last 64 rounds; afterwards, over the whole reply. Prefill is "
+    "not counted.",
+    value=lambda measured: measured.tokens_per_second,
+    table="timings",
+    json_default=0.0,
+    by_part=True,
+    in_panel=True,
+    summary="{value} tokens/s",
+)
+
+STATISTICS: tuple[Statistic, ...] = (
+    _count("rounds", "Rounds", "rounds", "Passes of the target.", lambda s: s.rounds),
+    _count("drafted", "Drafted", "tokens", "Tokens that were drafted.", lambda s: s.drafted),
+    _count("tested", "Tested", "tokens", "Drafted tokens before and at the first one that the "
+           "target rejected.", lambda s: s.tested),
+    _count("accepted", "Accepted", "tokens", "Tested tokens that the target would have written, "
+           "too.", lambda s: s.accepted),
+    ACCEPTANCE_RATE,
+    MEAN_ACCEPTED_LENGTH,
+    PER_POSITION,
+    _count("trees", "Trees", "rounds", "Rounds whose draft was a tree.", lambda s: s.trees),
+    _count("siblings", "Siblings", "tokens", "Tokens of a tree that were rejected beside another "
+           "one tested in the same place.", lambda s: s.siblings),
+    _count("by_drafter", "By drafter", "tokens", "The counts for each drafter.",
+           lambda s: s.by_drafter),
+    _time("prefill_ms", "Prefill", "ms", "Reading the prompt.", lambda t: t.prefill_ms),
+    _time("prefill_tokens", "Prefill tokens", "tokens", "Prompt tokens that were read; those in "
+          "the KV cache are not among them.", lambda t: t.prefill_tokens),
+    _time("generation_ms", "Generation", "ms", "From the end of prefill to the end of the reply.",
+          lambda t: t.generation_ms),
+    TOKENS_PER_SECOND,
+    _time("draft_ms", "Draft", "ms", "The draft's decoder: reading the latest accepted tokens, "
+          "then one step for each further drafted token.", lambda t: t.draft_ms),
+    _time("verify_ms", "Verify", "ms", "The target's pass over its last token and all drafted "
+          "tokens.", lambda t: t.verify_ms),
+)  # fmt: skip
+"""In the order in which JSON, the panel and the documentation have them."""
+
+IN_STATUS_LINE: tuple[tuple[str, Statistic, str], ...] = (
+    ("", TOKENS_PER_SECOND, " tok/s"),
+    ("length ", MEAN_ACCEPTED_LENGTH, ""),
+)
+"""What the status line has behind the acceptance: the text before the value, and the one after."""
+
+_SPEED_FIRST = (TOKENS_PER_SECOND, *(s for s in STATISTICS if s is not TOKENS_PER_SECOND))
+
+
+def in_json(table: str, measured: Measured) -> dict[str, Any]:
+    """The statistics of one object of `run --json`."""
+    if table == "timings" and measured.timings is None:
+        return {s.name: None for s in STATISTICS if s.table == table}
+    values = {s: s.value(measured) for s in STATISTICS if s.table == table}
+    return {s.name: s.json_default if value is None else value for s, value in values.items()}
+
+
+def part_in_json(measured: Measured) -> dict[str, Any]:
+    """The statistics that `run --json` has of each part of a reply."""
+    return {s.name: s.value(measured) for s in _SPEED_FIRST if s.by_part}
+
+
+def all_in_json(measured: Measured) -> dict[str, Any]:
+    """Every statistic, and the counts behind them, as an export has them."""
+    known = {s.name: s.value(measured) for s in STATISTICS}
+    counts = msgspec.to_builtins(measured.stats) if measured.stats else {}
+    built: dict[str, Any] = msgspec.to_builtins({**counts, **known})
+    return built
+
+
+def summary(measured: Measured) -> list[str]:
+    """The summarised statistics of a reply that are known."""
+    return [
+        s.summary.format(value=s.shown(measured), stats=measured.stats)
+        for s in _SPEED_FIRST
+        if s.summary and s.value(measured) is not None
+    ]

@@ -1,0 +1,89 @@
+"""A statistic declared once reaches JSON, summaries and exports; chats on disk stay readable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eaglechat.chat.history.lines import EndLine, decode
+from eaglechat.chat.history.packing import pack, unpack
+from eaglechat.tui.texts.statistics import (
+    ACCEPTANCE_RATE,
+    STATISTICS,
+    TOKENS_PER_SECOND,
+    all_in_json,
+    in_json,
+    part_in_json,
+    summary,
+)
+from eaglechat.wire.stats import Measured, measured
+from tests.chat.records import recorded, round_of
+
+ROUNDS = [round_of(1, 2), replace(round_of(3, drafted=0), index=1)]
+PACKED = (
+    "LYrBDYAwDAPtZA+myxr9MUCbfnhWTNJHf4gN2AUC5SSfZNkXFli5XeDCz3Bis1NXYNqBStGqqpXUqE7uZkNS8t7zgZ9Y"
+    "SnvfmGk5eAA="
+)
+"""`ROUNDS` as packed before a packed round named its times."""
+END_LINE = (
+    b'{"type":"end","of":2,"end":{"finish_reason":"stop","seed":7,"tokens":24,"tail":"","timings":'
+    b'{"prefill_ms":5.0,"prefill_tokens":33,"reused_tokens":0,"generation_ms":2611.7,"draft_ms":'
+    b'412.3,"verify_ms":2169.3,"process_ms":22.4,"sample_ms":1.8},"tail_part":null},"stats":'
+    b'{"rounds":12,"verify_steps":11,"tokens":24,"drafted":54,"tested":23,"accepted":12,"tested_at":'
+    b'[11,12],"accepted_at":[7,5],"siblings":0,"trees":0,"by_drafter":{}}}\n'
+)
+
+
+def test_names_are_those_that_scripts_read() -> None:
+    one = recorded(*ROUNDS).measured
+    assert [*in_json("speculation", one)] == [
+        "rounds", "drafted", "tested", "accepted", "acceptance_rate", "mean_accepted_length",
+        "per_position", "trees", "siblings", "by_drafter",
+    ]  # fmt: skip
+    assert [*in_json("timings", one)] == [
+        "prefill_ms", "prefill_tokens", "generation_ms", "tokens_per_second", "draft_ms",
+        "verify_ms",
+    ]  # fmt: skip
+    assert [*part_in_json(one)] == [
+        "tokens_per_second", "acceptance_rate", "mean_accepted_length",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", STATISTICS, ids=lambda one: one.name)
+def test_every_statistic_is_complete_and_takes_a_reply_of_which_nothing_is_known(one) -> None:  # type: ignore[no-untyped-def]
+    assert one.meaning.endswith(".")
+    assert one.value(Measured()) is None
+    assert one.shown(Measured()) == "-"
+    assert one.name in all_in_json(recorded(*ROUNDS).measured)
+
+
+def test_a_reply_in_which_nothing_was_tested_has_the_defaults_of_json() -> None:
+    plain = measured([round_of(1, drafted=0)])
+    speculation = in_json("speculation", plain)
+    assert (speculation["acceptance_rate"], speculation["mean_accepted_length"]) == (0.0, 1.0)
+    assert part_in_json(plain)["acceptance_rate"] is None
+    assert set(in_json("timings", replace(plain, timings=None)).values()) == {None}
+
+
+def test_the_summary_has_the_known_numbers_only() -> None:
+    whole = measured(ROUNDS)
+    assert summary(whole) == [
+        f"{TOKENS_PER_SECOND.shown(whole)} tokens/s",
+        f"accepted 1 of 2 tested draft tokens ({ACCEPTANCE_RATE.shown(whole)})",
+        "mean accepted length 2.00",
+    ]
+    assert summary(Measured()) == []
+
+
+def test_rounds_packed_by_an_older_version_are_read() -> None:
+    answer = "".join(round_.text for round_ in ROUNDS)
+    assert unpack(PACKED, answer) == unpack(pack(ROUNDS), answer) == ROUNDS
+
+
+def test_an_end_line_of_an_older_version_is_read() -> None:
+    """A new field of the records without a default would make it vanish."""
+    line = decode(END_LINE)
+    assert isinstance(line, EndLine)
+    assert line.end is not None
+    assert line.end.tokens == 24
