@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from eaglechat.wire.records import DraftToken, Likely, Origin, Round, Token
-from eaglechat.wire.trees import LAST_TOKEN
+from eaglechat.wire.records import LAST_TOKEN, DraftToken, Likely, Origin, Round, Token
 
 Fate = Literal["accepted", "rejected", "sampled", ""]
 

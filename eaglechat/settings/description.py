@@ -1,4 +1,4 @@
-"""Each setting as its flag, its screen and its documentation show it."""
+"""Describes each setting for its flag, the settings screen and the documentation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from eaglechat.wire.protocol import RecommendedSampling
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that fit. None is no limit."""
+    """The range of numbers that a setting takes. None means no limit."""
 
     minimum: float | None = None
     maximum: float | None = None
     above_minimum: bool = False
-    """The minimum itself does not fit."""
+    """Whether the minimum itself is excluded."""
 
     def __bool__(self) -> bool:
         return self.minimum is not None
 
     def __str__(self) -> str:
-        """Such as “between 0 and 5”, “0 or more”, “above 0 and at most 4”."""
+        """The range in words: “between 0 and 5”, “0 or more”, “above 0 and at most 4”."""
         if self.minimum is None:
             return ""
         least = number_text(self.minimum)
@@ -43,30 +43,30 @@ class Range:
 
 @dataclass(frozen=True)
 class SettingDoc:
-    """One setting: what it is called, what it may be, and what it does."""
+    """One setting: its name, its values, and what it does."""
 
     table: str
     key: str
     hint: Any
-    """Its annotation in the model."""
+    """Its type annotation in the model."""
     kind: type
     """bool, int, float, str or tuple."""
     words: tuple[str, ...]
-    """The words it may be: all there are, or those in place of a number, such as auto."""
+    """The words it takes: all values, or those it takes instead of a number, such as auto."""
     range: Range
-    """Of the number, or of each number of a list."""
+    """Range of the number, or of each number of a list."""
     default: Any
     description: str
     flag: str
     """Its flag on the command line, empty for none; a bool's flag switches it off."""
     flag_help: str
     shorthand: tuple[tuple[str, Any], ...] = ()
-    """Further flags without a value, and the value each stands for."""
+    """More flags that take no value, with the value that each sets."""
     example: tuple[Any, ...] | None = None
     """Of a list."""
     most_items: int | None = None
     is_models: bool = False
-    """Where nobody has set it, it is what the file of the model recommends."""
+    """While it is not set, the recommendation in the model's file applies."""
 
     @property
     def name(self) -> str:
@@ -74,24 +74,24 @@ class SettingDoc:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only values there are; empty where there are others."""
+        """All values, if the setting takes only words; else empty."""
         return self.words if self.kind is str else ()
 
     @property
     def item_kind(self) -> type:
-        """Of a list: str or float."""
+        """Type of a list's elements: str or float."""
         return kind_of(get_args(members_of(self.hint)[0])[0])
 
 
 def describe() -> Iterator[SettingDoc]:
-    """Every setting of the model, in its order."""
+    """Every setting, in the order of the model."""
     for table, default in _tables():
         for key, hint in hints_of(type(default)).items():
             yield _doc(table, key, hint, getattr(default, key))
 
 
 def find(table: str, key: str) -> SettingDoc:
-    """The setting of that name; in a table of free keys each key is one. Raises KeyError."""
+    """The setting of this name. In a table of free keys, each is one. Raises KeyError."""
     values = hints_of(Settings).get(table)
     if get_origin(values) is dict:
         return _doc(table, key, get_args(values)[1], None)

@@ -1,4 +1,4 @@
-"""What the annotations of the settings' model say."""
+"""Reads the type annotations of the settings' model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from msgspec import Meta
 
 @cache
 def hints_of(table: type[msgspec.Struct]) -> dict[str, Any]:
-    """The annotation of each key of a table."""
+    """The type annotation of each key of a table."""
     return get_type_hints(table, include_extras=True)
 
 
 def members_of(hint: Any) -> tuple[Any, ...]:
-    """The types that a value may have, one or the members of a union, without annotations."""
+    """The types of a value without their annotations: one, or the members of a union."""
     bare = _bare(hint)
     if get_origin(bare) not in (Union, UnionType):
         return (bare,)
@@ -26,7 +26,7 @@ def members_of(hint: Any) -> tuple[Any, ...]:
 
 
 def metas_of(hint: Any) -> Iterator[Meta]:
-    """What is annotated of a type and of the members of a union, the outermost last."""
+    """The annotations of a type and of the members of a union, the outermost last."""
     if get_origin(hint) is Annotated:
         inner, *metas = get_args(hint)
         yield from metas_of(inner)
@@ -37,18 +37,18 @@ def metas_of(hint: Any) -> Iterator[Meta]:
 
 
 def extra_of(hint: Any) -> dict[str, Any]:
-    """What the model says of a setting beside its type and range."""
+    """The extra information that the model has about a setting, beside its type and range."""
     return {key: value for meta in metas_of(hint) for key, value in (meta.extra or {}).items()}
 
 
 def words_of(hint: Any) -> tuple[str, ...]:
-    """The words among the values: all there are, or those in place of a number."""
+    """The words that a setting takes: all its values, or those instead of a number."""
     members = members_of(hint)
     return tuple(w for one in members if get_origin(one) is Literal for w in get_args(one))
 
 
 def kind_of(hint: Any) -> type:
-    """bool, int, float, str or tuple; str where there are only words to choose from."""
+    """bool, int, float, str or tuple; str if the setting only takes words."""
     types = [one for one in members_of(hint) if get_origin(one) is not Literal]
     kind = types[0] if types else str
     found: type = get_origin(kind) or kind

@@ -26,13 +26,13 @@ else:
 
 @dataclass(frozen=True)
 class Problem:
-    """A value of the configuration that was not used, and why."""
+    """A value in config.toml that was not used, and why."""
 
     file: Path
     key: str
     """`table.key`, a table, or empty for the whole file."""
     reason: str
-    """What is wrong with it and what is used in its place; goes on from the key."""
+    """What is wrong with it, and what is used instead; the key begins the sentence."""
 
     def __str__(self) -> str:
         where = f"{self.file}: {self.key}".rstrip(" ")
@@ -106,7 +106,7 @@ def parse_assignment(text: str) -> tuple[SettingDoc, Any]:
 
 
 def _nearest(table: str, key: str) -> str:
-    """What may have been meant by a name that no setting has."""
+    """The setting that a misspelled name probably meant."""
     docs = {doc.key: doc for doc in describe()}
     wanted = key or table
     near = [known for known in docs if len(wanted) > 2 and known.startswith(wanted)]

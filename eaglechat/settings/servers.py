@@ -1,4 +1,4 @@
-"""A server of somebody else's: how it is reached."""
+"""An external server: how it is reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 SERVER_KEY = "EAGLECHAT_SERVER_KEY"
-"""Environment variable with the key of a server that has no entry."""
+"""Environment variable with the API key for servers without an entry."""
 
 Seconds = Annotated[float, Meta(gt=0.0, le=86_400.0)]
 Text = Annotated[str, Meta(min_length=1)]

@@ -1,4 +1,4 @@
-"""A setting's value: read from text, checked with a sentence for what does not fit, and written."""
+"""Values of settings: parsed from text, checked, and written back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(doc: SettingDoc, value: Any) -> Any:
 
 
 def parse(doc: SettingDoc, text: str) -> Any:
-    """The value that is typed or given to a flag. Raises WrongValueError."""
+    """Parses a value that was typed or given to a flag. Raises WrongValueError."""
     if doc.kind is str and not doc.choices:
         return check(doc, text)
     text = text.strip()
@@ -43,7 +43,7 @@ def written(value: Any) -> str:
 
 
 def wanted(doc: SettingDoc) -> str:
-    """What fits the setting, such as “a number between 0 and 5” or “f16 or q8_0”."""
+    """The values that the setting takes, such as “a number between 0 and 5” or “f16 or q8_0”."""
     return _wanted(doc, _NOUNS.get(doc.kind, ""))
 
 
@@ -65,7 +65,7 @@ def _is_number(value: Any, numbers: Any) -> bool:
 
 
 def _parsed(doc: SettingDoc, text: str) -> Any:
-    """What the text is, or the text itself where it is nothing that the setting could be."""
+    """The text as a value of the setting's type, or the text itself if it cannot be one."""
     try:
         if doc.kind is int:
             return int(text)
@@ -102,7 +102,7 @@ def _either(words: tuple[str, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as the file has it."""
+    """A value as config.toml writes it."""
     if isinstance(value, bool | list | tuple):
         return written(value) or "[]"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Writes single settings into config.toml and leaves the rest of it, comments and all, as it is."""
+"""Writes single settings into config.toml; the rest of the file stays, comments included."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tomlkit.exceptions import TOMLKitError
 from eaglechat.paths import write_atomically
 
 _BOM = "\ufeff"
-"""Windows' editors put it at the beginning of a file."""
+"""Byte order mark, which editors on Windows put at the beginning of a file."""
 
 
 class SettingsFileError(RuntimeError):
@@ -33,7 +33,7 @@ def save_setting(path: Path, table: str, key: str, value: Any) -> None:
 
 
 def _changed(before: str, table: str, key: str, value: Any) -> str:
-    """The file's text with the change. Raises TOMLKitError, TypeError."""
+    """The text of the file with the change. Raises TOMLKitError, TypeError."""
     bom, newline = before.startswith(_BOM), "\r\n" if "\r\n" in before else "\n"
     document = tomlkit.parse(before.removeprefix(_BOM).replace("\r\n", "\n"))
     if value is None and table not in document:

@@ -43,7 +43,7 @@ _WINDOWS_CRASHES = {
 }
 ILLEGAL_INSTRUCTION = ("SIGILL", "illegal instruction")
 BUILT_FOR_ANOTHER_PROCESSOR = (
-    "this llama-cpp-python was built for a processor with instructions that yours lacks; build it "
+    "this llama-cpp-python was built for a CPU with instructions that yours lacks; build it "
     "here, which needs a C++ compiler: pip install --force-reinstall --no-deps --no-binary "
     "llama-cpp-python llama-cpp-python"
 )

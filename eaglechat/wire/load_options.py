@@ -35,7 +35,7 @@ RpcServers = Annotated[
 BatchSize = Annotated[int, Meta(ge=32, le=8192)]
 LeaveOut = Literal["amx", "extra_buffers", "flash_attention", "gpu"]
 """What llama.cpp can do without where it crashes: AMX instructions, weights repacked for this
-processor (which AMX needs too), flash attention, the GPUs."""
+CPU (which AMX needs too), flash attention, the GPUs."""
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from eaglechat.wire.stats import SpeculationStats
 PROTOCOL_VERSION = 3
 
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""Chosen by the client; of a size that every JSON parser keeps."""
+"""Chosen by the client; small enough for every JSON parser."""
 
 SEED_LIMIT = 2**32 - 2
 """The seed after this one means “random” to llama.cpp."""
@@ -90,7 +90,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How the maker of a model would have it sampled, where its file says so."""
+    """The sampling that the model's file recommends; None for values it does not name."""
 
     temperature: Temperature | None = None
     top_k: TopK | None = None
@@ -139,7 +139,7 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     top: Annotated[int, Meta(ge=0, le=TOP_LIMIT)] = 0
     """Report as many of the target's likeliest tokens in each place of a round."""
     begun: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """Tokens with which the reply begins already: it goes on behind them."""
+    """Tokens of the reply that exist already; generation continues behind them."""
 
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):
@@ -157,7 +157,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     ngram: tuple[bool, ...] = (False,)
     repeats: Annotated[int, Meta(ge=1)] = 3
     first_repeat: Annotated[int, Meta(ge=0)] = 0
-    """Goes on where a request ended: the settings keep their order, and nothing is warmed up."""
+    """Continues an earlier bench: the settings keep their order, and there is no warm-up."""
     max_tokens: Annotated[int, Meta(ge=1)] = 256
     by_turns: bool = False
     """All settings write each reply together, each on a pair of its own that stays in memory."""
@@ -206,7 +206,7 @@ AnyRequest = Load | Chat | Bench | Render | Set | Cancel | Unload | Shutdown
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a loaded GGUF is."""
+    """Metadata of a loaded GGUF file."""
 
     path: str
     name: str
@@ -225,7 +225,7 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
     marked: bool = False
     """Whether reasoning can be told from the answer."""
     on_off: bool = False
-    """Whether it can be switched."""
+    """Whether it can be switched on and off."""
     efforts: tuple[str, ...] = ()
     """The words for how much of it, least first; empty where there is no choice."""
     can_end: bool = False
@@ -255,7 +255,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     """The address of the server that has it, where that is not the engine itself."""
     left_out: tuple[LeaveOut, ...] = ()
-    """What llama.cpp does without, because it crashes with it on this machine."""
+    """What is left out because llama.cpp crashes with it on this machine."""
 
     def no_bench(self, *, ngram: bool) -> str | None:
         """Why there are no draft lengths to compare, with or without n-grams."""
@@ -413,5 +413,5 @@ Answer = (
     | Rendered
     | Error
 )
-"""What comes of a request."""
+"""The events that answer a request."""
 AnyEvent = Hello | Answer

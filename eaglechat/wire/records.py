@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from eaglechat.wire.trees import LAST_TOKEN, children, depths
-
 N_DRAFT_MAX_LIMIT = 16
 """The longest draft a round may ask for; contexts are sized for it once."""
 
@@ -23,6 +21,22 @@ KvType = Literal["f16", "q8_0"]
 """Number format of a KV cache."""
 
 DraftShape = Literal["chain", "tree"]
+
+LAST_TOKEN = -1
+"""The parent index of drafted tokens that follow the last emitted token directly."""
+
+
+def children(parents: Sequence[int], parent: int) -> list[int]:
+    """Indices of the drafted tokens whose parent is `parent`."""
+    return [index for index, before in enumerate(parents) if before == parent]
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """The depth of each token in its tree, from 1. A parent stands before its children."""
+    found: list[int] = []
+    for parent in parents:
+        found.append(1 if parent == LAST_TOKEN else found[parent] + 1)
+    return found
 
 
 class Origin(str, enum.Enum):
@@ -61,16 +75,16 @@ class FinishReason(str, enum.Enum):
 class DraftToken:
     """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10).
 
-    None is what the engine does not report: some only count the tokens that were rejected.
+    None where the engine does not report a value: some only count the rejected tokens.
     """
 
     id: int | None
     text: str | None
     probability: float | None
     parent: int = -1
-    """Index in `Round.drafted` of the token it follows; -1: the last one emitted."""
+    """Index in `Round.drafted` of the token it follows; -1 if it follows the last emitted token."""
     drafter: str = ""
-    """Who proposed it, as "eagle3"."""
+    """The drafter that proposed it, such as "eagle3"."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +100,7 @@ class Token:
     text: str
     origin: Origin
     drafter: str | None = None
-    """Who proposed it; None: it is the target's own."""
+    """The drafter that proposed it; None for the target's own token."""
     part: Part | None = Part.ANSWER
     """The part of the reply it belongs to; None for markers between the parts."""
 
@@ -167,20 +181,21 @@ class AutoDraft:
     n: int
     reason: AutoReason
     tokens_per_second: tuple[float, ...]
-    """Expected by draft length, from 0 (plain) on, of each in the faster shape, the one chosen in
-    that chosen; empty before the first round of a pair."""
+    """Expected tokens per second for each draft length, from 0 (plain) on. The chosen length has
+    that of the chosen shape, the others that of the faster shape. Empty before a pair's first
+    round."""
     plain_error: float
     """Two standard errors of the plain tokens per second."""
     lost_ms: float
-    """Time this reply has lost against plain decoding; negative when drafting gained some."""
+    """Time that this reply has lost against plain decoding; negative if drafting was faster."""
     allowed_ms: float
-    """The most it may lose."""
+    """The most time that the reply may lose."""
     shape: DraftShape = "chain"
-    """Of the draft chosen."""
+    """Shape of the chosen draft."""
 
     @property
     def length(self) -> int | None:
-        """The draft length chosen; None where what was looked up took the place of a draft."""
+        """The chosen draft length; None if n-grams proposed tokens instead of the draft."""
         return None if self.reason is AutoReason.LOOKED_UP else self.n
 
 
@@ -188,14 +203,14 @@ class AutoDraft:
 class Round:
     """One pass of the loop: draft, verify, accept.
 
-    What is drafted is a chain or a tree. `n_tested` counts the places where the target was asked
-    about drafted tokens: those of the accepted ones and the first where it rejected all there were.
-    What is drafted behind that was never tested.
+    The draft is a chain or a tree. `n_tested` counts the positions at which the target tested
+    drafted tokens: the accepted ones, and the first at which it rejected every drafted token.
+    Tokens drafted behind that position were never tested.
     """
 
     index: int
     n_draft_max: int
-    """The draft length in force in this round, set or chosen; 0 when speculation was off."""
+    """The draft length of this round, set by hand or chosen; 0 if speculation was off."""
     drafted: tuple[DraftToken, ...]
     n_tested: int
     n_accepted: int
@@ -204,18 +219,18 @@ class Round:
     """Tokens in the target's KV cache after the round."""
     timings: RoundTimings
     auto: AutoDraft | None = None
-    """How the length was chosen, where n_draft_max is auto."""
+    """How the length was chosen, if n_draft_max is auto."""
     given: tuple[int, ...] = ()
-    """Tokens that were put before this round's without being sampled: they ended the reasoning."""
+    """Tokens inserted before this round's tokens, not sampled: they ended the reasoning."""
     provisional: bool = False
-    """Derived from how the text came; the engine reports the truth when the reply has ended."""
+    """Derived from the timing of the text; the engine reports the real round after the reply."""
     likely: tuple[tuple[Likely, ...], ...] = ()
-    """For each of `tokens`, what the target held likeliest in its place, what it sampled and what
-    was drafted there, likeliest first; empty where nobody asked for it."""
+    """For each of `tokens`, the candidates at its position, likeliest first: the target's likeliest
+    tokens, the sampled one and the drafted ones. Empty if the request did not ask for them."""
 
     @property
     def path(self) -> tuple[int, ...]:
-        """Indices of the accepted drafted tokens, each the child of the one before."""
+        """Indices in `drafted` of the accepted tokens, each the child of the one before it."""
         path: list[int] = []
         for token in self.tokens[: self.n_accepted]:
             tested = self.children(path[-1] if path else LAST_TOKEN)
@@ -224,13 +239,13 @@ class Round:
         return tuple(path)
 
     def children(self, parent: int) -> list[int]:
-        """Indices of the drafted tokens that follow the one at `parent`, -1: the last one emitted
-        before. The likeliest comes first."""
+        """Indices of the drafted tokens that follow the one at `parent`, the likeliest first; -1 is
+        the last token emitted before this round."""
         return children([token.parent for token in self.drafted], parent)
 
     @property
     def rejected(self) -> DraftToken | None:
-        """The draft token that the target rejected, the likeliest of siblings, if it did."""
+        """The drafted token that the target rejected, or None. Of siblings, the likeliest."""
         if self.n_tested <= self.n_accepted:
             return None
         path = self.path
@@ -257,13 +272,13 @@ class Round:
 
     @property
     def n_siblings_rejected(self) -> int:
-        """Tokens rejected beside an accepted one, or beside `rejected`."""
+        """Drafted tokens rejected beside a sibling that was accepted or is `rejected`."""
         tested = [LAST_TOKEN, *self.path][: self.n_tested]
         return sum(max(0, len(self.children(parent)) - 1) for parent in tested)
 
     @property
     def depth(self) -> int:
-        """Tokens of the longest path that was drafted."""
+        """Length of the longest drafted path, in tokens."""
         return max(depths([token.parent for token in self.drafted]), default=0)
 
     @property
@@ -273,12 +288,12 @@ class Round:
 
     @property
     def drafter(self) -> str | None:
-        """Who drafted; None where nobody did, or it is not reported."""
+        """The drafter of this round; None if nothing was drafted, or it is not reported."""
         return (self.drafted[0].drafter or None) if self.drafted else None
 
     @property
     def part(self) -> Part | None:
-        """The part of the reply its first token belongs to, markers aside."""
+        """The part of the reply to which its first token belongs, markers aside."""
         return next((token.part for token in self.tokens if token.part is not None), None)
 
     @property

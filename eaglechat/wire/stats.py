@@ -1,4 +1,4 @@
-"""Statistics of speculation: folds over rounds, with the definitions the product stands by.
+"""Statistics of speculation, counted from rounds. The definitions:
 
 - acceptance rate = accepted / tested (a draft token after the first rejection was not tested)
 - mean accepted length = 1 + accepted / verify steps (rounds that verified a draft)
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, sums
 
 ROLLING_ROUNDS = 64
-"""Rounds the rolling gauge looks back on."""
+"""The number of latest rounds that the rolling statistics cover."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ import numpy as np
 from eaglechat.engine.auto.acceptance import WEIGHT, Counts
 from eaglechat.engine.auto.costs import Array
 from eaglechat.engine.auto.draft_plan import Observation
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-from eaglechat.wire.trees import depths
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, depths
 
 _SLOWLY = 0.995
 """Counts are multiplied by this for each round that drafted nothing, because the text moves on; so

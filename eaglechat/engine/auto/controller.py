@@ -27,8 +27,7 @@ from eaglechat.engine.auto.acceptance_by_length import (
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Allowed, Arm, DraftPlan, Observation
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
-from eaglechat.wire.trees import depths
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, depths
 
 LOSS_SHARE = 0.02
 """A reply may lose this share of its plain decoding time, and once what its most expensive round

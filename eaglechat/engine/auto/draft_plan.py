@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from eaglechat.engine.auto.acceptance import accept_rate
 from eaglechat.wire.protocol import Shape
-from eaglechat.wire.records import AutoDraft
-from eaglechat.wire.trees import LAST_TOKEN, children
+from eaglechat.wire.records import LAST_TOKEN, AutoDraft, children
 
 CHAIN, TREE = 0, 1
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from eaglechat.engine.llama.objects import Batch
-from eaglechat.wire.trees import LAST_TOKEN, children, depths
+from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 MOST_WAITING = 32
 """Under an automatic length, a draft model takes in its waiting rows once there are more than this.

@@ -14,6 +14,7 @@ from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
 from eaglechat.wire.records import (
+    LAST_TOKEN,
     FinishReason,
     Likely,
     Origin,
@@ -22,7 +23,6 @@ from eaglechat.wire.records import (
     ReplyTimings,
     Token,
 )
-from eaglechat.wire.trees import LAST_TOKEN
 
 
 class Verdict(NamedTuple):

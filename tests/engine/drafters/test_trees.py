@@ -17,7 +17,7 @@ from eaglechat.engine.generation.reply import ReplyState
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Speculation
-from eaglechat.wire.trees import LAST_TOKEN
+from eaglechat.wire.records import LAST_TOKEN
 from tests.engine.rig import GREEDY, Rig, open_rig, plainly
 
 _IDS = range(20, 24)

@@ -18,8 +18,7 @@ from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.protocol import AUTO, Sampling, Set, Speculation
-from eaglechat.wire.records import FinishReason, Origin
-from eaglechat.wire.trees import LAST_TOKEN
+from eaglechat.wire.records import LAST_TOKEN, FinishReason, Origin
 from tests import tiny
 from tests.engine.rig import (
     GREEDY,

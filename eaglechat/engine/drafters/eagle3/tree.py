@@ -20,7 +20,7 @@ from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import ProcessError
-from eaglechat.wire.trees import LAST_TOKEN
+from eaglechat.wire.records import LAST_TOKEN
 
 
 @dataclass(eq=False)

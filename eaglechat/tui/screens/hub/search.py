@@ -211,7 +211,7 @@ class SearchScreen(EagleModal[Entry]):
             self._take(step, step.candidates[index])
 
     def _take_words(self) -> None:
-        """Enter without a row: open what is typed if it is a reference, else search for it."""
+        """Without a chosen row: open what is typed if it is a reference, else search for it."""
         words = self.query_one("#words", Input).value.strip()
         if not words:
             self._say("Type the name of a model first.", bad=True)

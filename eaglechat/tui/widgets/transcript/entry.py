@@ -1,4 +1,4 @@
-"""One entry of the transcript: wrapped text with a marker of who speaks, drawn row by row.
+"""Entries of the transcript: wrapped text beside a marker of who speaks, drawn row by row.
 
 Selection speaks about the copied text only: its offsets are a line and a character of that text,
 so that it survives a resize, and text that is only shown can never be copied.
@@ -29,11 +29,11 @@ from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise
 
 TEXT = "text"
-"""The kind of text that has no origin to show."""
+"""The kind of text without an origin to colour."""
 MARKER_CELLS = 2
 _MARKED = Style(reverse=True)
 _STEP = "step"
-"""What a click on a cell steps by, among the siblings."""
+"""Meta key of a cell: by how many siblings a click on it steps."""
 
 
 class Run(NamedTuple):
@@ -98,7 +98,7 @@ class TranscriptEntry(TokenStyled):
         self._place: SiblingNumber | None = None
         self._mark: tuple[int, int] | None = None
         self._drawn_mark: Selection | None = None
-        """Where it stands in what is drawn; None until it is looked for."""
+        """The mark in the drawn text; None until it is computed."""
 
     @dataclass
     class Chosen(Message):
@@ -137,7 +137,7 @@ class TranscriptEntry(TokenStyled):
         return self._wrapping.width if self._wrapped else 0
 
     def append(self, runs: Iterator[Run]) -> None:
-        """Draw runs at the end; they must be in the data already."""
+        """Draw runs at the end. `runs()` must contain them already."""
         if not self._wrapped:
             return
         last = len(self._wrapping.rows) - 1
@@ -151,7 +151,7 @@ class TranscriptEntry(TokenStyled):
         self.refresh()
 
     def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
-        """Where a passage of the text stands in what is drawn; empty where it does not."""
+        """The same passage in the drawn text; an empty span if it is not drawn."""
         return span
 
     def row_of(self, character: int) -> int:
@@ -168,13 +168,13 @@ class TranscriptEntry(TokenStyled):
         return self._rows_above + (rows[-1] if rows else 0)
 
     def rewrap(self) -> None:
-        """Wrap everything anew, after a change of what is shown."""
+        """Wrap the whole text again."""
         if self._wrapped:
             self._wrap(self._wrapping.width)
             self.rows_changed(0, same_height=False)
 
     def rows_changed(self, first: int, same_height: bool) -> None:
-        """Redraw rows from `first` on, with a new layout unless the height is what it was."""
+        """Redraw rows from `first` on, with a new layout unless the height is the same."""
         self._drawn_mark = None
         first += self._rows_above
         for y in [y for y in self._strips if y >= first]:
@@ -389,7 +389,7 @@ class WindowMark(TranscriptEntry):
 
 
 def filtered(widget: Widget, strips: list[Strip]) -> list[Strip]:
-    """Strips of a widget as the terminal can show them: without colour where it must be."""
+    """The strips of a widget after its line filters, such as the one that removes colours."""
     _base, background = widget.background_colors
     for line_filter in widget.get_line_filters():
         strips = [strip.apply_filter(line_filter, background) for strip in strips]

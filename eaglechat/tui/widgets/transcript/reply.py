@@ -1,4 +1,4 @@
-"""A reply in the transcript: the loop's records drawn as tokens, or its text read as Markdown."""
+"""Replies in the transcript: rounds drawn as tokens in the colours of their origin, or Markdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
-"""Shortest pause between two renderings of a reply that grows, in seconds and in what one took."""
+"""The pause between two Markdown renderings of a growing reply: at least this many seconds, and
+this many times what the last one took."""
 _ORIGINS = {*(origin.value for origin in Origin), LOOKED_UP}
 
 
@@ -59,7 +60,7 @@ class LinkChosen(Message):
 
 
 class ReplyEntry(TranscriptEntry):
-    """What a recording wrote, and while it goes on, what it writes."""
+    """The answer of a recording, which may still be being written."""
 
     COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint"}
     DEFAULT_CSS = """
@@ -94,7 +95,7 @@ class ReplyEntry(TranscriptEntry):
         index: int
 
     def __init__(self, recording: Recording, view: ReplyView, note: str | None = None) -> None:
-        """`note` is said below it; None while it is being written."""
+        """`note` is shown below the reply; None while it is being written."""
         super().__init__()
         self._recording = recording
         self._view = view
@@ -104,7 +105,7 @@ class ReplyEntry(TranscriptEntry):
         self._renderer: MarkdownRenderer | None = None
         self._rendered: RenderedMarkdown | None = None
         self._is_rendering = self._is_rendered = False
-        """In a thread now; as it is, so that only another look asks for more."""
+        """Whether a thread renders now; whether the text as it is was rendered."""
 
     @property
     def text(self) -> str:
@@ -297,7 +298,7 @@ class ReplyEntry(TranscriptEntry):
 
 
 class ThoughtEntry(ReplyEntry):
-    """What a model thought before it answered. A click folds and unfolds it."""
+    """The reasoning of a recording. It is folded to one line when it ends; a click unfolds it."""
 
     DEFAULT_CSS = """
     ThoughtEntry {
@@ -356,7 +357,7 @@ class ThoughtEntry(ReplyEntry):
 
 
 def _in_one_line(note: str, width: int) -> str:
-    """As many of its parts as there is room for, and the first in any case."""
+    """The note without the last parts that do not fit; the first always stays."""
     while len(note) > width and ", " in note:
         note = note.rpartition(", ")[0]
     return note

@@ -1,4 +1,4 @@
-"""Which rows of a transcript each entry has: counted where it is drawn, estimated elsewhere."""
+"""The heights of all entries: counted for those that are drawn, estimated for the others."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _NARROW = 20
 
 
 class Rows:
-    """The heights of all entries at one width, and where each begins."""
+    """The height in rows of each entry at one width, and the row at which it begins."""
 
     def __init__(self) -> None:
         self.entries: Sequence[Entry] = ()
         self.place_of: dict[str, int] = {}
-        """By their keys."""
+        """The index of each entry, by its key."""
         self._width = 0
         self._counted: dict[str, int] = {}
         self._estimated: dict[str, int] = {}
         self._tops = [0]
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """These are the entries now. The heights of those that are as they were still hold."""
+        """Set the entries. Heights of entries that did not change are kept."""
         for entry in entries:
             place = self.place_of.get(entry.key)
             if place is not None and self.entries[place] != entry:
@@ -38,7 +38,7 @@ class Rows:
         self._add_up()
 
     def count(self, width: int, heights: Mapping[str, int]) -> None:
-        """The heights of entries that are drawn at this width, by their keys."""
+        """Set the heights of entries that are drawn at this width, by their keys."""
         if width != self._width:
             self.forget()
             self._width = width
@@ -50,13 +50,13 @@ class Rows:
         self._add_up(first)
 
     def forget(self) -> None:
-        """Whatever was counted or estimated holds no more."""
+        """Forget all heights."""
         self._counted.clear()
         self._estimated.clear()
 
     @property
     def total(self) -> int:
-        """Rows of all entries."""
+        """The rows of all entries together."""
         return self._tops[-1]
 
     def top(self, key: str) -> int:
@@ -64,17 +64,17 @@ class Rows:
         return self._tops[self.place_of[key]]
 
     def place_at(self, row: float) -> int:
-        """The place of the entry that has a row, or of the nearest one."""
+        """The index of the entry at a row, or of the nearest one."""
         return min(max(bisect_right(self._tops, row) - 1, 0), max(len(self.entries) - 1, 0))
 
     def between(self, first: float, last: float) -> range:
-        """The places of the entries that have some of these rows."""
+        """The indexes of the entries that have rows in this range."""
         if not self.entries:
             return range(0)
         return range(self.place_at(first), self.place_at(last) + 1)
 
     def _add_up(self, first: int = 0) -> None:
-        """Count where entries begin, anew from one of them on."""
+        """Add up where entries begin, from one of them on."""
         heights = map(self._height, self.entries[first:])
         self._tops[first:] = accumulate(heights, initial=self._tops[first])
 
@@ -86,7 +86,7 @@ class Rows:
 
 
 def _estimate(entry: Entry, width: int) -> int:
-    """About how many rows an entry will have."""
+    """Estimate the rows of an entry that was never drawn."""
     if entry.kind == "window" or (entry.kind == "thought" and entry.note is not None):
         return 1
     text, below = entry.text, int(entry.place is not None)

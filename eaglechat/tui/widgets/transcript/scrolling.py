@@ -1,4 +1,4 @@
-"""A view of rows of which only those near what is seen have widgets, and what is seen stays put."""
+"""A scroll view in which only entries near the visible part have widgets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from eaglechat.tui.widgets.transcript.rows import MARGIN, Rows
 
 @dataclass(frozen=True)
 class Aim:
-    """What is to be in sight: a row of an entry, or the row of a character of its text, so many
-    rows below the upper edge."""
+    """A target to scroll to: a row of an entry, or the row of a character of its text, and how
+    many rows below the upper edge to show it."""
 
     key: str
     row: int = 0
@@ -30,7 +30,7 @@ class Aim:
 
 
 class RowScroll(VerticalScroll):
-    """Scrolls through the rows of all entries, made or not.
+    """Scrolls through the rows of all entries, whether they have a widget or not.
 
     It follows the last row until the reader scrolls up, and again from when the reader is back at
     the end.
@@ -45,7 +45,7 @@ class RowScroll(VerticalScroll):
         self.made: dict[str, TranscriptEntry] = {}
         """The entries that have a widget, by their keys."""
         self.aim: Aim | None = None
-        """Where to scroll with the next layout."""
+        """The target to scroll to with the next layout."""
         self._by_rows = _ByRows()
 
     def on_mount(self) -> None:
@@ -55,14 +55,14 @@ class RowScroll(VerticalScroll):
 
     @abstractmethod
     def fill(self) -> None:
-        """Make the entries near what is seen."""
+        """Make widgets for the entries near the visible part."""
 
     @property
     def layout(self) -> Layout:
         return self._by_rows
 
     def placements(self, size: Size, children: Container[Widget]) -> Iterator[WidgetPlacement]:
-        """Where the entries go that are made and mounted; what is in sight stays there."""
+        """The places of the mounted widgets. What is visible stays where it is on the screen."""
         viewport, width = self.app.viewport_size, size.width
         aim = self.aim or (None if self.is_following else self.in_sight())
         heights = {
@@ -94,18 +94,18 @@ class RowScroll(VerticalScroll):
 
     @property
     def is_following(self) -> bool:
-        """Whether the end is what is seen, whatever is added."""
+        """Whether the view stays at the end as text is added."""
         return self._anchored and not self._anchor_released
 
     def in_sight(self) -> Aim | None:
-        """The entry at the upper edge, and how far it is above it."""
+        """The entry at the upper edge, and how many of its rows are above it."""
         if not self.rows.entries:
             return None
         key = self.rows.entries[self.rows.place_at(self.scroll_y)].key
         return Aim(key, round(self.scroll_y) - self.rows.top(key))
 
     def _hold(self, aim: Aim, height: int) -> None:
-        """Scroll to what is aimed at, before anything is drawn."""
+        """Scroll to a target, before anything is drawn."""
         row, made = aim.row, self.made.get(aim.key)
         if made is not None and aim.character is not None:
             row = made.row_of(aim.character)
@@ -143,7 +143,7 @@ class RowScroll(VerticalScroll):
         self.arrange_anew()
 
     def top_in_sight(self, height: int) -> float:
-        """The first row that is seen, or will be with the next layout."""
+        """The first row that is visible, or will be after the next layout."""
         if self.aim is not None and self.aim.key in self.rows.place_of:
             return self.rows.top(self.aim.key) + self.aim.row - self.aim.below_edge
         if self.is_following:
@@ -151,7 +151,7 @@ class RowScroll(VerticalScroll):
         return float(self.scroll_y)
 
     def go(self, aim: Aim) -> None:
-        """Scroll there, if there is anything to scroll."""
+        """Scroll to a target, if there is more than fits on the screen."""
         if self.rows.total > self.size.height:
             self.release_anchor()
             self.aim = aim
@@ -159,14 +159,14 @@ class RowScroll(VerticalScroll):
             self.arrange_anew()
 
     def arrange_anew(self) -> None:
-        """Lay out with the next frame, though no entry came or went."""
-        # Textual forgets the places in what is around it alone.
+        """Lay out with the next frame, even if no widget came or went."""
+        # `refresh` makes Textual forget the layout of the parents only.
         self._clear_arrangement_cache()
         self.refresh(layout=True)
 
 
 class _ByRows(Layout):
-    """The view says itself where its entries are."""
+    """Places children where their RowScroll says."""
 
     name = "by-rows"
 

@@ -35,7 +35,8 @@ from eaglechat.wire.neutral import neutralise
 Item = TypeVar("Item")
 
 PAGES_MADE, PAGES_KEPT = 1, 3
-"""Screens above and below what is seen: entries there are made, and stay made."""
+"""Entries get widgets this many screens above and below the visible part, and keep them as
+far as the second number."""
 
 
 class Transcript(RowScroll):
@@ -75,7 +76,7 @@ class Transcript(RowScroll):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._unfolded: set[str] = set()
-        """Thoughts that are not one line, and are not made now."""
+        """The keys of unfolded thoughts that have no widget now."""
         self._code, self._links = Backwards[Code](), Backwards[str]()
         self.marked: tuple[str, tuple[int, int]] | None = None
         """The key of the entry with a marked passage, and where in its text that is."""
@@ -83,7 +84,7 @@ class Transcript(RowScroll):
     # Which entries there are
 
     def show(self, wanted: Sequence[timeline.Entry]) -> None:
-        """Show these entries. Those that are made already stay, and draw what was added."""
+        """Show these entries. Widgets that exist stay, and draw what was added."""
         begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
         if not self.is_following:
             self.aim = self.aim or self.in_sight()
@@ -102,7 +103,7 @@ class Transcript(RowScroll):
         self.arrange_anew()
 
     def _is_begun(self, entry: timeline.Entry) -> bool:
-        """Whether an entry that is being written was not until now: it is new, or goes on."""
+        """Whether the entry began to be written: it is new, or a reply is being continued."""
         place = self.rows.place_of.get(entry.key)
         return place is None or self.rows.entries[place].note is not None
 
@@ -113,7 +114,7 @@ class Transcript(RowScroll):
             made.follow(entry.below())
 
     def clear(self) -> None:
-        """Remove every entry: the next ones are of another chat."""
+        """Remove every entry, before another chat is shown."""
         self._unmake([*self.made])
         self.rows = Rows()
         self._unfolded.clear()
@@ -122,14 +123,14 @@ class Transcript(RowScroll):
 
     @property
     def last_reply(self) -> Recording | None:
-        """The newest reply, finished or not; a comparison is none."""
+        """The newest reply, finished or not, comparisons left out."""
         replies = (e.recording for e in reversed(self.rows.entries) if e.kind == "reply")
         return next(replies, None)
 
     # Making them
 
     def fill(self) -> None:
-        """Make the entries near what is seen, and drop those that are far from it."""
+        """Make widgets for entries near the visible part, and remove those far from it."""
         height = self.size.height or self.app.size.height
         top = self.top_in_sight(height)
         near = self.rows.between(top - PAGES_MADE * height, top + (1 + PAGES_MADE) * height)
@@ -185,7 +186,7 @@ class Transcript(RowScroll):
             self.remove_children(gone)
 
     def _make_way(self) -> None:
-        """A reply begins: follow it, and free what the ones before it have drawn."""
+        """Follow a reply that begins, and free the drawn rows of the others."""
         for entry in self.made.values():
             entry.forget_drawn_rows()
         self.aim = None
@@ -220,7 +221,7 @@ class Transcript(RowScroll):
         self.go(Aim(key, 0, span[0] if span else None, self.size.height // 3))
 
     def unmark(self) -> None:
-        """Take the mark of a passage away."""
+        """Remove the mark of a passage."""
         if self.marked is not None and (made := self.made.get(self.marked[0])) is not None:
             made.mark(None)
         self.marked = None
