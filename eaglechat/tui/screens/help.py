@@ -27,7 +27,7 @@ _WORDS = [
     ("correction", "the target's own token in place of the rejected one"),
     ("bonus", "the target's extra token after a fully accepted draft"),
     ("plain", "a token decoded without a draft"),
-    ("n_draft_max", "the most tokens guessed in a round; 0 decodes plainly"),
+    ("n_draft_max", "the most tokens drafted per round; 0 decodes plainly"),
     ("p_min", "drafting stops at a token less probable than this"),
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),
 ]

@@ -44,7 +44,7 @@ def _starts_with(pair: Pair) -> str:
     if pair.source != "built-in" or pair.n_draft_max in (None, AUTO):
         return ""
     return (
-        f"This small pair drafts {pair.n_draft_max} tokens a round to show how it works; "
+        f"This small pair drafts {pair.n_draft_max} tokens per round to show how it works; "
         f"{key_of('chat.auto')} lets measurement choose."
     )
 
