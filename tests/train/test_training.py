@@ -70,7 +70,7 @@ def test_a_predictable_target_is_drafted_almost_without_fail(outcome: Outcome) -
 
 
 def test_the_engine_accepts_what_training_predicts(outcome: Outcome, tmp_path: Path) -> None:
-    """Position by position within two points, for a draft that is far from perfect."""
+    """Position by position, for a draft that is far from perfect."""
     target = outcome.out.parent / "target.gguf"
     work = outcome.out.parent / "work"
     half = trained(
@@ -87,8 +87,7 @@ def test_the_engine_accepts_what_training_predicts(outcome: Outcome, tmp_path: P
     five = half.after[-1].stats
     assert 0.05 < five.per_position[0] < 0.99
     assert sum(half.foreseen.tested_at) > 100
-    for foreseen, measured in zip(half.foreseen.per_position, five.per_position, strict=True):
-        assert foreseen == pytest.approx(measured, abs=0.02)
+    _assert_as_foreseen(half)
 
 
 def test_the_file_says_what_it_is_and_how_it_was_made(outcome: Outcome) -> None:
@@ -240,8 +239,18 @@ def test_a_published_draft_goes_on_as_it_is(
     assert not np.array_equal(*(_tensor(h, "enc.output_norm.weight") for h in (before, after)))
     five = learnt.after[-1].stats
     assert 0.05 < five.per_position[0] < 0.99
-    for foreseen, measured in zip(learnt.foreseen.per_position, five.per_position, strict=True):
-        assert foreseen == pytest.approx(measured, abs=0.02)
+    _assert_as_foreseen(learnt)
+
+
+def _assert_as_foreseen(outcome: Outcome) -> None:
+    """At each position the engine accepts as many tokens as training predicted, within two percent
+    or, where two logits are almost equal and CPUs differ in their last digits, two tokens."""
+    foreseen, measured = outcome.foreseen, outcome.after[-1].stats
+    assert len(foreseen.per_position) == len(measured.per_position)
+    for position, rate in enumerate(foreseen.per_position):
+        tested = foreseen.tested_at[position]
+        assert tested == pytest.approx(measured.tested_at[position], rel=0.02, abs=2)
+        assert tested * rate == pytest.approx(measured.accepted_at[position], rel=0.02, abs=2)
 
 
 def _tensor(header: GGUFHeader, name: str) -> Floats:
