@@ -149,7 +149,7 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
 
     assert isinstance(answer, p.Error)
     assert "SIGILL" in answer.message
-    assert "built for a processor with instructions that yours lacks" in answer.message
+    assert "built for a CPU with instructions that yours lacks" in answer.message
     assert "pip install --force-reinstall --no-deps --no-binary" in answer.message
     assert loads(tmp_path) == [STEPS[:count] for count in range(5)]
     assert not (tmp_path / "home" / "state" / "llama-cpp.json").exists()
