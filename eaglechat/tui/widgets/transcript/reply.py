@@ -265,7 +265,7 @@ class ReplyEntry(TranscriptEntry):
         event.stop()
         before, self._rendered = self._rendered, event.rendered
         if self._view.markdown:
-            # A thread that renders takes its turns from the one that draws: most of the time, none.
+            # Rendering and drawing compete for the interpreter: most of the time nothing renders.
             pause = max(RENDERED_EVERY_S, RENDERING_PAUSE * event.took_s)
             self.set_timer(pause, self._rendering_is_over)
             same = before is not None and len(before.rows) == len(event.rendered.rows)
