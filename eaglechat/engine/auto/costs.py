@@ -43,8 +43,8 @@ _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, 
 _ALIKE[0, :] = _ALIKE[:, 0] = 0.0
 _SHARED = 1.0 + _ALIKE
 """How much an error at one batch width says about another: their covariance, in units of the
-variance of one part. All widths share 1, the speed of the machine; two widths above 1 share up to 1 more,
-the closer they are."""
+variance of one part. All widths share 1, the speed of the machine; two widths above 1 share up to
+1 more, the closer they are."""
 
 
 def context_bucket(n_past: int) -> int:

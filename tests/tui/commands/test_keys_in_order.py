@@ -1,4 +1,4 @@
-"""Keys that come faster than the screen is drawn, as after a pause of the machine."""
+"""Keys that arrive faster than the screen is drawn, as after the machine has stalled."""
 
 from __future__ import annotations
 
@@ -62,17 +62,21 @@ async def test_a_key_is_not_done_before_what_is_called_back_for_it(
     async with drive() as user:
         await user.open_chat()
         app, chat = user.app, user.chat
-        follow, late = app._follow, [chat.action_find]
+        follow, late, ends = app.follow_key, [chat.action_find], list[events.Event]()
 
         async def called_back_late(key: events.Event, way: Sequence[MessagePump]) -> None:
-            if not way and app._asked is app._here and late:
-                # As it is while other messages wait: they run before it.
+            if not way:
+                ends.append(key)
+            if len(ends) == 2 and late:
+                # The second time at the end of the way, the next key would be taken. Without
+                # `check_idle` the callback waits, as it does while other messages are in the queue.
+                assert ends[0] is ends[1]
                 with monkeypatch.context() as patched:
                     patched.setattr(app, "check_idle", lambda: None)
                     app.call_next(late.pop())
             await follow(key, way)
 
-        monkeypatch.setattr(app, "_follow", called_back_late)
+        monkeypatch.setattr(app, "follow_key", called_back_late)
         at_once(user, "end", "b")
         bar = chat.query_one(FindBar)
         await user.until(lambda: bar.text + user.prompt.text, "what was typed")
@@ -83,12 +87,12 @@ async def test_a_key_that_is_not_done_holds_up_others_only_so_long(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(_app: KeysInOrder, _key: events.Event, _way: object) -> None:
-        """What the key set off is never done."""
+        """Stands for a key whose effects are never done."""
 
     monkeypatch.setattr(keys_in_order, "PATIENCE_S", 0.0)
     async with drive() as user:
         await user.open_chat()
-        monkeypatch.setattr(KeysInOrder, "_follow", never)
+        monkeypatch.setattr(KeysInOrder, "follow_key", never)
         at_once(user, "end", "b")
         await user.until(lambda: user.prompt.text == "b", "what was typed")
 
@@ -104,11 +108,11 @@ async def test_letters_of_a_text_do_not_wait_for_each_other(
 
     async with drive() as user:
         await user.open_chat()
-        done = KeysInOrder._follow
-        monkeypatch.setattr(KeysInOrder, "_follow", follow)
+        done = KeysInOrder.follow_key
+        monkeypatch.setattr(KeysInOrder, "follow_key", follow)
         at_once(user, "end", *"abcdefgh", "end")
         await user.until(lambda: user.prompt.text == "abcdefgh", "what was typed")
-        await user.until(lambda: not user.app._typed, "all keys done")
+        await user.until(lambda: not user.app.is_taking_keys, "all keys done")
         assert len({id(key) for key in followed}) <= 4
 
 

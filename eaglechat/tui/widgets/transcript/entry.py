@@ -1,7 +1,7 @@
-"""Entries of the transcript: wrapped text beside a marker of who speaks, drawn row by row.
+"""Entries of the transcript: wrapped text, drawn row by row, with a marker for the speaker.
 
-Selection speaks about the copied text only: its offsets are a line and a character of that text,
-so that it survives a resize, and text that is only shown can never be copied.
+A selection refers to the copied text only: its offsets are a line and a character of that text. It
+therefore survives a resize, and text that is shown but not copied can never be copied.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise
 
 TEXT = "text"
-"""The kind of text without an origin to colour."""
+"""The kind of text that has no token origin and therefore no colour of its own."""
 MARKER_CELLS = 2
 _MARKED = Style(reverse=True)
 _STEP = "step"
-"""Meta key of a cell: by how many siblings a click on it steps."""
+"""Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 
 
 class Run(NamedTuple):
-    """Text of one kind on its way into an entry."""
+    """Text of one kind that an entry draws. `copied` is as in `Wrapping.append`."""
 
     text: str
     kind: str
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 class Body(Protocol):
-    """What an entry draws, and what copying it gives."""
+    """The rows that an entry draws, and the text that it copies."""
 
     @property
     def rows(self) -> list[Row]: ...
@@ -54,7 +54,7 @@ class Body(Protocol):
 
 
 class TranscriptEntry(TokenStyled):
-    """Base of everything in a transcript. A subclass says what is in it, by `runs()`."""
+    """Base of everything in a transcript. A subclass returns its text from `runs()`."""
 
     COMPONENT_CLASSES = {"entry--marker", "entry--note", "entry--place"}
     DEFAULT_CSS = """
@@ -85,7 +85,8 @@ class TranscriptEntry(TokenStyled):
 
     marker = " "
 
-    # Textual's own asks for a second layout after the one that found it: two for every new row.
+    # Textual's own `virtual_size` asks for another layout when a layout sets it: two layouts for
+    # every new row.
     virtual_size = Reactive(Size(0, 0), repaint=False)
 
     def __init__(self) -> None:
@@ -98,24 +99,24 @@ class TranscriptEntry(TokenStyled):
         self._place: SiblingNumber | None = None
         self._mark: tuple[int, int] | None = None
         self._drawn_mark: Selection | None = None
-        """The mark in the drawn text; None until it is computed."""
+        """`_mark` as a selection of the drawn text; None until it is computed."""
 
     @dataclass
     class Chosen(Message):
-        """The turn of an entry was clicked."""
+        """The reader clicked on an entry of this turn."""
 
         turn: TurnId
 
     @dataclass
     class Stepped(Message):
-        """An arrow beside a turn's place among its siblings was clicked."""
+        """The reader clicked on an arrow beside a turn's number among its siblings."""
 
         turn: TurnId
         by: int
 
     def stand(self, turn: TurnId | None, place: SiblingNumber | None) -> None:
-        """Say of which turn it is a part, and which of how many siblings that is: in a row of its
-        own, above the others."""
+        """Set the turn that the entry belongs to, and that turn's number among its siblings, which
+        is drawn in an extra row at the top."""
         self.turn = turn
         if place != self._place:
             self._place = place
@@ -124,20 +125,20 @@ class TranscriptEntry(TokenStyled):
 
     @abstractmethod
     def runs(self) -> Iterator[Run]:
-        """The whole entry, as its data now says."""
+        """The text of the whole entry, in its current state."""
 
     @property
     def body(self) -> Body:
-        """What is drawn now."""
+        """The rows that are drawn now."""
         return self._wrapping
 
     @property
     def body_width(self) -> int:
-        """Cells beside the marker; 0 until the first layout."""
+        """The cells in a row for text, without the marker; 0 until the first layout."""
         return self._wrapping.width if self._wrapped else 0
 
     def append(self, runs: Iterator[Run]) -> None:
-        """Draw runs at the end. `runs()` must contain them already."""
+        """Draw these runs at the end. `runs()` must already include them."""
         if not self._wrapped:
             return
         last = len(self._wrapping.rows) - 1
@@ -145,17 +146,19 @@ class TranscriptEntry(TokenStyled):
         self.rows_changed(last, len(self._wrapping.rows) - 1 == last)
 
     def mark(self, span: tuple[int, int] | None) -> None:
-        """Show a passage of the text, from one character to another; None shows none."""
+        """Highlight the passage from the first to before the second character offset of the text;
+        None highlights nothing."""
         self._mark, self._drawn_mark = span, None
         self._strips.clear()
         self.refresh()
 
     def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
-        """The same passage in the drawn text; an empty span if it is not drawn."""
+        """Where the passage `span` of the text is in the drawn text; empty if it is not drawn."""
         return span
 
     def row_of(self, character: int) -> int:
-        """The row that has a character of the text, with which a passage may begin."""
+        """The row in which this character of the text is drawn. If the marked passage begins there,
+        the row in which that passage begins."""
         here = (character, character)
         span = self._mark if self._mark and self._mark[0] == character else here
         start, _ = self.drawn_span(span)
@@ -174,7 +177,7 @@ class TranscriptEntry(TokenStyled):
             self.rows_changed(0, same_height=False)
 
     def rows_changed(self, first: int, same_height: bool) -> None:
-        """Redraw rows from `first` on, with a new layout unless the height is the same."""
+        """Redraw the rows from `first` on, and ask for a layout unless the height is the same."""
         self._drawn_mark = None
         first += self._rows_above
         for y in [y for y in self._strips if y >= first]:
@@ -183,7 +186,8 @@ class TranscriptEntry(TokenStyled):
         self.refresh(changed, layout=not same_height)
 
     def forget_drawn_rows(self) -> None:
-        """Draw rows again when they are next seen: drawn ones take most of an entry's memory."""
+        """Free the drawn rows, which take most of an entry's memory. They are drawn again when they
+        are next visible."""
         self._strips.clear()
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
@@ -207,9 +211,9 @@ class TranscriptEntry(TokenStyled):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         if not self.is_attached:
-            # Removed and without its styles, yet on the screen until the next layout.
+            # A removed entry has no styles, but stays on the screen until the next layout.
             return [Strip.blank(crop.width)] * crop.height
-        # Not through Textual's cache of lines, which is dropped whole whenever the entry grows.
+        # Textual's cache of lines is of no use: it is emptied whenever the entry grows.
         strips = filtered(self, [self.render_line(y) for y in crop.line_range])
         if crop.column_span == (0, self.size.width):
             return strips
@@ -228,7 +232,7 @@ class TranscriptEntry(TokenStyled):
         self._strips.clear()
 
     def style_of(self, kind: str) -> Style:
-        """The style of a kind of text, over the entry's own."""
+        """The style of a kind of text, combined with the entry's own style."""
         if kind not in self._styles:
             self._styles[kind] = self._find_style(kind)
         return self._styles[kind]
@@ -262,7 +266,7 @@ class TranscriptEntry(TokenStyled):
         return Strip(segments).adjust_cell_length(width, base)
 
     def _marker(self, row: Row, y: int) -> Iterator[Segment]:
-        # Without an offset of its own, a press on the marker would count as the end of the row.
+        # Without this offset, a selection that begins on the marker would begin at the row's end.
         style = self.style_of("marker") + _offset(row.start, row.line)
         yield from (Segment(cell, style) for cell in f"{self.marker if y == 0 else ' '} ")
         yield Segment("", style)
@@ -284,19 +288,21 @@ class TranscriptEntry(TokenStyled):
             self.clicked(event.style.meta.get("offset"))
 
     def clicked_on(self, meta: Mapping[str, Any]) -> bool:
-        """Whether a click on a cell with this meaning did something."""
+        """Do what a click on a cell with these meta values means. Returns whether it meant
+        anything."""
         by = meta.get(_STEP)
         if by and self.turn is not None:
             self.post_message(self.Stepped(self.turn, by))
         return bool(by)
 
     def clicked(self, at: tuple[int, int] | None) -> None:
-        """A click that selects no text, at a character and a line of the copied text."""
+        """The entry was clicked and no text selected. `at` is a character and a line of the copied
+        text."""
         if self.turn is not None:
             self.post_message(self.Chosen(self.turn))
 
     def _segments(self, row: Row) -> Iterator[Segment]:
-        # Only the ground: the selection's own ink would hide the origins.
+        # Only the background: the selection's text colour would hide the colours of the origins.
         highlight = Style(bgcolor=self.selection_style.bgcolor)
         spans = (self._selected_span(row.line), self._marked_span(row.line))
         for piece in _merged(row.pieces):
@@ -327,7 +333,7 @@ class TranscriptEntry(TokenStyled):
 
 
 class QuestionEntry(TranscriptEntry):
-    """What the user said, as it was typed."""
+    """A question of the user, as it was typed."""
 
     DEFAULT_CSS = """
     QuestionEntry {
@@ -350,7 +356,7 @@ class QuestionEntry(TranscriptEntry):
 
 
 class NoticeEntry(QuestionEntry):
-    """What the app has to say about the conversation."""
+    """A message of the app about the conversation."""
 
     DEFAULT_CSS = """
     NoticeEntry {
@@ -374,7 +380,7 @@ class NoticeEntry(QuestionEntry):
 
 
 class WindowMark(TranscriptEntry):
-    """Where the part of the conversation begins that is in the context."""
+    """Marks that all messages above it have left the context."""
 
     DEFAULT_CSS = """
     WindowMark > .entry--marker {
@@ -389,7 +395,7 @@ class WindowMark(TranscriptEntry):
 
 
 def filtered(widget: Widget, strips: list[Strip]) -> list[Strip]:
-    """The strips of a widget after its line filters, such as the one that removes colours."""
+    """Apply a widget's line filters, such as the one that removes colours, to its strips."""
     _base, background = widget.background_colors
     for line_filter in widget.get_line_filters():
         strips = [strip.apply_filter(line_filter, background) for strip in strips]
@@ -405,7 +411,7 @@ def _stretched(piece: Piece) -> bool:
 
 
 def _merged(pieces: list[Piece]) -> Iterator[Piece]:
-    """Join neighbours of one style: fewer segments draw faster."""
+    """Join neighbouring pieces of the same style: fewer segments draw faster."""
     open_piece: Piece | None = None
     for piece in pieces:
         if open_piece is None:
@@ -421,7 +427,7 @@ def _merged(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _position(text: str, character: int) -> Offset:
-    """Column and line of a character."""
+    """The column and the line of a character offset."""
     before = text[:character]
     line = before.count("\n")
     return Offset(character - (before.rfind("\n") + 1), line)
@@ -430,7 +436,8 @@ def _position(text: str, character: int) -> Offset:
 def _cut(
     piece: Piece, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[str, int, tuple[bool, ...]]]:
-    """Cut a piece where spans begin and end: (shown, start, in which of them it is)."""
+    """Cut a piece where spans begin and end. Yields, for each part, its shown text, its start, and
+    for each span whether the part is inside it."""
     if _stretched(piece):
         within = tuple(
             begin < piece.stop and piece.start < end and piece.start < piece.stop

@@ -1,5 +1,5 @@
-"""Markdown as rows of a reply, as it grows. Pure, so that a thread can do it: a long reply takes a
-while."""
+"""Renders the Markdown of a growing reply as rows. It uses no widgets, so that a thread can do it:
+rendering a long reply takes a while."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise, neutralise_line
 
 CODE, LINK = "code", "link"
-"""What a click on a cell means: the number of a code block to copy, an address to open."""
+"""Meta keys of a cell that reacts to a click. The value of CODE is the number of the code block to
+copy, that of LINK is the address to open."""
 _RAIL = "│ "
 _CODE_TYPES = ("fence", "code_block")
 
 
 def _newline(state: StateInline, silent: bool) -> bool:
-    """A line break, behind which the indentation of the next line stays."""
+    """A line break that keeps the indentation of the next line."""
     if not newline(state, silent):
         return False
     state.pos = state.src.rindex("\n", 0, state.pos) + 1
@@ -40,11 +41,11 @@ def _newline(state: StateInline, silent: bool) -> bool:
 
 
 _DEEPEST = 20
-"""Levels of blocks that are parsed: what is nested deeper, markdown-it leaves out."""
+"""markdown-it drops blocks that are nested deeper than this."""
 _options = {"html": False, "linkify": True, "maxNesting": _DEEPEST}
 _parser = MarkdownIt("commonmark", _options).enable(["strikethrough", "table", "linkify"])
 assert _parser.linkify is not None
-# An address begins with its scheme: the names of files often end as those of hosts do.
+# Only addresses with a scheme become links: many file names look like host names (README.md).
 _parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
 _parser.linkify.add("//", None)
 _parser.inline.ruler.at("newline", _newline)
@@ -52,7 +53,7 @@ _parser.inline.ruler.at("newline", _newline)
 
 @dataclass(frozen=True)
 class MarkdownLook:
-    """All that the rows depend on besides the text."""
+    """Everything except the text that the rows depend on. `width` is in cells."""
 
     width: int
     dark: bool
@@ -64,7 +65,7 @@ class MarkdownLook:
 
 @dataclass(frozen=True)
 class Code:
-    """A code block, exactly as it was written."""
+    """A code block; `text` is exactly what the model wrote."""
 
     language: str
     text: str
@@ -72,18 +73,18 @@ class Code:
 
 @dataclass(frozen=True)
 class RenderedMarkdown:
-    """Rows of a rendered text. What they show is what they copy, but for the note below and what
-    stands around code."""
+    """A rendered text. `text` is what its rows copy: all they show except the note at the end and
+    the frames of code blocks."""
 
     look: MarkdownLook
     rows: list[Row]
     text: str
     codes: list[Code]
-    """By the number in what a click on a cell means."""
+    """Its index is the number under the meta key CODE."""
 
 
 def code_blocks(text: str) -> list[Code]:
-    """The code blocks of a Markdown text, from the first."""
+    """The code blocks of a Markdown text, in order."""
     return _codes(_parser.parse(text))
 
 
@@ -93,20 +94,23 @@ def _codes(tokens: Sequence[Token]) -> list[Code]:
 
 
 def links(text: str) -> list[str]:
-    """The addresses that a Markdown text leads to, from the first."""
+    """The addresses of the links in a Markdown text, in order."""
     inline = (child for token in _parser.parse(text) for child in token.children or ())
     return [_address(child) for child in inline if child.type == "link_open"]
 
 
 def _address(link: Token) -> str:
-    """Where a link leads. Markdown's entities and escapes are read by now: %1b is a control."""
+    """The address of a link, neutralised: the parser has already decoded its entities, so that it
+    may hold control characters."""
     return neutralise_line(str(link.attrs.get("href", "")))
 
 
 def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int]:
-    """Where a passage of a Markdown text stands in what is drawn of it: of those with the same
-    words the one that comes as often before, or is as far on where not all of them are drawn; an
-    empty one where there are none."""
+    """Find the passage `span` of a Markdown text in the drawn text.
+
+    If all occurrences of its words are drawn, the same occurrence is returned. If some are not,
+    the one at the most similar relative position is. If none is, the span is empty.
+    """
     start, stop = span
     words = re.compile(r"\s+".join(map(re.escape, text[start:stop].split())) or "(?!)")
     before = sum(found.start() < start for found in words.finditer(text))
@@ -118,9 +122,9 @@ def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int
 
 
 class MarkdownRenderer:
-    """A Markdown text that grows: only its last block is rendered anew.
+    """Renders a growing Markdown text. Each call renders only the last block again.
 
-    What is not Markdown (HTML) stays as it is written.
+    HTML is shown as it is written.
     """
 
     def __init__(self, look: MarkdownLook) -> None:
@@ -130,10 +134,10 @@ class MarkdownRenderer:
         )
         self._settled = _Page()
         self._end = 0
-        """Where in the text the blocks end that stay as they are."""
+        """The offset in the text, in characters, at which the settled blocks end."""
 
     def render(self, text: str) -> RenderedMarkdown:
-        """The rows of neutralised text, which begins as it did in the call before."""
+        """Render neutralised text, which must begin with the text of the previous call."""
         rest = text[self._end :]
         lines = rest.split("\n")
         blocks = [*_blocks(_parser.parse(rest))]
@@ -150,14 +154,14 @@ class MarkdownRenderer:
         )
 
     def whole(self, text: str, note: str) -> RenderedMarkdown:
-        """The rows of a text that grows no more, with a note below."""
+        """Render a complete text from its beginning, with a note below it."""
         self._settled, self._end = _Page(), 0
         rendered = self.render(text)
         rows = rendered.rows + _note_rows(note, rendered.rows[-1], self.look.width)
         return replace(rendered, rows=rows if text.strip() else rows[1:] or rows)
 
     def _write(self, block: Sequence[Token], lines: Sequence[str], page: _Page) -> None:
-        """Add a block of a text with these lines."""
+        """Add the rows of a block to a page. `lines` are those of the text it was parsed from."""
         if page.rows:
             page.add([Row(0, 0)], [""])
         first, look = block[0], self.look
@@ -171,14 +175,14 @@ class MarkdownRenderer:
             if _shows_all(rows, block):
                 page.add(rows, [row.text.rstrip() for row in rows])
             else:
-                # Rich drops what has no room: columns, deep lists and quotes.
+                # Rich drops columns of tables, deep lists and deep quotes that do not fit.
                 start, stop = block[0].map or (0, 0)
                 page.add(*_as_written("\n".join(lines[start:stop]).rstrip("\n"), look))
         page.codes += _codes(block)
 
 
 class _Page:
-    """Rows, and the lines of what they copy."""
+    """Rows, and the lines of text that they copy."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -191,14 +195,14 @@ class _Page:
         return page
 
     def add(self, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Add rows that count their lines from 0."""
+        """Add rows whose line numbers begin at 0."""
         first = len(self.lines)
         self.rows += [Row(first + row.line, row.start, row.pieces) for row in rows]
         self.lines += lines
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """The tokens of each block that lies in no other."""
+    """The tokens of each outermost block."""
     block: list[Token] = []
     for token in tokens:
         block.append(token)
@@ -214,7 +218,7 @@ def _without_empty_edges(rows: list[Row]) -> list[Row]:
 
 
 def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
-    """Whether every character of a block's text is drawn, and no row is too wide."""
+    """Whether the rows show every character of the block's text except spaces."""
     if max(token.level for token in block) >= _DEEPEST - 2:
         return False
     wanted: Counter[str] = Counter()
@@ -228,7 +232,7 @@ def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
 
 
 def _as_written(text: str, look: MarkdownLook) -> tuple[list[Row], list[str]]:
-    """A block as it stands in the text."""
+    """A block as rows and lines of its Markdown source."""
     wrapping = Wrapping(look.width)
     wrapping.append(neutralise(text), look.base)
     return wrapping.rows, wrapping.text.split("\n")
@@ -245,7 +249,8 @@ def _language(token: Token) -> str:
 def _code(
     token: Token, number: int, look: MarkdownLook, console: Console
 ) -> tuple[list[Row], list[str]]:
-    """A code block: a line that says what it is and copies it, and the code beside a rail."""
+    """A code block as rows and lines: a header that names the language and copies the code when it
+    is clicked, and the code with a rail at its left."""
     language, code = _language(token), token.content.rstrip("\n")
     theme = "ansi_dark" if look.dark else "ansi_light"
     highlighted = Syntax("", language or "text", theme=theme).highlight(code)
@@ -274,7 +279,8 @@ def _row(number: int, line: list[Segment], base: Style) -> Row:
 
 
 def _clickable(base: Style, style: Style | None) -> Style:
-    """A link is opened by the app, which shows its address first; not by the terminal."""
+    """The style of a cell. A link in it is opened by the app, which first shows the address, and
+    not by the terminal."""
     if style is None:
         return base
     if style.link:
@@ -284,7 +290,7 @@ def _clickable(base: Style, style: Style | None) -> Style:
 
 
 def _note_rows(note: str, last: Row, width: int) -> list[Row]:
-    """Rows of a note, placed at the end of the copied text."""
+    """The rows of a note. They copy nothing: their offsets are the end of the last row."""
     if not note:
         return []
     end = last.pieces[-1].stop if last.pieces else 0
@@ -297,7 +303,7 @@ def _note_rows(note: str, last: Row, width: int) -> list[Row]:
 
 
 class _Heading(rich_markdown.Heading):
-    """At the left, without a box."""
+    """A heading that is aligned left and has no box."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -305,7 +311,7 @@ class _Heading(rich_markdown.Heading):
 
 
 class _Table(rich_markdown.TableElement):
-    """Cells fold, whatever is in them."""
+    """A table whose cells wrap instead of being cut."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
@@ -316,17 +322,18 @@ class _Table(rich_markdown.TableElement):
 
 
 class _Markdown(rich_markdown.Markdown):
-    """Blocks that are parsed already. Every line break is one, and every address is seen."""
+    """Rich's Markdown for tokens that are already parsed. It keeps every line break and shows the
+    address of every link."""
 
     elements = {**rich_markdown.Markdown.elements, "heading_open": _Heading, "table_open": _Table}
 
     def __init__(self, tokens: Sequence[Token], dark: bool) -> None:
         super().__init__("", code_theme="ansi_dark" if dark else "ansi_light")
-        self.parsed = [_seen(token) for token in tokens]
+        self.parsed = [_with_breaks_and_addresses(token) for token in tokens]
 
 
-def _seen(token: Token) -> Token:
-    """A token whose line breaks are kept and whose links say where they lead."""
+def _with_breaks_and_addresses(token: Token) -> Token:
+    """The token with soft line breaks made hard and each link's address written behind it."""
     if token.type != "inline" or not token.children:
         return token
     children: list[Token] = []

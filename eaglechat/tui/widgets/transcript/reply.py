@@ -1,4 +1,5 @@
-"""Replies in the transcript: rounds drawn as tokens in the colours of their origin, or Markdown."""
+"""Replies in the transcript, drawn either as tokens in the colours of their origin or as
+Markdown."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
-"""The pause between two Markdown renderings of a growing reply: at least this many seconds, and
-this many times what the last one took."""
+"""The pause between two Markdown renderings of a growing reply: at least RENDERED_EVERY_S seconds,
+and at least RENDERING_PAUSE times the duration of the last rendering."""
 _ORIGINS = {*(origin.value for origin in Origin), LOOKED_UP}
 
 
@@ -47,20 +48,20 @@ class ReplyView:
 
 @dataclass
 class CodeChosen(Message):
-    """A code block is to be copied."""
+    """The reader clicked on the header of a code block, to copy it."""
 
     code: Code
 
 
 @dataclass
 class LinkChosen(Message):
-    """An address is to be opened."""
+    """The reader wants to open an address."""
 
     address: str
 
 
 class ReplyEntry(TranscriptEntry):
-    """The answer of a recording, which may still be being written."""
+    """The answer of a recording, which the model may still be writing."""
 
     COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint"}
     DEFAULT_CSS = """
@@ -82,14 +83,14 @@ class ReplyEntry(TranscriptEntry):
 
     @dataclass
     class MarkdownReady(Message):
-        """The reading view was rendered, in a thread, in so many seconds."""
+        """A thread has rendered the Markdown, in `took_s` seconds."""
 
         rendered: RenderedMarkdown
         took_s: float
 
     @dataclass
     class RoundChosen(Message):
-        """A token of the selected reply was clicked: its round."""
+        """The reader clicked on a token of the selected reply. `index` is that of its round."""
 
         recording: Recording
         index: int
@@ -105,11 +106,11 @@ class ReplyEntry(TranscriptEntry):
         self._renderer: MarkdownRenderer | None = None
         self._rendered: RenderedMarkdown | None = None
         self._is_rendering = self._is_rendered = False
-        """Whether a thread renders now; whether the text as it is was rendered."""
+        """Whether a thread is rendering; whether the current text was given to the renderer."""
 
     @property
     def text(self) -> str:
-        """The part exactly as it was generated, without rejected tokens."""
+        """The text of the part exactly as it was generated, without rejected tokens."""
         return self._recording.text
 
     @property
@@ -130,7 +131,8 @@ class ReplyEntry(TranscriptEntry):
         self.rows_changed(0, same_height=False)
 
     def follow(self, note: str | None) -> None:
-        """Draw what was written since the last call; the note when it has ended."""
+        """Draw what was written since the last call. `note` is None until the reply is over; then
+        it is drawn too."""
         if self._note is not None:
             return
         if self._recording.is_settled and not self._has_settled:
@@ -169,7 +171,7 @@ class ReplyEntry(TranscriptEntry):
         return same_passage(self.text, span, self.body.text)
 
     def clicked(self, at: tuple[int, int] | None) -> None:
-        """A click selects the reply; another one, on a token, looks inside its round."""
+        """The first click selects the reply; another one on a token shows its round."""
         index = self._round_at(*at) if at and self.has_class("-selected") else None
         if index is None:
             super().clicked(at)
@@ -177,7 +179,8 @@ class ReplyEntry(TranscriptEntry):
             self.post_message(self.RoundChosen(self._recording, index))
 
     def _round_at(self, character: int, line: int) -> int | None:
-        """The index of the round that wrote what stands there, as it is drawn."""
+        """The index of the round that wrote the token at a character and line of the copied text;
+        None in the Markdown view, and where no token is."""
         if self.markdown_shown:
             return None
         lines = self.body.text.split("\n")
@@ -234,7 +237,8 @@ class ReplyEntry(TranscriptEntry):
             self.screen.clear_selection()
 
     def _ask_for_markdown(self) -> None:
-        """Have the reading view rendered, unless it is, for the text, width and theme of now."""
+        """Start a thread that renders the Markdown, unless one is running, or the current text was
+        already rendered for the current width and theme."""
         if not (self._view.markdown and self.body_width) or self._is_rendering:
             return
         look = self._look()
@@ -265,7 +269,7 @@ class ReplyEntry(TranscriptEntry):
         event.stop()
         before, self._rendered = self._rendered, event.rendered
         if self._view.markdown:
-            # Rendering and drawing compete for the interpreter: most of the time nothing renders.
+            # The rendering thread slows the drawing one down (the GIL), so it pauses in between.
             pause = max(RENDERED_EVERY_S, RENDERING_PAUSE * event.took_s)
             self.set_timer(pause, self._rendering_is_over)
             same = before is not None and len(before.rows) == len(event.rendered.rows)
@@ -289,7 +293,7 @@ class ReplyEntry(TranscriptEntry):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         event.stop()
         if event.state is WorkerState.ERROR:
-            # It stays as if it were being rendered: nothing asks for it again.
+            # `_is_rendering` stays set, so that the failed rendering is not tried again.
             self.notify(
                 f"The reply could not be read as Markdown ({event.worker.error}); "
                 "it is shown as it was written.",
@@ -298,7 +302,7 @@ class ReplyEntry(TranscriptEntry):
 
 
 class ThoughtEntry(ReplyEntry):
-    """The reasoning of a recording. It is folded to one line when it ends; a click unfolds it."""
+    """The reasoning of a recording. It folds to one line when it ends; a click unfolds it."""
 
     DEFAULT_CSS = """
     ThoughtEntry {
@@ -322,11 +326,11 @@ class ThoughtEntry(ReplyEntry):
 
     @property
     def is_folded(self) -> bool:
-        """Whether it is one line, which says how long it took."""
+        """Whether it shows only one line, which says how long the reasoning took."""
         return self._is_folded
 
     def fold(self, folded: bool) -> None:
-        """Show one line, or all of it; while it is written all of it is seen."""
+        """Fold it to one line or unfold it. While it is being written it stays unfolded."""
         if self._note is not None and folded != self._is_folded:
             self._is_folded = folded
             self._drop_selection()
@@ -340,7 +344,7 @@ class ThoughtEntry(ReplyEntry):
 
     @property
     def _is_read(self) -> bool:
-        """Whether the reader has scrolled up, away from what is being written."""
+        """Whether the reader has scrolled up, away from the newest text, to read."""
         return self.parent is not None and not self.parent.has_class("-at-end")
 
     def runs(self) -> Iterator[Run]:
@@ -350,14 +354,15 @@ class ThoughtEntry(ReplyEntry):
             yield from super().runs()
 
     def _ask_for_markdown(self) -> None:
-        """It is always shown as tokens."""
+        """Does nothing: reasoning is always drawn as tokens."""
 
     def clicked(self, at: tuple[int, int] | None) -> None:
         self.fold(not self._is_folded)
 
 
 def _in_one_line(note: str, width: int) -> str:
-    """The note without the last parts that do not fit; the first always stays."""
+    """Drop the last comma-separated parts of a note until it fits into `width` characters. The
+    first part always stays."""
     while len(note) > width and ", " in note:
         note = note.rpartition(", ")[0]
     return note

@@ -1,4 +1,4 @@
-"""The heights of all entries: counted for those that are drawn, estimated for the others."""
+"""The heights of all entries: measured for those that were laid out, estimated for the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NARROW = 20
 
 
 class Rows:
-    """The height in rows of each entry at one width, and the row at which it begins."""
+    """The height of each entry in rows, for one width, and the row at which each entry begins."""
 
     def __init__(self) -> None:
         self.entries: Sequence[Entry] = ()
@@ -27,7 +27,7 @@ class Rows:
         self._tops = [0]
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """Set the entries. Heights of entries that did not change are kept."""
+        """Set the entries. The heights of unchanged entries are kept."""
         for entry in entries:
             place = self.place_of.get(entry.key)
             if place is not None and self.entries[place] != entry:
@@ -38,11 +38,12 @@ class Rows:
         self._add_up()
 
     def count(self, width: int, heights: Mapping[str, int]) -> None:
-        """Set the heights of entries that are drawn at this width, by their keys."""
+        """Set measured heights, by the keys of the entries. Another width than before forgets all
+        other heights."""
         if width != self._width:
             self.forget()
             self._width = width
-        # As a reply is written it is the last entry that grows, whatever the chat's length.
+        # While a reply is written only the last entry grows, so only its row is added up again.
         grown = [key for key, height in heights.items() if self._counted.get(key) != height]
         first = min((self.place_of[key] for key in grown), default=len(self.entries))
         first = first if self._counted else 0
@@ -50,13 +51,12 @@ class Rows:
         self._add_up(first)
 
     def forget(self) -> None:
-        """Forget all heights."""
         self._counted.clear()
         self._estimated.clear()
 
     @property
     def total(self) -> int:
-        """The rows of all entries together."""
+        """The height of all entries together, in rows."""
         return self._tops[-1]
 
     def top(self, key: str) -> int:
@@ -74,7 +74,7 @@ class Rows:
         return range(self.place_at(first), self.place_at(last) + 1)
 
     def _add_up(self, first: int = 0) -> None:
-        """Add up where entries begin, from one of them on."""
+        """Compute the rows at which the entries from index `first` on begin."""
         heights = map(self._height, self.entries[first:])
         self._tops[first:] = accumulate(heights, initial=self._tops[first])
 
@@ -86,7 +86,7 @@ class Rows:
 
 
 def _estimate(entry: Entry, width: int) -> int:
-    """Estimate the rows of an entry that was never drawn."""
+    """Estimate the height, in rows, of an entry that was never laid out."""
     if entry.kind == "window" or (entry.kind == "thought" and entry.note is not None):
         return 1
     text, below = entry.text, int(entry.place is not None)

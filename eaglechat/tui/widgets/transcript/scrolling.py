@@ -1,4 +1,4 @@
-"""A scroll view in which only entries near the visible part have widgets."""
+"""A scroll view that has widgets only for entries near the visible part."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from eaglechat.tui.widgets.transcript.rows import MARGIN, Rows
 
 @dataclass(frozen=True)
 class Aim:
-    """A target to scroll to: a row of an entry, or the row of a character of its text, and how
-    many rows below the upper edge to show it."""
+    """Where to scroll to: row `row` of the entry `key`, or the row of a character of its text. It
+    is shown `below_edge` rows below the upper edge of the view."""
 
     key: str
     row: int = 0
@@ -32,11 +32,12 @@ class Aim:
 class RowScroll(VerticalScroll):
     """Scrolls through the rows of all entries, whether they have a widget or not.
 
-    It follows the last row until the reader scrolls up, and again from when the reader is back at
-    the end.
+    It stays at the last row as text is added. It stops doing so when the reader scrolls up, and
+    starts again when the reader is back at the end.
     """
 
-    # As in an entry; a scrollbar that comes or goes lays out by itself.
+    # For the reason given in TranscriptEntry. A scrollbar that appears or disappears asks for its
+    # own layout.
     virtual_size = Reactive(Size(0, 0), repaint=False)
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -45,12 +46,12 @@ class RowScroll(VerticalScroll):
         self.made: dict[str, TranscriptEntry] = {}
         """The entries that have a widget, by their keys."""
         self.aim: Aim | None = None
-        """The target to scroll to with the next layout."""
+        """Where the next layout scrolls to; None leaves the view where it is."""
         self._by_rows = _ByRows()
 
     def on_mount(self) -> None:
         self.anchor()
-        # Following the newest text moves the view without a word to `watch_scroll_y`.
+        # While the view follows the newest text, Textual does not call `watch_scroll_y`.
         self.add_class("-at-end")
 
     @abstractmethod
@@ -62,7 +63,8 @@ class RowScroll(VerticalScroll):
         return self._by_rows
 
     def placements(self, size: Size, children: Container[Widget]) -> Iterator[WidgetPlacement]:
-        """The places of the mounted widgets. What is visible stays where it is on the screen."""
+        """The places of the mounted widgets. It scrolls so that the visible rows stay where they
+        are on the screen, although heights above them change."""
         viewport, width = self.app.viewport_size, size.width
         aim = self.aim or (None if self.is_following else self.in_sight())
         heights = {
@@ -81,7 +83,8 @@ class RowScroll(VerticalScroll):
         lowest = max(heights, key=lambda key: place_of[key], default=None)
         for key, height in heights.items():
             top = self.rows.top(key)
-            # The rows of all entries are scrolled through, made or not: the lowest has the rest.
+            # The margin of the lowest widget stands for all entries below it that have no widget,
+            # so that the scrollable height is that of all entries.
             below = end - (top + height - MARGIN) if key == lowest else MARGIN
             margin = Spacing(0, 0, below, 0)
             region = Region(0, top, width, height - MARGIN)
@@ -98,14 +101,15 @@ class RowScroll(VerticalScroll):
         return self._anchored and not self._anchor_released
 
     def in_sight(self) -> Aim | None:
-        """The entry at the upper edge, and how many of its rows are above it."""
+        """The entry at the upper edge of the view, and the row of it that is at the edge."""
         if not self.rows.entries:
             return None
         key = self.rows.entries[self.rows.place_at(self.scroll_y)].key
         return Aim(key, round(self.scroll_y) - self.rows.top(key))
 
     def _hold(self, aim: Aim, height: int) -> None:
-        """Scroll to a target, before anything is drawn."""
+        """Set the scroll position for `aim` during a layout, before anything is drawn. `height` is
+        that of the view, in rows."""
         row, made = aim.row, self.made.get(aim.key)
         if made is not None and aim.character is not None:
             row = made.row_of(aim.character)
@@ -129,7 +133,7 @@ class RowScroll(VerticalScroll):
 
     def _scroll_to(self, x: float | None = None, y: float | None = None, **options: Any) -> bool:
         self.aim = None
-        # What is in sight stays there while entries are made: no animation may know better.
+        # An animation would go on to its old target after a layout has moved the rows.
         return super()._scroll_to(x, y, **{**options, "animate": False})
 
     def action_scroll_home(self) -> None:
@@ -143,7 +147,8 @@ class RowScroll(VerticalScroll):
         self.arrange_anew()
 
     def top_in_sight(self, height: int) -> float:
-        """The first row that is visible, or will be after the next layout."""
+        """The first row that will be visible after the next layout. `height` is that of the view,
+        in rows."""
         if self.aim is not None and self.aim.key in self.rows.place_of:
             return self.rows.top(self.aim.key) + self.aim.row - self.aim.below_edge
         if self.is_following:
@@ -151,7 +156,7 @@ class RowScroll(VerticalScroll):
         return float(self.scroll_y)
 
     def go(self, aim: Aim) -> None:
-        """Scroll to a target, if there is more than fits on the screen."""
+        """Scroll to a target, unless all rows fit on the screen."""
         if self.rows.total > self.size.height:
             self.release_anchor()
             self.aim = aim
@@ -159,14 +164,14 @@ class RowScroll(VerticalScroll):
             self.arrange_anew()
 
     def arrange_anew(self) -> None:
-        """Lay out with the next frame, even if no widget came or went."""
-        # `refresh` makes Textual forget the layout of the parents only.
+        """Lay out with the next frame, even if no widget was mounted or removed."""
+        # `refresh` discards only the cached layouts of the parents.
         self._clear_arrangement_cache()
         self.refresh(layout=True)
 
 
 class _ByRows(Layout):
-    """Places children where their RowScroll says."""
+    """Places the children of a RowScroll by its `placements`."""
 
     name = "by-rows"
 

@@ -1,4 +1,4 @@
-"""How each kind of token looks, from the theme; and the legend that explains it."""
+"""The theme's style for each kind of token, and the legend that explains the styles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.widget import Widget
 from eaglechat.tui.themes import REJECTED, TOKEN_KINDS
 
 LOOKED_UP = "n-gram"
-"""Accepted tokens that n-grams found: as the others, and underlined."""
+"""The kind of accepted tokens that n-grams drafted: drawn as accepted and underlined."""
 
 
 class TokenStyled(Widget):
@@ -38,9 +38,9 @@ class Legend(TokenStyled):
     """
 
     are_rejected_known: reactive[bool] = reactive(True, layout=True)
-    """Whether the engine says which tokens were rejected."""
+    """Whether the engine reports the rejected tokens."""
     no_origins: reactive[str] = reactive("", layout=True)
-    """Why the origins of tokens are not known, if they are not."""
+    """Why the origins of tokens are unknown; empty if they are known."""
 
     def render(self) -> Text:
         if self.no_origins:

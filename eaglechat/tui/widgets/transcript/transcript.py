@@ -1,4 +1,4 @@
-"""The conversation on the screen: what was said, and replies as they are generated."""
+"""The conversation on the screen: questions, notices, and replies while they are generated."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from eaglechat.wire.neutral import neutralise
 Item = TypeVar("Item")
 
 PAGES_MADE, PAGES_KEPT = 1, 3
-"""Entries get widgets this many screens above and below the visible part, and keep them as
-far as the second number."""
+"""Entries get widgets up to PAGES_MADE screens above and below the visible part, and lose them
+beyond PAGES_KEPT screens."""
 
 
 class Transcript(RowScroll):
-    """Entries in order, a short conversation at the bottom. Only those near what is seen are made.
+    """The entries of a chat, in order. Only those near the visible part have widgets.
 
-    It follows the newest text until the reader scrolls up, and again from when the reader is back
-    at the bottom or says something. The scrollbar shows while the reader is not at the bottom.
+    It stays at the newest text until the reader scrolls up, and again after the reader has returned
+    to the bottom or has asked something. The scrollbar is shown while the reader is not at the
+    bottom.
     """
 
     DEFAULT_CSS = """
@@ -54,8 +55,9 @@ class Transcript(RowScroll):
         scrollbar-size-vertical: 1;
         background: $background;
     }
-    /* For every new row, drawing it would cost as much as drawing the text, and hiding it a second
-       search of the screen. Its column stays, so that nothing wraps anew. */
+    /* The scrollbar has no width here: for every new row, drawing it would cost as much as drawing
+       the text, and hiding it would make Textual search the screen a second time. The padding takes
+       the place of its column, so that no text wraps anew. */
     Transcript.-at-end {
         scrollbar-size-vertical: 0;
         scrollbar-gutter: auto;
@@ -66,12 +68,12 @@ class Transcript(RowScroll):
     show_rejected: reactive[bool] = reactive(True)
     """Show the first rejected draft token of a round, struck through."""
     token_colours: reactive[bool] = reactive(True)
-    """Show where each token came from."""
+    """Colour each token by its origin."""
     markdown: reactive[bool] = reactive(False)
-    """Show finished replies as Markdown instead of tokens."""
+    """Draw replies as Markdown instead of tokens."""
 
     selected: reactive[TurnId | None] = reactive(None)
-    """The turn that commands work on, if one is chosen."""
+    """The turn that commands work on; None for the last one."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -79,12 +81,14 @@ class Transcript(RowScroll):
         """The keys of unfolded thoughts that have no widget now."""
         self._code, self._links = Backwards[Code](), Backwards[str]()
         self.marked: tuple[str, tuple[int, int]] | None = None
-        """The key of the entry with a marked passage, and where in its text that is."""
+        """The key of the entry with the marked passage, and the passage's start and end in its
+        text."""
 
     # Which entries there are
 
     def show(self, wanted: Sequence[timeline.Entry]) -> None:
-        """Show these entries. Widgets that exist stay, and draw what was added."""
+        """Show these entries. Widgets of entries that are still there stay and draw what was
+        added."""
         begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
         if not self.is_following:
             self.aim = self.aim or self.in_sight()
@@ -103,12 +107,13 @@ class Transcript(RowScroll):
         self.arrange_anew()
 
     def _is_begun(self, entry: timeline.Entry) -> bool:
-        """Whether the entry began to be written: it is new, or a reply is being continued."""
+        """Whether this entry, which is being written, was not being written before: it is new, or
+        its reply is being continued."""
         place = self.rows.place_of.get(entry.key)
         return place is None or self.rows.entries[place].note is not None
 
     def follow(self, entry: timeline.Entry) -> None:
-        """Draw what was added to a reply or comparison."""
+        """Draw what was added to the reply or comparison of this entry."""
         made = self.made.get(entry.key)
         if isinstance(made, ReplyEntry) and not made.is_over:
             made.follow(entry.below())
@@ -123,14 +128,14 @@ class Transcript(RowScroll):
 
     @property
     def last_reply(self) -> Recording | None:
-        """The newest reply, finished or not, comparisons left out."""
+        """The newest reply, finished or not, without comparisons."""
         replies = (e.recording for e in reversed(self.rows.entries) if e.kind == "reply")
         return next(replies, None)
 
-    # Making them
+    # Widgets of entries
 
     def fill(self) -> None:
-        """Make widgets for entries near the visible part, and remove those far from it."""
+        """Make widgets for entries near the visible part, and remove widgets far from it."""
         height = self.size.height or self.app.size.height
         top = self.top_in_sight(height)
         near = self.rows.between(top - PAGES_MADE * height, top + (1 + PAGES_MADE) * height)
@@ -186,7 +191,7 @@ class Transcript(RowScroll):
             self.remove_children(gone)
 
     def _make_way(self) -> None:
-        """Follow a reply that begins, and free the drawn rows of the others."""
+        """Follow the reply that begins, and free the memory of the rows drawn so far."""
         for entry in self.made.values():
             entry.forget_drawn_rows()
         self.aim = None
@@ -201,8 +206,8 @@ class Transcript(RowScroll):
         *,
         in_reasoning: bool = False,
     ) -> None:
-        """Scroll to a turn of the path, whether its entry is made or not, and mark a passage of
-        its text: where it begins and ends. The mark goes with the next call."""
+        """Scroll to a turn of the path and mark the passage of its text that begins and ends at
+        `span`. Its entry need not have a widget. The next call removes the mark."""
         self.unmark()
         place_of = self.rows.place_of
         keys = [f"turn {turn}", f"thought {turn}"]
@@ -227,7 +232,8 @@ class Transcript(RowScroll):
         self.marked = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # The empty ground; Textual would draw it anew, line by line, for every new row of a reply.
+        # The background where no entry is. Textual would draw it again, line by line, for every new
+        # row of a reply.
         blank = Strip.blank(crop.width, self.visual_style.rich_style)
         return filtered(self, [blank]) * crop.height
 
@@ -252,7 +258,7 @@ class Transcript(RowScroll):
             self._unfolded ^= {keys[-1]}
 
     def copy_reply(self) -> None:
-        """Copy the last reply, as far as it is generated, without rejected tokens."""
+        """Copy the last reply, as far as it has been generated, without rejected tokens."""
         reply = self.last_reply
         if reply is None or not reply.text:
             self.notify("There is no reply to copy yet.", severity="warning")
@@ -268,7 +274,7 @@ class Transcript(RowScroll):
             self._copy_block(found)
 
     def open_link(self) -> None:
-        """Have the last address opened; called again, the one before it."""
+        """Ask to open the last link; called again, the one before it."""
         address = self._links.step(self.rows.entries, links)
         if address is None:
             self.notify("There is no link, or none before it.", severity="warning")
@@ -305,8 +311,8 @@ class Transcript(RowScroll):
 
 
 class Backwards(Generic[Item]):
-    """Steps back through the code blocks or links of replies, from the last one. When the entries
-    change, it begins at the end again."""
+    """Steps back through the code blocks or links of all replies, from the last one. It begins at
+    the end again when the entries have changed."""
 
     def __init__(self) -> None:
         self._entries: Sequence[timeline.Entry] = ()
@@ -316,7 +322,8 @@ class Backwards(Generic[Item]):
     def step(
         self, shown: Sequence[timeline.Entry], find: Callable[[str], Sequence[Item]]
     ) -> Item | None:
-        """The one before the last that was given; None once, before it begins at the end again."""
+        """The item before the one returned last. Before the first item it returns None once, and
+        then begins at the end again."""
         if shown is not self._entries:
             self._entries, self._place, self._rest = shown, len(shown), []
         while not self._rest and self._place:
@@ -331,7 +338,7 @@ class Backwards(Generic[Item]):
 
 
 def _code_in_words(code: Code) -> str:
-    """Which code block it is: its language, length and first line."""
+    """A code block by its language, length and first line."""
     count = wording.plural(len(code.text.splitlines()), "line")
     first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
     language = f"{code.language}, " if code.language else ""

@@ -1,6 +1,6 @@
 """Incremental word wrap of styled text for terminals.
 
-Only the last row is ever open: appending costs the same however long the text already is.
+Appending changes only the last row, so its cost does not grow with the length of the text.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ _CLOSERS = frozenset(
 )
 
 _MOST_JOINED = 64
-"""Characters of a piece that may grow by what belongs to its last one: each time the piece is
-measured anew, and a model may write marks without end."""
+"""The longest piece, in characters, that combining characters are still added to. Each addition
+measures the whole piece again, and a model may write combining marks without end."""
 
 
 class Piece(NamedTuple):
     """A run of one style within a row.
 
-    `start` and `stop` are its characters within the copied text of its line. The shown text is
-    longer than that for a tab, and for text that is shown but not copied.
+    `start` and `stop` are offsets, in characters, into the copied text of its line. The shown text
+    is longer than that range if it stands for a tab or is not copied at all.
     """
 
     shown: str
     style: str | Style
-    """The name of a kind of text, or a finished style."""
+    """The name of a kind of text, whose style the entry looks up, or a Rich style."""
     start: int
     stop: int
 
 
 @dataclass
 class Row:
-    """One row of the screen: a part of line number `line`, beginning at its character `start`."""
+    """One row of the screen: the part of line `line` that begins at character `start`. Both count
+    from 0, in the copied text."""
 
     line: int
     start: int
@@ -61,10 +62,11 @@ class Row:
 
 
 class Wrapping:
-    """Text wrapped to a width in cells, as it arrives.
+    """Wraps text to a width in cells while it arrives.
 
-    Words go to the next row whole, unless they are wider than a row. Spaces at the end of a row
-    hang over it unseen. East Asian text breaks between characters, not before closing marks.
+    A word moves to the next row whole, unless it is wider than a row. Spaces that do not fit at
+    the end of a row are not shown. East Asian text breaks between any two characters, except
+    before closing punctuation.
     """
 
     def __init__(self, width: int) -> None:
@@ -75,17 +77,17 @@ class Wrapping:
         self._index = 0
         self._column = 0
         self._unit = 0
-        """The piece of the open row at which the word that cannot be parted begins."""
+        """The index, in the last row, of the first piece of the word that must stay together."""
         self._last = " "
-        """The last atom; decides whether the next one may begin a row."""
+        """The last atom. It decides whether a row may break before the next one."""
 
     @property
     def text(self) -> str:
-        """What a copy of all of it gives."""
+        """The text that is copied if everything is selected."""
         return "".join(self._copied)
 
     def append(self, text: str, style: str | Style, *, copied: bool = True) -> None:
-        """Add neutralised text. What is not `copied` is only shown."""
+        """Add neutralised text. If `copied` is false, it is shown but is no part of `text`."""
         if copied:
             self._copied.append(text)
         for atom in _ATOM.findall(text):
@@ -119,7 +121,8 @@ class Wrapping:
         self._place(atom, style, copied)
 
     def _join(self, atom: str, copied: bool) -> str:
-        """Add to the last character what belongs to it (marks, joined emoji); return the rest."""
+        """Add combining marks and joined emoji at the start of the atom to the last piece. Returns
+        the rest of the atom."""
         pieces = self.rows[-1].pieces
         size = _continuation(atom, self._last[-1] == _JOINER)
         if not size or not pieces or self._last == " ":
@@ -181,7 +184,7 @@ class Wrapping:
 
 
 def _clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each character with the marks and joined characters that belong to it."""
+    """The start and end of each character, including its combining marks and joined emoji."""
     start = 0
     for index in range(1, len(text)):
         if cell_len(text[index]) and text[index - 1] != _JOINER:
@@ -191,7 +194,7 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _fitting(text: str, cells: int) -> int:
-    """How many characters fit, keeping clusters whole."""
+    """How many characters fit into `cells` without cutting a cluster."""
     for start, end in _clusters(text):
         cells -= cell_len(text[start:end])
         if cells < 0:
@@ -204,7 +207,7 @@ def _first_cluster(text: str) -> int:
 
 
 def _continuation(text: str, joined: bool) -> int:
-    """How many characters at the start continue the character before the text."""
+    """How many characters at the start of `text` belong to the character before it."""
     if joined:
         return _first_cluster(text)
     return 0 if cell_len(text[0]) else _first_cluster(text)
