@@ -6,12 +6,15 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.terminal.test_app import LOADING_TIMEOUT, open_terminal, pytestmark
 
 __all__ = ["pytestmark"]
 BENCH_TIMEOUT = 180.0
 
 
+@pytest.mark.slow
 def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "8")
     with open_terminal(tmp_path, *arguments, width=120, height=36) as terminal:

@@ -63,6 +63,7 @@ def open_app(home: Path, hub: FakeHub) -> Terminal:
     return Terminal(command, width=100, height=30, env=env)
 
 
+@pytest.mark.slow
 def test_a_pair_is_chosen_killed_in_mid_download_gone_on_with_converted_and_chatted_with(
     hub: FakeHub, tmp_path: Path
 ) -> None:
