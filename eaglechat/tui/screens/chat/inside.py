@@ -1,4 +1,5 @@
-"""Inside a round: what was drafted, what the target held likely in each place, and what it took."""
+"""The inside of a round: the drafted tokens, the target's probabilities at each position, and the
+tokens it sampled."""
 
 from __future__ import annotations
 
@@ -28,13 +29,14 @@ _TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
 
 
 class InsideScreen(EagleModal[None]):
-    """One round of a reply at a time; the arrows go to those before and after it."""
+    """Shows one round of a reply at a time; keys go to the rounds before and after it."""
 
     CSS_PATH = "inside.tcss"
     BINDINGS = bindings_of("inside")
 
     def __init__(self, recording: Recording, index: int, unreported: str | None) -> None:
-        """`unreported` says so where the engine does not tell what the target held likely."""
+        """`unreported` says that the engine does not report the target's probabilities; None if it
+        does."""
         super().__init__()
         self._recording, self._index, self._unreported = recording, index, unreported
 
@@ -83,7 +85,7 @@ class InsideScreen(EagleModal[None]):
         return Content("\n").join(lines)
 
     def _in_context(self) -> Content:
-        """The round's text in its colours, with what stands before and after it."""
+        """The round's text in the colours of its origins, between the texts before and after it."""
         rounds = self._recording.rounds
         before = "".join(r.text for r in rounds[max(0, self._index - 40) : self._index])
         after = "".join(r.text for r in rounds[self._index + 1 : self._index + 20])
@@ -144,7 +146,8 @@ def _row(number: str, one: CandidateToken, place: Position) -> Content:
 
 
 def _why(place: Position) -> str:
-    """Why a drafted token was rejected, where the target's choices are recorded."""
+    """Why a drafted token was rejected; empty if none was, or if the target's probabilities were
+    not recorded."""
     rejected = place.rejected
     if rejected is None or rejected.chance is None or place.token.origin is not Origin.CORRECTION:
         return ""
@@ -188,7 +191,7 @@ def _shortened(text: str) -> str:
 
 
 def _percent(share: float | None, before: str = "") -> str:
-    """A share, with what stands before it; nothing where it is not known."""
+    """A share in percent, with `before` in front of it; empty if it is unknown."""
     if share is None:
         return ""
     if 0 < share < 0.001:
