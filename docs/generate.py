@@ -1,4 +1,4 @@
-"""Writes the generated parts of the documentation: the tables of settings and of keys.
+"""Writes the generated tables of the documentation: settings, keys, servers, statistics.
 
 `python docs/generate.py` after a change of either; a test fails while a part is out of date.
 """

@@ -259,7 +259,7 @@ class Link:
 
     def _has_started_again(self, died: Died) -> bool:
         """If the engine crashed in a load: start it again and repeat the load with one thing more
-        left out. Returns whether it was."""
+        left out. Returns whether it was started again."""
         crashed = self._crashed_load(died)
         if crashed is None or self.hello is None:
             return False

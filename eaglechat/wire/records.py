@@ -119,7 +119,7 @@ class Likely:
 
 @dataclass(frozen=True)
 class RoundTimings:
-    """Milliseconds of one round; None where the engine does not report one.
+    """Measurements of one round, in milliseconds; None where the engine does not report one.
 
     `total_ms` is wall time and covers the rest of the round too. A new field comes last and has the
     default None: chats on disk do not have it. `ReplyTimings` has a field of the same name, the
@@ -138,7 +138,7 @@ class RoundTimings:
 
 
 def summed(times: Iterable[float | None]) -> float | None:
-    """The sum of times in ms; None where one of them is not reported."""
+    """The sum of measurements; None where one of them is not reported."""
     total = 0.0
     for ms in times:
         if ms is None:

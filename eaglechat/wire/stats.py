@@ -147,7 +147,7 @@ class PartStats:
 
     @property
     def measured(self) -> Measured:
-        """Its rounds; of their times, only the total."""
+        """All counts of its rounds. Of the times only the total is known; the others are None."""
         unknown = dict.fromkeys(sums(()))
         timings = ReplyTimings(0.0, 0, 0, generation_ms=self.ms, **unknown)
         return Measured(self.stats, self.stats.tokens, timings)
@@ -168,7 +168,7 @@ class PartsFold:
         self._part = Part.ANSWER
 
     def add(self, round_: Round) -> None:
-        # A round of markers only goes on with what was before.
+        # A round that has only markers belongs to the part before it.
         self._part = round_.part or self._part
         self._folds[self._part].add(round_)
         self._ms[self._part] += round_.timings.total_ms

@@ -405,7 +405,7 @@ class ChatSession:
         self._touch()
 
     def change_draft_length(self, by: int) -> None:
-        """QuestionParts `by` tokens more than in the latest round."""
+        """Draft `by` tokens more than in the latest round; fewer if `by` is negative."""
         self.change_controls(turned(self.controls, N_DRAFT_MAX, self._length_in_force() + by))
 
     def take_own_sampling(self) -> None:

@@ -147,8 +147,10 @@ class TreeAcceptance:
 
 @lru_cache(maxsize=4)
 def _tree_of(rates: tuple[float, ...]) -> tuple[list[float], list[int]]:
-    """The tree that follows from `rates`, by depth, at which the likeliest token is accepted: the
-    chance of each token, likeliest first, and the depth of the tree that ends with it."""
+    """Grow the best tree, given how often the likeliest token is accepted at each depth (`rates`).
+
+    Returns the chance of each token to be accepted, likeliest first, and the depth of the tree once
+    that token is in it."""
     chances: list[float] = []
     depths: list[int] = []
     frontier: list[tuple[float, int]] = []

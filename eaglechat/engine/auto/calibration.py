@@ -70,7 +70,8 @@ def calibrate(
 
 
 class _Stopwatch:
-    """Other work on the machine only ever adds to a time, so the least of several counts."""
+    """Times decodes. Other work on the machine can only make a decode slower, so of several times
+    of the target the shortest is used."""
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Allowed, Arm, DraftPla
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, depths
 
 LOSS_SHARE = 0.02
-"""A reply may lose this share of its plain decoding time, and once what its most expensive round
-took more than a plain one."""
+"""A reply may fall behind plain decoding by this share of its time, plus the extra time of its one
+most expensive round."""
 _UNSURE = 0.0025
 """The ledger holds estimates, which may be wrong by this share of the reply's plain decoding
 time."""
@@ -39,8 +39,8 @@ _CLEARLY = 1.03
 """Another arm replaces the one in use if it is expected to be this many times as fast: less is
 noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 2.0
-"""Trials may lose this share of the time of all replies, and from the start the time of this many
-plain tokens."""
+"""The time that trials may lose: this share of the time of all replies, plus a starting credit of
+this many plain tokens."""
 _KNOWN_WELL = 0.02
 """Relative standard error of a plain token's time after many plain rounds."""
 _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
@@ -127,7 +127,7 @@ class Controller:
         trial = self._trial(costs.hoped(bucket), best, arms)
         if allowed.plain:
             lead = float(rates[best] / rates[_PLAIN])
-            # Plain decoding need not be known better than it takes to tell that drafting leads.
+            # Where drafting leads clearly, a rough estimate of plain decoding is enough.
             enough = NOISE if best.n == 0 else min(NOISE, max(_KNOWN_WELL, (lead - 1.0) / 2.0))
             unsure = max(best.n, trial.n) > 0 and costs.plain_error(bucket) > enough
             if unsure or begins:

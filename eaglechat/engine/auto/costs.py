@@ -42,9 +42,9 @@ _WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
 _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
 _ALIKE[0, :] = _ALIKE[:, 0] = 0.0
 _SHARED = 1.0 + _ALIKE
-"""Covariance of the errors of two widths, in units of the variance of one part: 1 for the speed of
-the whole machine, which all widths share, and, among widths above 1, up to 1 more the closer they
-are."""
+"""How much an error at one batch width says about another: their covariance, in units of the
+variance of one part. All widths share 1, the speed of the machine; two widths above 1 share up to
+1 more, the closer they are."""
 
 
 def context_bucket(n_past: int) -> int:

@@ -249,8 +249,8 @@ class _ReplyTimer:
         self._began = time.perf_counter()
 
     def timings(self, read_ms: float) -> ReplyTimings:
-        """Times of the whole reply. What the reader has read since `begin_rounds`, `read_ms` in
-        all, is not time of generation."""
+        """Times of the whole reply. `read_ms` is the time that the reader has taken since the reply
+        began; what it took after `begin_rounds` does not count as generation."""
         return ReplyTimings(
             prefill_ms=self._prefill_ms,
             prefill_tokens=self.prefill.done - self.prefill.reused,

@@ -70,8 +70,8 @@ class Reader:
 
     def catch_up(self, speculation: Speculation) -> Iterator[Prefill]:
         """Between two rounds: if speculation was switched on, read again what the drafters have not
-        seen. Under an automatic length, have the draft model take in what plain rounds left waiting
-        before it is too much for a trial of drafting to pay for."""
+        seen. With an automatic length, plain rounds leave rows that the draft model has not taken
+        in: it does so now if there are so many that trying a draft would cost too much."""
         if self._cache.is_behind:
             yield from self.read(list(self._cache.tokens), speculation)
         elif speculation.n_draft_max == AUTO and self._drafters.waiting > MOST_WAITING:
