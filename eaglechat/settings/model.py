@@ -72,7 +72,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Drop tokens less likely than this share of the likeliest."),
     ] = 0.05
     repeat_penalty: Annotated[
-        RepeatPenalty, Meta(description="Divide the odds of recent tokens by this; 1 is off.")
+        RepeatPenalty, Meta(description="Make recent tokens less likely by this factor; 1 is off.")
     ] = 1.0
     seed: Annotated[
         int,

@@ -35,7 +35,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(description="Command whose first line is its key, run once when the server is asked."),
     ] = ()
     headers: Annotated[
-        dict[HeaderName, HeaderValue], Meta(description="Further headers of every request.")
+        dict[HeaderName, HeaderValue], Meta(description="More headers to send with every request.")
     ] = {}
     ca_file: Annotated[
         str, Meta(description="Certificates (PEM) to trust in place of the system's.")
@@ -45,7 +45,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 10.0
     timeout: Annotated[
         Seconds,
-        Meta(description="Longest silence in a reply, in seconds; reading the prompt counts."),
+        Meta(
+            description="Longest wait for the next part of a reply, in seconds, prefill included."
+        ),
     ] = 300.0
 
 

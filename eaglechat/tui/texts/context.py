@@ -35,7 +35,7 @@ def in_words(use: ContextUse) -> str:
         f"{use.used:,} of {use.n_ctx:,} tokens are used; {use.room:,} are left for the next reply.",
     ]
     if use.unsent:
-        lines.append(f"What you have typed, about {use.unsent:,}, is counted.")
+        lines.append(f"This includes about {use.unsent:,} tokens that you have typed.")
     if use.leaves is not None:
         title = _short(use.leaves.title)
         lines.append(f"Once fewer than {use.wanted:,} are left, “{title}” is the first to leave.")

@@ -101,7 +101,7 @@ def write_first() -> str:
 
 
 UNSAVED = (
-    "The disk does not take this chat: once you leave it, what could not be saved is lost. "
+    "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
     "{chat.export} in the chat writes it to another folder, or copies it."
 )
 NO_TURNS = "Nothing has been asked in this chat yet."
@@ -256,8 +256,8 @@ _WHAT_TO_DO = {
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
     "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
-    "program": "Change engine.llama_server in the settings and start eaglechat again; left empty, "
-    "eaglechat's own engine runs the pairs.",
+    "program": "Change engine.llama_server in the settings and start eaglechat again; if it is "
+    "empty, eaglechat's own engine runs the pairs.",
     "settings": "Change it in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings.",

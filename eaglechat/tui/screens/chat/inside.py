@@ -25,7 +25,7 @@ BAR_CELLS = 8
 CONTEXT_CHARACTERS = 160
 _MARKS = {"accepted": "✓", "rejected": "✗", "sampled": "•", "": " "}
 _TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
-          "sample_ms": "sample", "total_ms": "in all"}  # fmt: skip
+          "sample_ms": "sample", "total_ms": "total"}  # fmt: skip
 
 
 class InsideScreen(EagleModal[None]):
@@ -89,11 +89,13 @@ class InsideScreen(EagleModal[None]):
         rounds = self._recording.rounds
         before = "".join(r.text for r in rounds[max(0, self._index - 40) : self._index])
         after = "".join(r.text for r in rounds[self._index + 1 : self._index + 20])
-        tokens = ((_seen(token.text), _style(token.origin)) for token in rounds[self._index].tokens)
+        tokens = (
+            (_visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
+        )
         return Content.assemble(
-            (_seen(before)[-CONTEXT_CHARACTERS:], "$text-muted"),
+            (_visible(before)[-CONTEXT_CHARACTERS:], "$text-muted"),
             *tokens,
-            (_seen(after)[: CONTEXT_CHARACTERS // 2], "$text-muted"),
+            (_visible(after)[: CONTEXT_CHARACTERS // 2], "$text-muted"),
         )
 
     def _unrecorded(self) -> str:
@@ -153,7 +155,7 @@ def _why(place: Position) -> str:
         return ""
     if rejected.chance:
         return (
-            f"The draw went against {_quoted(rejected.text)}: its chance was"
+            f"{_quoted(rejected.text)} was rejected at random: its chance was"
             + _percent(rejected.chance, " ")
             + "."
         )
@@ -176,12 +178,12 @@ def _style(origin: Origin) -> str:
     return "" if origin is Origin.UNKNOWN else f"$token-{origin.value}"
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     return neutralise(text).translate(VISIBLE_WHITESPACE)
 
 
 def _quoted(text: str | None) -> str:
-    return "a token" if text is None else f"“{_seen(text)}”"
+    return "a token" if text is None else f"“{_visible(text)}”"
 
 
 def _shortened(text: str) -> str:
