@@ -1,4 +1,5 @@
-"""The settings: one typed model validates the TOML file, drives the screens, documents itself."""
+"""The settings: one typed model, from which the TOML file's validation, the settings screen and
+the documentation are made."""
 
 from eaglechat.settings.description import SettingDoc, describe, find
 from eaglechat.settings.model import (

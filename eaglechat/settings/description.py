@@ -1,4 +1,4 @@
-"""Describes each setting for its flag, the settings screen and the documentation."""
+"""The description of each setting, for the command line, the settings screen and the docs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eaglechat.wire.protocol import RecommendedSampling
 
 @dataclass(frozen=True)
 class Range:
-    """The range of numbers that a setting takes. None means no limit."""
+    """The range of numbers that a setting accepts. None means no limit."""
 
     minimum: float | None = None
     maximum: float | None = None
@@ -43,7 +43,7 @@ class Range:
 
 @dataclass(frozen=True)
 class SettingDoc:
-    """One setting: its name, its values, and what it does."""
+    """One setting: its name, its values and what it does."""
 
     table: str
     key: str
@@ -52,21 +52,21 @@ class SettingDoc:
     kind: type
     """bool, int, float, str or tuple."""
     words: tuple[str, ...]
-    """The words it takes: all values, or those it takes instead of a number, such as auto."""
+    """The words it accepts: all its values, or those instead of a number, such as auto."""
     range: Range
-    """Range of the number, or of each number of a list."""
+    """The range of the number, or of each number in a list."""
     default: Any
     description: str
     flag: str
-    """Its flag on the command line, empty for none; a bool's flag switches it off."""
+    """Its flag on the command line; empty if it has none. The flag of a bool switches it off."""
     flag_help: str
     shorthand: tuple[tuple[str, Any], ...] = ()
-    """More flags that take no value, with the value that each sets."""
+    """More flags, which take no value, each with the value that it sets."""
     example: tuple[Any, ...] | None = None
-    """Of a list."""
+    """An example value; set for lists only."""
     most_items: int | None = None
     is_models: bool = False
-    """While it is not set, the recommendation in the model's file applies."""
+    """Whether the recommendation in the model's file applies until the user sets it."""
 
     @property
     def name(self) -> str:
@@ -74,12 +74,12 @@ class SettingDoc:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """All values, if the setting takes only words; else empty."""
+        """All values, if the setting accepts only words; else empty."""
         return self.words if self.kind is str else ()
 
     @property
     def item_kind(self) -> type:
-        """Type of a list's elements: str or float."""
+        """The type of a list's items: str or float."""
         return kind_of(get_args(members_of(self.hint)[0])[0])
 
 
@@ -91,7 +91,8 @@ def describe() -> Iterator[SettingDoc]:
 
 
 def find(table: str, key: str) -> SettingDoc:
-    """The setting of this name. In a table of free keys, each is one. Raises KeyError."""
+    """The setting with this name. In a table whose keys are free ([keys]), every key is a setting.
+    Raises KeyError if there is no such setting."""
     values = hints_of(Settings).get(table)
     if get_origin(values) is dict:
         return _doc(table, key, get_args(values)[1], None)
@@ -99,7 +100,7 @@ def find(table: str, key: str) -> SettingDoc:
 
 
 def _tables() -> Iterator[tuple[str, msgspec.Struct]]:
-    """The tables with keys of their own, with their defaults."""
+    """The tables with fixed keys, each with its defaults."""
     for field in msgspec.structs.fields(Settings):
         if isinstance(field.default, msgspec.Struct):
             yield field.name, field.default
@@ -138,5 +139,5 @@ def _range(metas: list[Meta]) -> Range:
 
 
 def number_text(value: float) -> str:
-    """A number as people write it."""
+    """A number with thousands separators and no needless decimals."""
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"

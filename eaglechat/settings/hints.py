@@ -1,4 +1,4 @@
-"""Reads the type annotations of the settings' model."""
+"""Reads the type annotations of the model of the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def hints_of(table: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def members_of(hint: Any) -> tuple[Any, ...]:
-    """The types of a value without their annotations: one, or the members of a union."""
+    """The members of a union, or the one type, without their annotations."""
     bare = _bare(hint)
     if get_origin(bare) not in (Union, UnionType):
         return (bare,)
@@ -26,7 +26,7 @@ def members_of(hint: Any) -> tuple[Any, ...]:
 
 
 def metas_of(hint: Any) -> Iterator[Meta]:
-    """The annotations of a type and of the members of a union, the outermost last."""
+    """The Meta annotations of a type and of the members of a union, the outermost last."""
     if get_origin(hint) is Annotated:
         inner, *metas = get_args(hint)
         yield from metas_of(inner)
@@ -37,18 +37,18 @@ def metas_of(hint: Any) -> Iterator[Meta]:
 
 
 def extra_of(hint: Any) -> dict[str, Any]:
-    """The extra information that the model has about a setting, beside its type and range."""
+    """The `extra` entries of all Meta annotations of a setting."""
     return {key: value for meta in metas_of(hint) for key, value in (meta.extra or {}).items()}
 
 
 def words_of(hint: Any) -> tuple[str, ...]:
-    """The words that a setting takes: all its values, or those instead of a number."""
+    """The words that a setting accepts: all its values, or those instead of a number."""
     members = members_of(hint)
     return tuple(w for one in members if get_origin(one) is Literal for w in get_args(one))
 
 
 def kind_of(hint: Any) -> type:
-    """bool, int, float, str or tuple; str if the setting only takes words."""
+    """bool, int, float, str or tuple; str if the setting accepts only words."""
     types = [one for one in members_of(hint) if get_origin(one) is not Literal]
     kind = types[0] if types else str
     found: type = get_origin(kind) or kind

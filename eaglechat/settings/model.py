@@ -1,10 +1,13 @@
-"""The model of the settings: the one place that says what settings there are.
+"""The model of the settings: the one place that defines them.
 
-The file's tables, the flags, the settings screen, the documentation and what the engine is sent
-are made from it. Of a setting's Meta, `extra` may hold `flag`, its flag on the command line where
-that is not its key with dashes ("" for none), `flag_help`, `shorthand`, further flags with the
-value each of them stands for, and `unset`, the value that is None to the engine; `examples`
-holds a value as one would write it.
+The tables of config.toml, the flags, the settings screen, the documentation and the messages to the
+engine are made from it. In the Meta of a setting, `examples` holds an example value, and `extra`
+may hold:
+
+- `flag`: its flag on the command line, if that is not its key with dashes; "" for none.
+- `flag_help`: the help text of the flag, if that is not the description.
+- `shorthand`: more flags, which take no value, each with the value that it sets.
+- `unset`: the value that is sent to the engine as None.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Drop tokens less likely than this share of the likeliest."),
     ] = 0.05
     repeat_penalty: Annotated[
-        RepeatPenalty, Meta(description="Divide the odds of recent tokens by this; 1 is off.")
+        RepeatPenalty, Meta(description="Make recent tokens less likely by this factor; 1 is off.")
     ] = 1.0
     seed: Annotated[
         int,
@@ -207,7 +210,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     flash_attention: Annotated[
         FlashAttention,
-        Meta(description="Flash attention; auto uses it where the backend can."),
+        Meta(description="Flash attention; auto uses it if the backend supports it."),
     ] = "auto"
     kv_type: Annotated[
         KvType,
@@ -252,7 +255,7 @@ class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
     folders: Annotated[
         tuple[str, ...],
         Meta(
-            description="Folders with GGUF files, besides those that are searched anyway.",
+            description="More folders to search for GGUF files, besides the usual ones.",
             examples=[["/data/models"]],
             extra={"flag": ""},
         ),
@@ -295,7 +298,7 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="Shortest reply that is long enough for this, in seconds.",
+            description="Tell you only of replies that took at least this many seconds.",
             extra={"flag": ""},
         ),
     ] = 10
@@ -303,7 +306,9 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 CommandKeys = Annotated[
     tuple[str, ...] | str,
-    Meta(description="Keys of a command in place of its own.", examples=[["ctrl+x", "f4"]]),
+    Meta(
+        description="Keys of a command, in place of its default ones.", examples=[["ctrl+x", "f4"]]
+    ),
 ]
 
 Wire = TypeVar("Wire", bound=msgspec.Struct)
@@ -318,15 +323,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     library: LibrarySettings = LibrarySettings()
     interface: InterfaceSettings = InterfaceSettings()
     keys: dict[str, CommandKeys] = {}
-    """By the id of a command."""
+    """The keys of commands, by the ids of the commands."""
     server: tuple[ServerSettings, ...] = ()
-    """Servers of somebody else's: the tables `[[server]]`, which have neither flags nor a place on
-    the settings screen."""
+    """External servers: the tables `[[server]]`. They have neither flags nor a place on the
+    settings screen."""
     given: frozenset[str] = frozenset()
-    """The settings, as `table.key`, that somebody has given a value; no table."""
+    """The settings that the user has set, as `table.key`. This is not a table of config.toml."""
 
     def with_value(self, table: str, key: str, value: Any) -> Settings:
-        """The same settings with another value of one of them; it is not validated."""
+        """A copy in which one setting has another value, which is not validated."""
         before = getattr(self, table)
         if isinstance(before, dict):
             changed: Any = {**before, key: value}
@@ -337,19 +342,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def without_value(self, table: str, key: str) -> Settings:
-        """The same settings with one of them as if nobody had set it."""
+        """A copy in which one setting has its default, as if the user had not set it."""
         name = f"{table}.{key}"
         default = getattr(getattr(Settings(), table), key)
         changed = self.with_value(table, key, default)
         return msgspec.structs.replace(changed, given=self.given - {name})
 
     def with_n_draft_max(self, n_draft_max: int | Auto) -> Settings:
-        """The same settings with another draft length."""
+        """A copy with another draft length."""
         return self.with_value("speculation", "n_draft_max", n_draft_max)
 
     def to_sampling(self, recommended: RecommendedSampling | None = None) -> Sampling:
-        """The settings as the engine wants them for a reply. What nobody has set is as the model's
-        maker recommends."""
+        """The sampling of a reply, for the engine. The recommended values apply to the settings
+        that the user has not set."""
         of_model = msgspec.structs.asdict(recommended) if recommended else {}
         values = {
             key: value
@@ -359,16 +364,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(_to_wire(Sampling, self.generation), **values)
 
     def to_speculation(self) -> Speculation:
-        """The settings as the engine wants them for drafting."""
+        """The settings of speculation, for the engine."""
         return _to_wire(Speculation, self.speculation)
 
     def to_thinking(self) -> Thinking:
-        """The settings as the engine wants them for reasoning before the answer."""
+        """The settings of reasoning, for the engine."""
         enabled = {"auto": None, "on": True, "off": False}[self.generation.thinking]
         return Thinking(enabled=enabled, effort=self.generation.effort or None)
 
     def to_load_options(self) -> LoadOptions:
-        """The settings as the engine wants them for a load."""
+        """The settings of a load, for the engine."""
         return _to_wire(LoadOptions, self.engine)
 
 
@@ -377,7 +382,8 @@ TABLES = tuple(name for name in Settings.__struct_fields__ if name not in ("give
 
 
 def _to_wire(wire: type[Wire], table: msgspec.Struct) -> Wire:
-    """What the wire has of a table: its fields are settings of the same names."""
+    """Make a message of the wire from a table. Each field takes the setting of the same name; a
+    value that means unset becomes None."""
     hints = hints_of(type(table))
     values = {key: getattr(table, key) for key in wire.__struct_fields__}
     return wire(

@@ -1,5 +1,5 @@
-"""Reads config.toml, each setting by itself: what does not fit is named with its file and key, and
-the default takes its place; one bad value never costs the others.
+"""Reads config.toml. Each setting is checked by itself: a bad value is reported with its file and
+key and replaced by the default, and the other settings keep their values.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Problem:
 
     file: Path
     key: str
-    """`table.key`, a table, or empty for the whole file."""
+    """`table.key`, or a table, or empty for the whole file."""
     reason: str
-    """What is wrong with it, and what is used instead; the key begins the sentence."""
+    """What is wrong with the value, and what is used instead. It continues a sentence whose subject
+    is the key."""
 
     def __str__(self) -> str:
         where = f"{self.file}: {self.key}".rstrip(" ")
@@ -40,20 +41,20 @@ class Problem:
 
 
 def load(path: Path) -> tuple[Settings, list[Problem]]:
-    """Read a configuration file; a missing one is all defaults."""
+    """Read a configuration file. If it is missing, all settings have their defaults."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Settings(), []
     except (OSError, ValueError, RecursionError) as error:
-        # ValueError: of TOML, of UTF-8, and of integers with thousands of digits.
+        # ValueError: wrong TOML, wrong UTF-8, or an integer with thousands of digits.
         why = getattr(error, "strerror", None) or error
         return Settings(), [Problem(path, "", f"cannot be read ({why}); using the defaults")]
     return from_mapping(raw, path)
 
 
 def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Problem]]:
-    """Validate tables of values, each key by itself. `path` is named in the problems."""
+    """Validate tables of values, each key by itself. The problems name `path` as their file."""
     settings, problems = Settings(), list[Problem]()
     for table, given in raw.items():
         if table == "server":
@@ -76,7 +77,7 @@ def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Pro
 
 
 def _checked(table: str, key: str, value: Any) -> Any:
-    """Raises ValueError with the reason and the consequence."""
+    """The valid value. Raises ValueError with the reason and the consequence."""
     try:
         doc = find(table, key)
     except KeyError:
@@ -106,7 +107,7 @@ def parse_assignment(text: str) -> tuple[SettingDoc, Any]:
 
 
 def _nearest(table: str, key: str) -> str:
-    """The setting that a misspelled name probably meant."""
+    """A hint at the setting that a misspelled name probably means."""
     docs = {doc.key: doc for doc in describe()}
     wanted = key or table
     near = [known for known in docs if len(wanted) > 2 and known.startswith(wanted)]

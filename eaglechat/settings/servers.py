@@ -1,4 +1,4 @@
-"""An external server: how it is reached."""
+"""The settings of an external server: how it is reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 SERVER_KEY = "EAGLECHAT_SERVER_KEY"
-"""Environment variable with the API key for servers without an entry."""
+"""The environment variable that holds the API key of a server without an entry."""
 
 Seconds = Annotated[float, Meta(gt=0.0, le=86_400.0)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -35,7 +35,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(description="Command whose first line is its key, run once when the server is asked."),
     ] = ()
     headers: Annotated[
-        dict[HeaderName, HeaderValue], Meta(description="Further headers of every request.")
+        dict[HeaderName, HeaderValue], Meta(description="More headers to send with every request.")
     ] = {}
     ca_file: Annotated[
         str, Meta(description="Certificates (PEM) to trust in place of the system's.")
@@ -45,17 +45,20 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 10.0
     timeout: Annotated[
         Seconds,
-        Meta(description="Longest silence in a reply, in seconds; reading the prompt counts."),
+        Meta(
+            description="Longest wait for the next part of a reply, in seconds, prefill included."
+        ),
     ] = 300.0
 
 
 def key_variable() -> str:
-    """The variable of the key for a server without an entry, where it is set."""
+    """The name of the environment variable with the API key of a server without an entry; empty if
+    the variable is not set."""
     return SERVER_KEY if os.environ.get(SERVER_KEY) else ""
 
 
 def read_servers(raw: Any) -> tuple[tuple[ServerSettings, ...], list[str]]:
-    """The entries of a file, each by itself, and what is wrong with those left out."""
+    """The valid entries, and for each other entry why it is left out."""
     if not isinstance(raw, list):
         return (), ["must be a list of tables: write [[server]], and its keys on the lines below"]
     servers: dict[str, ServerSettings] = {}

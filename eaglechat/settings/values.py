@@ -1,4 +1,4 @@
-"""Values of settings: parsed from text, checked, and written back."""
+"""Parses values of settings from text, checks them, and writes them as text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _NOUNS = {int: "a whole number", float: "a number"}
 
 
 class WrongValueError(ValueError):
-    """A value that does not fit its setting; the text says what would, such as
+    """A value that its setting does not accept. The text says which values it does, such as
     “9.0 must be between 0 and 5”."""
 
 
 def check(doc: SettingDoc, value: Any) -> Any:
-    """The value as its setting's type. Raises WrongValueError."""
+    """Convert a value to the type of its setting. Raises WrongValueError."""
     return _checked(doc, value, _shown(value))
 
 
 def parse(doc: SettingDoc, text: str) -> Any:
-    """Parses a value that was typed or given to a flag. Raises WrongValueError."""
+    """Parse a value that was typed or given to a flag. Raises WrongValueError."""
     if doc.kind is str and not doc.choices:
         return check(doc, text)
     text = text.strip()
@@ -33,9 +33,10 @@ def parse(doc: SettingDoc, text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """A value as it is typed; a list as TOML and JSON both write it, an empty one as nothing."""
+    """A value as the user would type it. A list is written as in TOML and JSON; an empty list is
+    an empty text."""
     if isinstance(value, tuple | list):
-        # A date in a list of config.toml is no JSON.
+        # `default` is for dates, which a list in config.toml may hold and JSON does not have.
         return json.dumps(list(value), ensure_ascii=False, default=str) if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -43,7 +44,7 @@ def written(value: Any) -> str:
 
 
 def wanted(doc: SettingDoc) -> str:
-    """The values that the setting takes, such as “a number between 0 and 5” or “f16 or q8_0”."""
+    """The values that a setting accepts, such as “a number between 0 and 5” or “f16 or q8_0”."""
     return _wanted(doc, _NOUNS.get(doc.kind, ""))
 
 
@@ -82,7 +83,7 @@ def _parsed(doc: SettingDoc, text: str) -> Any:
 
 
 def _wanted(doc: SettingDoc, noun: str) -> str:
-    """`noun` is what kind of number fits, left out where only the range is missed."""
+    """`noun` is the kind of number; empty if the value is such a number but out of range."""
     if doc.choices:
         return _either(doc.choices)
     if doc.kind is tuple:
@@ -102,7 +103,7 @@ def _either(words: tuple[str, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as config.toml writes it."""
+    """A value as it is written in config.toml."""
     if isinstance(value, bool | list | tuple):
         return written(value) or "[]"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Writes single settings into config.toml; the rest of the file stays, comments included."""
+"""Writes single settings to config.toml and keeps the rest of the file, including comments."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tomlkit.exceptions import TOMLKitError
 from eaglechat.paths import write_atomically
 
 _BOM = "\ufeff"
-"""Byte order mark, which editors on Windows put at the beginning of a file."""
+"""The byte order mark that editors on Windows put at the beginning of a file."""
 
 
 class SettingsFileError(RuntimeError):
-    """The configuration file could not be changed; the text says why, in one sentence."""
+    """The configuration file could not be changed. The text says why, in one sentence."""
 
 
 def save_setting(path: Path, table: str, key: str, value: Any) -> None:
-    """Set `table.key` in the file, which is made if it is missing; None takes it out.
+    """Set `table.key` in the file, which is created if it is missing. None removes the setting.
 
     Raises SettingsFileError.
     """

@@ -1,4 +1,4 @@
-"""How a pair is loaded: what a client may ask for, and within which bounds."""
+"""The options of a load, and their bounds."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from msgspec import Meta
 from eaglechat.wire.records import KvType
 
 N_CTX_LEAST = 256
-"""llama.cpp rounds up to a multiple of this."""
+"""The smallest context, in tokens: llama.cpp rounds up to a multiple of this."""
 N_CTX_LIMIT = 2**24
-"""Beyond every model; llama.cpp would fill the memory with bookkeeping before it refuses."""
+"""More tokens than any model's context. Given a larger number, llama.cpp would fill the memory with
+bookkeeping before it refuses."""
 ContextSize = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 DRAFT_WINDOW_DEFAULT = 2048
-"""Drafts trained on short texts lose acceptance beyond this; docs/chatting.md says more."""
+"""In tokens. Drafts trained on short texts lose acceptance in longer contexts; docs/chatting.md
+says more."""
 DraftWindow = Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)]
 CHECKPOINTS_MIB = 512
-"""A guess that leaves room for some turns; what a checkpoint takes depends on the model alone."""
+"""Not measured: room for the checkpoints of several turns with most models. The size of one
+checkpoint depends only on the model."""
 CheckpointsMib = Annotated[int, Meta(ge=0, le=1 << 20)]
 GpuLayers = Annotated[int, Meta(ge=-1, le=99_999)]
 SplitMode = Literal["none", "layer", "row"]
@@ -34,7 +37,7 @@ RpcServers = Annotated[
 ]
 BatchSize = Annotated[int, Meta(ge=32, le=8192)]
 LeaveOut = Literal["amx", "extra_buffers", "flash_attention", "gpu"]
-"""What llama.cpp can do without where it crashes: AMX instructions, weights repacked for this
+"""What can be left out if llama.cpp crashes with it: AMX instructions, weights repacked for this
 CPU (which AMX needs too), flash attention, the GPUs."""
 
 
@@ -49,18 +52,19 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_gpu_layers: GpuLayers = -1
     """Layers on the GPU; -1 is all of them."""
     split_mode: SplitMode = "layer"
-    """How several GPUs share the target: none takes one of them. The draft goes to one GPU."""
+    """How several GPUs share the target; "none" uses only `main_gpu`. The draft is on one GPU."""
     main_gpu: GpuIndex = 0
-    """The GPU that split mode none takes."""
+    """The GPU for `split_mode` "none", counted from 0."""
     tensor_split: GpuShares = ()
-    """Each GPU's share of the target; empty shares by free memory."""
+    """Each GPU's share of the target, as relative numbers; empty shares by free memory."""
     rpc_servers: RpcServers = ()
-    """Addresses, as host:port, of RPC servers whose devices come before the GPUs there are."""
+    """Addresses of llama.cpp RPC servers, as host:port. Their devices come before the engine's own
+    GPUs."""
     flash_attention: FlashAttention = "auto"
     kv_type: KvType = "f16"
     """Number format of the target's KV cache."""
     draft_kv_type: KvType = "f16"
     draft_window: DraftWindow = DRAFT_WINDOW_DEFAULT
-    """Positions the draft looks back on; 0 is the whole context."""
+    """How many of the latest tokens the draft sees; 0 means the whole context."""
     checkpoints_mib: CheckpointsMib = CHECKPOINTS_MIB
-    """Memory for saved states of a recurrent or hybrid target; 0 saves none."""
+    """Memory, in MiB, for saved states of a recurrent or hybrid target; 0 saves none."""

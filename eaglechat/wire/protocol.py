@@ -1,6 +1,6 @@
-"""What a client and an engine say to each other: requests in, events out.
+"""The messages between a client and an engine: requests to the engine, events from it.
 
-docs/protocol.md explains each message; `lines` makes lines of them.
+docs/protocol.md explains each message. `eaglechat.wire.lines` encodes them as lines.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from eaglechat.wire.stats import SpeculationStats
 PROTOCOL_VERSION = 3
 
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""Chosen by the client; small enough for every JSON parser."""
+"""Chosen by the client. The limit is the largest integer that every JSON parser keeps exact."""
 
 SEED_LIMIT = 2**32 - 2
-"""The seed after this one means “random” to llama.cpp."""
+"""The largest seed: the next number means “random” to llama.cpp."""
 
 TOP_LIMIT, TOP_DEFAULT = 20, 5
 
@@ -39,7 +39,7 @@ DraftLength = Annotated[int, Meta(ge=0, le=N_DRAFT_MAX_LIMIT)]
 N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
-"""A draft length chosen by measurement."""
+"""A draft length, or shape, that the engine chooses by measurement."""
 Shape = Literal["chain", "tree", "auto"]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
@@ -48,10 +48,10 @@ RepeatPenalty = Annotated[float, Meta(gt=0.0, le=4.0)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a conversation: role is system, user or assistant.
+    """One turn of a conversation. `role` is system, user or assistant.
 
-    `reasoning` is what an assistant thought before `content`; the chat template decides whether
-    the model sees it again.
+    `reasoning` is what an assistant wrote as reasoning before `content`. The chat template decides
+    whether the model sees it again.
     """
 
     role: str
@@ -60,22 +60,23 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EFFORTS = ("low", "medium", "high", "max")
-"""The words for how much a model thinks that chat templates know, least first."""
+"""The words that chat templates know for the amount of reasoning, least first."""
 
 
 class Thinking(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the model is asked to think before it answers; None leaves it to the template."""
+    """How much reasoning the model is asked for. None leaves it to the chat template."""
 
     enabled: bool | None = None
     effort: str | None = None
 
 
 AS_IT_IS = Thinking()
-"""As much as the chat template would have it."""
+"""Leaves everything about reasoning to the chat template."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How the target's tokens are sampled. Temperature 0 is greedy; seed None draws one."""
+    """How the target's tokens are sampled. Temperature 0 always takes the likeliest token. With
+    seed None the engine draws a seed."""
 
     temperature: Temperature = 0.7
     top_k: TopK = 40
@@ -85,12 +86,12 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
 
     def draw_seed(self) -> int:
-        """The seed asked for, or a fresh one."""
+        """`seed`, or a random one if it is None."""
         return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
 
 
 class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
-    """The sampling that the model's file recommends; None for values it does not name."""
+    """The sampling that the model's file recommends. None: the file does not name this value."""
 
     temperature: Temperature | None = None
     top_k: TopK | None = None
@@ -100,7 +101,8 @@ class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drafted. `n_draft_max` 0 decodes plainly but keeps the draft in step."""
+    """How the engine drafts. With `n_draft_max` 0 it decodes plainly but keeps the features that
+    the draft reads, so that drafting can begin again at once."""
 
     enabled: bool = True
     n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
@@ -111,7 +113,7 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """What the client asks."""
+    """A message from the client to the engine."""
 
 
 class Load(Request, frozen=True, kw_only=True, tag="load"):
@@ -120,14 +122,15 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
     draft: str | None = None
     options: LoadOptions = LoadOptions()
     leave_out: tuple[LeaveOut, ...] | None = None
-    """What llama.cpp does without, because it crashed; None is what worked on the engine's machine
-    before."""
+    """What is left out because llama.cpp crashed with it; None leaves out what the engine found
+    necessary on its machine before."""
     speculation: Speculation = Speculation()
-    """What the first reply will ask for: a program that drafts as it was started is started so."""
+    """The speculation that the first reply will ask for. An engine that runs another program, which
+    takes these settings only when it starts, starts it with them."""
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
-    """Reply to `messages`. Answered by prefill, round ... and done, or by error."""
+    """Reply to `messages`. Answered by prefill, any number of round, and done; or by error."""
 
     id: RequestId = 0
     messages: tuple[Message, ...]
@@ -137,17 +140,17 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     stop: tuple[str, ...] = ()
     top: Annotated[int, Meta(ge=0, le=TOP_LIMIT)] = 0
-    """Report as many of the target's likeliest tokens in each place of a round."""
+    """How many of the target's likeliest tokens to report at each position of a round."""
     begun: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """Tokens of the reply that exist already; generation continues behind them."""
+    """Tokens of the reply that exist already; generation continues after them."""
 
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):
-    """Measure the loaded pair: each prompt plainly, and with each draft length of each shape with
-    and without n-grams as asked for, taking turns.
+    """Measure the loaded pair. For each prompt it writes replies by plain decoding and with every
+    combination of `n`, `shapes` and `ngram`, in turn.
 
-    Answered by bench_progress, bench_run for each reply, and bench_done, or by error. Replies are
-    greedy; what the chat had in the KV cache is gone afterwards.
+    Answered by bench_progress, bench_run for each reply, and bench_done; or by error. Replies are
+    greedy. The chat's KV cache is lost.
     """
 
     id: RequestId = 0
@@ -157,14 +160,17 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     ngram: tuple[bool, ...] = (False,)
     repeats: Annotated[int, Meta(ge=1)] = 3
     first_repeat: Annotated[int, Meta(ge=0)] = 0
-    """Continues an earlier bench: the settings keep their order, and there is no warm-up."""
+    """Above 0 it continues an earlier bench: the settings keep their order, and there is no
+    warm-up."""
     max_tokens: Annotated[int, Meta(ge=1)] = 256
     by_turns: bool = False
-    """All settings write each reply together, each on a pair of its own that stays in memory."""
+    """All settings write the same reply side by side, a few tokens at a time. Each has its own copy
+    of the pair, which stays in memory until the next load or unload."""
 
 
 class Render(Request, frozen=True, kw_only=True, tag="render"):
-    """Show the prompt that a `chat` of these fields would read. Answered by rendered or error."""
+    """Return the prompt that a `chat` with these fields would read. Answered by rendered or
+    error."""
 
     id: RequestId = 0
     messages: tuple[Message, ...]
@@ -173,7 +179,7 @@ class Render(Request, frozen=True, kw_only=True, tag="render"):
 
 
 class Set(Request, frozen=True, kw_only=True, tag="set"):
-    """Change a running reply from its next round on; fields left out stay as they are."""
+    """Change a running reply from its next round on. Fields that are None stay as they are."""
 
     enabled: bool | None = None
     n_draft_max: DraftLength | Auto | None = None
@@ -183,11 +189,11 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
     ngram: bool | None = None
     temperature: Temperature | None = None
     answer_now: bool = False
-    """End the reasoning: the model goes on with its answer."""
+    """End the reasoning, so that the model goes on with its answer."""
 
 
 class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
-    """End the request with this id, or all of them; what was generated stays."""
+    """End the request with this id, or all requests if it is None. What was generated is kept."""
 
     id: RequestId | None = None
 
@@ -220,14 +226,14 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
-    """What the chat template of a target knows of reasoning before the answer."""
+    """What can be set about the reasoning of a target, by its chat template."""
 
     marked: bool = False
-    """Whether reasoning can be told from the answer."""
+    """Whether marks in the text separate reasoning from the answer."""
     on_off: bool = False
     """Whether it can be switched on and off."""
     efforts: tuple[str, ...] = ()
-    """The words for how much of it, least first; empty where there is no choice."""
+    """The words for the amount of reasoning, least first; empty if there is no choice."""
     can_end: bool = False
     """Whether `set` with `answer_now` can end it."""
 
@@ -236,7 +242,11 @@ NO_REASONING = Reasoning()
 
 
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is loaded, and how; why nothing is drafted, and why no draft is a tree."""
+    """The loaded pair and how it was loaded.
+
+    `speculation_off` says why nothing is drafted, and `chains_only` why no draft is a tree; None if
+    neither is so.
+    """
 
     target: ModelInfo
     draft: ModelInfo | None
@@ -253,23 +263,25 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: Reasoning = NO_REASONING
     sampling: RecommendedSampling = RecommendedSampling()
     server: str = ""
-    """The address of the server that has it, where that is not the engine itself."""
+    """The address of the external server that runs the pair; empty if the engine runs it."""
     left_out: tuple[LeaveOut, ...] = ()
     """What is left out because llama.cpp crashes with it on this machine."""
 
     def no_bench(self, *, ngram: bool) -> str | None:
-        """Why there are no draft lengths to compare, with or without n-grams."""
+        """Why there are no draft lengths to compare; None if there are. `ngram` says whether
+        n-grams are on."""
         if self.draft is None and not ngram:
             return "no draft is loaded, and n-grams are off"
         return self.speculation_off
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """What the engine answers."""
+    """A message from the engine to the client."""
 
 
 class Hello(Event, frozen=True, kw_only=True, tag="hello"):
-    """The first line of an engine. `engine` is its name, as in “not reported by llama-server”."""
+    """The first message of an engine. `engine` is the name that sentences such as “not reported by
+    llama-server” use."""
 
     protocol: int
     engine: str = "eaglechat"
@@ -279,13 +291,14 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
     devices: tuple[str, ...]
     memory: Memory | None = None
     left_out: tuple[LeaveOut, ...] = ()
-    """What llama.cpp does without on this machine, because it crashed."""
+    """What is left out on this machine because llama.cpp crashed with it."""
     can_leave_out: tuple[LeaveOut, ...] = ()
-    """What this machine has that may be left out where llama.cpp crashes."""
+    """What this machine has that could be left out if llama.cpp crashed."""
 
 
 class Loading(Event, frozen=True, kw_only=True, tag="loading"):
-    """What a load or a reply waits for: `stage` is target, draft, context or server."""
+    """What a load or a reply is waiting for. `stage` is target, draft, context or server;
+    `fraction` is from 0 to 1."""
 
     id: int
     stage: str
@@ -293,7 +306,8 @@ class Loading(Event, frozen=True, kw_only=True, tag="loading"):
 
 
 class Restarting(Event, frozen=True, kw_only=True, tag="restarting"):
-    """A load crashed and is tried again in a new process, without the last of `leave_out` too.
+    """A load crashed and is tried again in a new process. The last item of `leave_out` is what is
+    additionally left out this time.
 
     `crash` is the signal that ended the process, such as SIGSEGV.
     """
@@ -313,7 +327,8 @@ class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
 
 
 class WindowMoved(Event, frozen=True, kw_only=True, tag="window"):
-    """The oldest turns are not in the context: before a reply's prefill, and when it changes."""
+    """Which of the oldest turns are not in the context. Sent before a reply's prefill, and whenever
+    that changes."""
 
     id: int
     window: Window
@@ -330,7 +345,7 @@ class RoundDone(Event, frozen=True, kw_only=True, tag="round"):
 
 
 class Settled(Event, frozen=True, kw_only=True, tag="settled"):
-    """What was in all the rounds of a reply, in place of those that were provisional."""
+    """The final rounds of a reply, all of them, in place of the provisional ones."""
 
     id: int
     rounds: tuple[Round, ...]
@@ -348,7 +363,7 @@ class Done(Event, frozen=True, kw_only=True, tag="done"):
 
 
 class BenchProgress(Event, frozen=True, kw_only=True, tag="bench_progress"):
-    """What is being measured: a few times a second."""
+    """What is being measured. Sent a few times a second."""
 
     id: int
     done: int
@@ -369,16 +384,19 @@ class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
 
 
 class PromptRun(msgspec.Struct, frozen=True):
-    """Some of a prompt: text, or a control token spelled out."""
+    """A part of a prompt: either text, or a control token in its written form."""
 
     text: str
     is_control: bool = False
 
 
 class Rendered(Event, frozen=True, kw_only=True, tag="rendered"):
-    """A prompt as the target would read it: its `runs` joined, so many `tokens`, without the turns
-    before `first_turn`, which are not in the context. A recurrent or hybrid target's chat can go
-    back to so many `checkpoints`, which take `checkpoint_bytes` of memory."""
+    """A prompt as the target would read it: the joined `runs`, which are `tokens` tokens long.
+
+    The turns before `first_turn` are not in the context and left out. `checkpoints` is the number
+    of saved states that the chat of a recurrent or hybrid target can go back to; they take
+    `checkpoint_bytes` of memory.
+    """
 
     id: int
     runs: tuple[PromptRun, ...]
@@ -389,7 +407,7 @@ class Rendered(Event, frozen=True, kw_only=True, tag="rendered"):
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):
-    """A request failed. `code` is for programs, `message` is one sentence for people."""
+    """A request failed. `code` is for programs; `message` is one sentence for people."""
 
     id: int | None
     code: str

@@ -1,4 +1,4 @@
-"""A chat to be exported, and the numbers of its replies as every format prints them."""
+"""The chat that an export writes, and the line of numbers that every format prints for a reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExportedChat:
 
     @property
     def exchanges(self) -> Iterator[tuple[Question, Reply | None]]:
-        """The questions of the path, each with its answer."""
+        """The questions of the path, each with its answer if there is one."""
         path = self.turns.path
         for place, turn in enumerate(path):
             if isinstance(turn, Question):
@@ -33,20 +33,20 @@ class ExportedChat:
                 yield turn, after if isinstance(after, Reply) else None
 
     def place_of(self, turn: Question | Reply) -> str:
-        """Which of its siblings a turn is: `2 of 3`; nothing where it has none."""
+        """The number of a turn among its siblings, such as `2 of 3`; empty if it has none."""
         siblings = self.turns.siblings(turn.id)
         return f"{siblings.index(turn.id) + 1} of {len(siblings)}" if len(siblings) > 1 else ""
 
 
 def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
-    """A chat from its file."""
+    """The saved chat as an export needs it."""
     path = chat.turns.path
     title = chat.title or title_of(shown(path[0].parts) if path else "") or chat.file.stem
     return ExportedChat(title, chat.header, chat.turns, with_reasoning)
 
 
 def numbers(recording: Recording) -> str:
-    """The numbers of a reply in one line; empty where only its text is known."""
+    """The numbers of a reply in one line; empty if only its text is known."""
     end = recording.end
     parts = summary(recording.measured, is_over=end is not None)
     if end is not None and end.finish_reason in ENDINGS:

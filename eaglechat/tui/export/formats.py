@@ -1,4 +1,4 @@
-"""The formats a chat can be exported in, and the file it goes to."""
+"""The formats of an exported chat, and the file it is written to."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def render(chat: ExportedChat, format: Format) -> bytes:
 
 
 def file_name(title: str, format: Format) -> str:
-    """A name for the file that every system takes."""
+    """A file name made from the title that every operating system accepts."""
     words = re.sub(r"[^\w\- ]+", " ", title).split()
     name = "-".join(words)[:_LONGEST_NAME].strip("-_") or "chat"
     return ("chat-" if _RESERVED.fullmatch(name) else "") + name + SUFFIXES[format]
 
 
 def free_file(folder: Path, title: str, format: Format) -> Path:
-    """A file that is not there yet, named after the chat."""
+    """A path in the folder, named after the chat, at which no file exists yet."""
     file = folder / file_name(title, format)
     number = 2
     while file.exists():
@@ -46,5 +46,5 @@ def free_file(folder: Path, title: str, format: Format) -> Path:
 
 
 def write(file: Path, chat: ExportedChat, format: Format) -> None:
-    """Export a chat to a file, which is replaced if it is there. Raises OSError."""
+    """Export a chat to a file and replace the file if it exists. Raises OSError."""
     write_atomically(file, render(chat, format))

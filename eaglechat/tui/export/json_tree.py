@@ -1,4 +1,4 @@
-"""A chat as JSON: every turn of every branch, with the rounds that wrote it."""
+"""A chat as JSON: every turn of every branch, with the rounds of each reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = 1
 
 
 def tree(chat: ExportedChat) -> str:
-    """One object, as docs/chats.md describes it."""
+    """The JSON object that docs/chats.md describes."""
     chosen = {turn.id for turn in chat.turns.path}
     turns = [
         _question(turn, turn.id in chosen)
@@ -36,7 +36,7 @@ def tree(chat: ExportedChat) -> str:
         "draft": header.draft,
         "turns": turns,
     }
-    # Half a character of UTF-16 is no text; it is escaped, which JSON allows.
+    # A lone UTF-16 surrogate cannot be encoded; escaped, JSON allows it.
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 
@@ -69,8 +69,8 @@ def _recorded(chat: ExportedChat, turn: Reply | Comparison) -> dict[str, Any]:
 
 
 def _answered(round_: Round) -> Round | None:
-    """A round as far as it wrote the answer; None where it wrote none of it. What was drafted in
-    a round that wrote both stays out, for it tells of the reasoning."""
+    """A round with only its tokens of the answer; None if it has none. If it has tokens of the
+    reasoning too, its draft is left out, because that shows some of the reasoning."""
     tokens = tuple(token for token in round_.tokens if token.part is Part.ANSWER)
     if len(tokens) == len(round_.tokens):
         return round_

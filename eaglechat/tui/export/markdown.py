@@ -1,4 +1,4 @@
-"""A chat as Markdown: the path that is chosen, as it would be read."""
+"""A chat as Markdown: the turns of the chosen path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 def markdown(chat: ExportedChat) -> str:
-    """The chat, from its title to the numbers of its last answer."""
     return "\n\n".join(_blocks(chat)) + "\n"
 
 
@@ -42,8 +41,8 @@ def _place(place: str) -> str:
 
 
 def closed(text: str) -> str:
-    """A text whose last block of code ends: an answer that was cut off leaves it open, and what
-    follows would belong to it."""
+    """The text with its last code block closed. An answer that was cut off leaves it open, and the
+    rest of the file would become part of it."""
     fence = ""
     for line in text.splitlines():
         found = _FENCE.match(line)

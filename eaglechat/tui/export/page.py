@@ -1,5 +1,5 @@
-"""A chat as one HTML file that shows what speculation did: every token in the colour of its origin,
-rejected ones on demand. It loads nothing from the network and runs no script."""
+"""A chat as one HTML file: every token has the colour of its origin, and a checkbox shows the
+rejected ones. The file loads nothing from the network and runs no script."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STYLES = {
     "strike": "text-decoration: line-through",
     "dim": "opacity: 0.75",
 }
-"""The style flags of a theme's tokens, in CSS."""
+"""The CSS for each style flag of a theme's tokens."""
 
 _HEAD = """<!DOCTYPE html>
 <html lang="und">
@@ -60,7 +60,7 @@ body {{ font-family: sans-serif; line-height: 1.5 }}
 
 
 def page(chat: ExportedChat) -> str:
-    """The page, light or dark as its reader's system is."""
+    """The page. It is light or dark as the reader's system asks."""
     colours = _rules("eagle-light")
     colours += f"@media (prefers-color-scheme: dark) {{\n{_rules('eagle-dark')}}}\n"
     head = _HEAD.format(title=_escaped(chat.title), colours=colours)
@@ -115,7 +115,7 @@ def _heading(who: str, place: str) -> str:
 
 
 def _text(recording: Recording, part: Part) -> str:
-    """What was written in a part, token by token where they are known."""
+    """The text of a part, token by token as far as the tokens are known."""
     whole = recording.reasoning if part is Part.REASONING else recording.text
     shown = "".join(token for round_ in recording.rounds for token in _tokens(round_, part))
     written = "".join(t.text for r in recording.rounds for t in r.tokens if t.part is part)
@@ -123,7 +123,7 @@ def _text(recording: Recording, part: Part) -> str:
 
 
 def _tokens(round_: Round, part: Part) -> Iterator[str]:
-    """A round's tokens of a part, each as a `span` whose class is its kind."""
+    """The tokens that a round has in a part, each as a `span` whose class is its kind."""
     for token in round_.tokens_and_rejected(part):
         if not token.text:
             continue
@@ -135,5 +135,5 @@ def _tokens(round_: Round, part: Part) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """A text that is only text in a page; what UTF-8 cannot write becomes a question mark."""
+    """A text escaped for HTML. Characters that UTF-8 cannot encode become question marks."""
     return escape(text).replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -6,12 +6,12 @@ from eaglechat.chat.writing.context_use import ContextUse
 from eaglechat.tui.texts.wording import fitting
 
 _LONGEST_TITLE = 40
-"""Cells. Each turn fits on one line of 80 columns, with its number and length."""
+"""In cells: a turn then fits on one line of 80 columns, with its number and length."""
 
 
 def warning(use: ContextUse) -> str:
-    """What sending the question will do to the context for the first time, or cannot do well; empty
-    where there is nothing to warn of."""
+    """The warning to show before a question is sent: it leaves little room for its reply, or it is
+    the first to push turns out of the context. Empty if neither is so."""
     if not use.n_ctx or use.room >= use.wanted:
         return ""
     if use.unsent + use.wanted > use.n_ctx:
@@ -28,14 +28,14 @@ def warning(use: ContextUse) -> str:
 
 
 def in_words(use: ContextUse) -> str:
-    """What is in the context, with a line for each turn."""
+    """How full the context is, and one line for each turn."""
     if not use.n_ctx:
         return "No models are loaded, so there is no context."
     lines = [
         f"{use.used:,} of {use.n_ctx:,} tokens are used; {use.room:,} are left for the next reply.",
     ]
     if use.unsent:
-        lines.append(f"What you have typed, about {use.unsent:,}, is counted.")
+        lines.append(f"This includes about {use.unsent:,} tokens that you have typed.")
     if use.leaves is not None:
         title = _short(use.leaves.title)
         lines.append(f"Once fewer than {use.wanted:,} are left, “{title}” is the first to leave.")

@@ -1,4 +1,4 @@
-"""What the app says about a pair: before it is loaded, and at the top of its chat."""
+"""What the app says about a pair before it is loaded and at the top of its chat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 
 
 def to_be_loaded(pair: Pair) -> tuple[str, str]:
-    """Which files are loaded, or which server is connected to, in two lines."""
+    """The files to be loaded, or the server to connect to, in two lines."""
     if pair.server is not None:
         return f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
     return f"target  {pair.target.name}", f"draft   {pair.draft.name if pair.draft else 'none'}"
@@ -40,7 +40,7 @@ def greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
 
 
 def _starts_with(pair: Pair) -> str:
-    """Why the built-in pair begins with a fixed draft length."""
+    """Why the built-in pair begins with a fixed draft length; empty for other pairs."""
     if pair.source != "built-in" or pair.n_draft_max in (None, AUTO):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The numbers the speculation panel and the status line show, taken from the session."""
+"""The numbers that the speculation panel and the status line show, taken from the session."""
 
 from __future__ import annotations
 
@@ -18,46 +18,48 @@ from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, Speculatio
 
 @dataclass(frozen=True)
 class Numbers:
-    """One picture of the loop. None stands for “not measured yet”."""
+    """The numbers at one moment. “The reply on show” is the one being written, or else the last
+    one. None means not measured yet."""
 
     reply: SpeculationStats
     measured: Measured
-    """Acceptance over the latest rounds of the chat, times of the reply on show."""
+    """Acceptance over the latest rounds of the chat; times of the reply on show."""
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
     times: str
-    """Drafting and verifying: means over the latest rounds, per round."""
+    """Mean milliseconds per round for drafting and for verifying, over the latest rounds."""
     n_past: int
     n_ctx: int
     prefill: str
     off: str | None
-    """Why nothing is drafted, or None."""
+    """Why nothing is drafted; None if something is."""
     compared: Compared | None
     controls: Controls
     reasoning: Reasoning
-    """What the target can be told of thinking."""
+    """What can be set about the target's reasoning."""
     by_part: Mapping[Part, PartStats]
-    """Of the reply on show; empty unless it has reasoning."""
+    """The reasoning and the answer of the reply on show; empty if it has no reasoning."""
     unreported: str | None
-    """That the engine does not say where tokens come from, or None."""
+    """That the engine does not report the origins of tokens; None if it does."""
     is_provisional: bool
-    """Origins are derived, and made sure of when the reply has ended."""
+    """Whether the origins are derived until the engine reports them at the end of the reply."""
     engine: str
-    """Which engine wrote the reply on show, or will, where that is not eaglechat's own."""
+    """The engine that wrote the reply on show, or will write the first one; empty for eaglechat's
+    own."""
     not_followed: frozenset[str]
-    """The controls that do not reach the engine."""
+    """The controls that the engine ignores."""
     drafts_as_asked: bool
-    """The controls of drafting reach the engine."""
+    """Whether the engine follows the controls of drafting."""
     recommended: RecommendedSampling | None
-    """How the target's file would have it sampled."""
+    """The sampling that the target's file recommends."""
     own_sampling: str
-    """What of the sampling without a control is as recommended, in words."""
+    """In words: the sampling settings without a control that are as recommended."""
     auto: AutoDraft | None
-    """The latest choice of the automatic draft length; None while it is not in force."""
+    """The latest choice of the automatic draft length; None while that is not in use."""
 
     @property
     def room(self) -> str:
-        """Tokens in the context, and its size where that is known."""
+        """The tokens in the context, and its size if that is known."""
         if self.rounds and not (self.n_past or self.rounds[-1].n_past):
             return "not known"
         if self.n_ctx:
@@ -66,7 +68,7 @@ class Numbers:
 
 
 def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
-    """The numbers at this moment."""
+    """The numbers of a session at this moment. `most_rounds` limits `Numbers.rounds`."""
     shown, controls = session.shown, session.controls
     rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
@@ -104,7 +106,8 @@ def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
 
 
 def _times(rounds: Sequence[Round]) -> str:
-    # Rounds that drafted, for both: auto's plain rounds would make verifying look cheaper.
+    # Both means are over rounds that drafted: plain rounds, which the automatic draft length mixes
+    # in, would make verifying look cheaper.
     rounds = [round_ for round_ in rounds if round_.drafted] or rounds
     draft_ms = _mean([round_.timings.draft_ms for round_ in rounds if round_.drafted])
     verify_ms = _mean([round_.timings.verify_ms for round_ in rounds])
@@ -112,7 +115,7 @@ def _times(rounds: Sequence[Round]) -> str:
 
 
 def _mean(times: list[float | None]) -> float | None:
-    """None where there are none, or one of them is not reported."""
+    """The mean; None if there are no times or one of them is not reported."""
     total = summed(times)
     return total / len(times) if times and total is not None else None
 

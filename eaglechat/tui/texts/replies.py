@@ -1,4 +1,4 @@
-"""What is said about one reply: its progress, how it ended, its numbers in one line."""
+"""Short texts about one reply: its progress, how it ended, and its numbers in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDINGS = {
     FinishReason.LENGTH: "token limit reached",
     FinishReason.CONTEXT: "context full",
 }
-"""Why a reply ended, for replies that the model did not end itself."""
+"""Why a reply ended, for each reason other than that the model ended it."""
 
 
 def progress(running: Running) -> str:
@@ -35,7 +35,8 @@ def progress(running: Running) -> str:
 
 
 def summary(recorded: Measured, *, is_over: bool = True) -> list[str]:
-    """The numbers of a reply, to be joined with commas; those of the whole only if it is over."""
+    """The numbers of a reply, to be joined with commas. Its length and its times are left out
+    unless it is over."""
     if not is_over:
         recorded = replace(recorded, timings=None)
     tokens = [plural(recorded.tokens, "token")] if is_over else []
@@ -43,7 +44,7 @@ def summary(recorded: Measured, *, is_over: bool = True) -> list[str]:
 
 
 def thought(stats: PartStats | None) -> str:
-    """The line of folded reasoning: how long it took, and how well it was drafted."""
+    """The line of folded reasoning: how long it took, and how much of it was accepted."""
     if stats is None:
         return "thought"
     parts = [f"thought for {stats.ms / 1000:.0f} s", plural(stats.tokens, "token")]
@@ -56,7 +57,7 @@ def thought(stats: PartStats | None) -> str:
 
 
 def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:
-    """The line below a reply that is not being written: why it ended, and its speed."""
+    """The line below a reply that is over: why it ended, its length and its speed."""
     end = recording.end
     if end is None:
         return "cut off here"

@@ -1,4 +1,4 @@
-"""A chat as the entries of its transcript, from the first to the last."""
+"""The entries that the transcript shows of a chat, in order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SiblingNumber:
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the transcript. `key` identifies it as long as the chat is open."""
+    """One entry of the transcript. `key` identifies it as long as the chat is open."""
 
     key: str
     kind: Kind
@@ -40,13 +40,13 @@ class Entry:
     note: str | None = None
     """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
-    """The turn that the entry shows, or of which it shows a part."""
+    """The turn that the entry shows, whole or in part."""
     place: SiblingNumber | None = None
-    """Set in the first entry of a turn that has siblings."""
+    """Set only in the first entry of a turn that has siblings."""
 
     def below(self) -> str | None:
-        """The note. That of reasoning reads every round from disk, so it is only made when the
-        entry is drawn."""
+        """The note. For reasoning it is made here, when the entry is drawn, because making it reads
+        every round from disk."""
         if self.kind == "thought" and self.recording is not None and self.note is not None:
             return replies.thought(self.recording.by_part.get(Part.REASONING))
         return self.note
@@ -68,7 +68,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
 
 
 def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
-    """The entries behind a reply: that speculation stopped in it, and its comparisons."""
+    """The entries after a reply: a warning if speculation stopped in it, and its comparisons."""
     if reply.recording.speculation_stopped is not None:
         text = f"Speculation is off: {reply.recording.speculation_stopped}"
         yield Entry(f"off {reply.id}", "warning", text)
@@ -82,7 +82,7 @@ def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
 
 
 def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry]:
-    """The entries of a reply or comparison: its reasoning, and its answer once that begins."""
+    """The entries of a reply or comparison: its reasoning, and its answer once that has begun."""
     recording, is_over = turn.recording, not session.is_writing(turn)
     id = turn.id if isinstance(turn, Reply) else None
     place = _place(session, turn) if isinstance(turn, Reply) else None

@@ -1,4 +1,4 @@
-"""Sentences and numbers as the screens write them."""
+"""Sentences and numbers that several screens show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, Round
 
 _FORK_EXCERPT, _LOG_LINE = 24, 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
-"""Makes newlines and tabs visible in text that stands on one line."""
+"""Makes newlines and tabs visible in a text that is shown on one line."""
 
 
 def percent(share: float | None) -> str:
@@ -41,14 +41,15 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """An engine's message with a capital letter, unless a name begins it, and a full stop."""
+    """A message of an engine as a sentence: with a full stop, and with a capital letter unless it
+    begins with an address or a name."""
     if not text.startswith(("http", "llama.cpp", "llama-")):
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
 def pair_in_short(info: PairInfo | None, name: str) -> str:
-    """The pair as the title of a screen."""
+    """The pair, as it is written in the title bar."""
     if info is None:
         return f"{name}  not loaded"
     if info.server:
@@ -61,7 +62,8 @@ NO_ROUNDS = "There are no rounds to show: nothing has been generated here yet."
 
 
 def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
-    """What is said above a prompt that is shown."""
+    """The sentence above the prompt on the screen “What the model sees”. `typed` is empty if the
+    user has not typed a question yet."""
     said = [f"{prompt.tokens:,} of {plural(n_ctx, 'token')}"]
     if prompt.first_turn:
         n = prompt.first_turn
@@ -76,7 +78,7 @@ def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
 
 
 def own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) -> str:
-    """What of the sampling without a control is as the model's file recommends."""
+    """The sampling settings without a control that have the value the model's file recommends."""
     keys = ("top_k", "top_p", "min_p", "repeat_penalty")
     own = [
         f"{key} {getattr(in_force, key):g}"
@@ -99,7 +101,7 @@ def write_first() -> str:
 
 
 UNSAVED = (
-    "The disk does not take this chat: once you leave it, what could not be saved is lost. "
+    "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
     "{chat.export} in the chat writes it to another folder, or copies it."
 )
 NO_TURNS = "Nothing has been asked in this chat yet."
@@ -121,14 +123,14 @@ def cannot_bench(
 
 
 def fitting(text: str, width: int) -> str:
-    """A text cut to `width` cells, with an ellipsis where something is missing."""
+    """A text cut to `width` cells, with an ellipsis at its end if it was cut."""
     if cell_len(text) <= width:
         return text
     return f"{set_cell_size(text, max(0, width - 1)).rstrip()}…"
 
 
 def latest_draft(round_: Round | None) -> str:
-    """Who drafted in a round, and what."""
+    """Who drafted in a round, and what shape the draft has."""
     if round_ is None or not round_.drafted:
         return "plain" if round_ else ""
     count = len(round_.drafted)
@@ -137,12 +139,12 @@ def latest_draft(round_: Round | None) -> str:
 
 
 def drafter(name: str | None) -> str:
-    """A drafter as people call it."""
+    """A drafter's name for people."""
     return {NGRAM: "n-grams", "eagle3": "draft", None: "draft"}.get(name) or str(name)
 
 
 def auto_in_short(auto: AutoDraft) -> str:
-    """What the automatic draft length chose, beside other numbers."""
+    """The choice of the automatic draft length, in one or three words."""
     if not auto.n:
         return "plain"
     return f"tree of {auto.n}" if auto.shape == "tree" else str(auto.n)
@@ -166,7 +168,8 @@ def auto_choice(auto: AutoDraft, width: int) -> str:
 
 
 def auto_speeds(auto: AutoDraft, width: int) -> str:
-    """The expected tokens per second of the choice and of plain decoding, with its uncertainty."""
+    """The expected tokens per second of the chosen length and of plain decoding, the latter with
+    its uncertainty."""
     plain = f"{auto.tokens_per_second[0]:.1f} ±{auto.plain_error:.1f}"
     if not auto.length:
         return _longest((f"Plain would be {plain} tok/s", f"plain {plain}"), width)
@@ -175,20 +178,20 @@ def auto_speeds(auto: AutoDraft, width: int) -> str:
 
 
 def auto_ledger(auto: AutoDraft, width: int) -> str:
-    """What the reply has lost against plain decoding, of what it may lose."""
+    """How many milliseconds the reply is behind plain decoding, and how many it may be."""
     lost, allowed = f"{max(auto.lost_ms, 0.0):,.0f}", f"{auto.allowed_ms:,.0f} ms"
     said = f"Behind plain: {lost} of {allowed}"
     return _longest((f"{said} allowed", said, f"lost {lost} of {allowed}"), width)
 
 
 def _longest(texts: Iterable[str], width: int) -> str:
-    """The first text that fits into `width` cells; the last one cut where none does."""
+    """The first text that fits into `width` cells; if none does, the last one cut."""
     *longer, last = texts
     return next((text for text in longer if len(text) <= width), fitting(last, width))
 
 
 def comparison_result(result: Compared) -> str:
-    """What a comparison measured, in two or three lines."""
+    """The result of a comparison, in two to four lines."""
     lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
     if result.changed:
         names = " and ".join(result.changed)
@@ -226,12 +229,12 @@ def _quoted(text: str | None) -> str:
 
 
 def engine_stopped(event: Died) -> str:
-    """That the engine process is gone, and what it said last."""
+    """That the engine process has ended, and the last lines of its log."""
     return f"{sentence(event.reason)} {'' if event.why else _log(event.log_tail)}".rstrip()
 
 
 def died_in_chat(event: Died) -> str:
-    """The same in a chat, where the last line is the one in sight."""
+    """The same in a chat. The log comes first, because the reader sees the last line."""
     log = "" if event.why else f"{_log(event.log_tail)}\n"
     return (
         f"{log}{sentence(event.reason)} "
@@ -253,8 +256,8 @@ _WHAT_TO_DO = {
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
     "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
-    "program": "Change engine.llama_server in the settings and start eaglechat again; left empty, "
-    "eaglechat's own engine runs the pairs.",
+    "program": "Change engine.llama_server in the settings and start eaglechat again; if it is "
+    "empty, eaglechat's own engine runs the pairs.",
     "settings": "Change it in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings.",
@@ -268,5 +271,5 @@ _WHAT_TO_DO = {
 
 
 def what_to_do(code: str) -> str:
-    """Advice for an error of this code."""
+    """Advice to the user for an error with this code."""
     return _WHAT_TO_DO.get(code, "The engine's log says more.")

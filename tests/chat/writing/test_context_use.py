@@ -37,7 +37,7 @@ def test_turns_are_measured_by_what_the_engine_reported(tmp_path: Path) -> None:
     assert (found.n_ctx, found.used, found.unsent) == (8192, ends[1], 100)
     assert found.room == 8192 - ends[1] - 100
     assert warning(found) == ""
-    assert "What you have typed, about 100, is counted." in in_words(found)
+    assert "This includes about 100 tokens that you have typed." in in_words(found)
     assert "two?" in in_words(found)
 
 

@@ -1,4 +1,5 @@
-"""Inside a round: what was drafted, what the target held likely in each place, and what it took."""
+"""The inside of a round: the drafted tokens, the target's probabilities at each position, and the
+tokens it sampled."""
 
 from __future__ import annotations
 
@@ -24,17 +25,18 @@ BAR_CELLS = 8
 CONTEXT_CHARACTERS = 160
 _MARKS = {"accepted": "✓", "rejected": "✗", "sampled": "•", "": " "}
 _TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
-          "sample_ms": "sample", "total_ms": "in all"}  # fmt: skip
+          "sample_ms": "sample", "total_ms": "total"}  # fmt: skip
 
 
 class InsideScreen(EagleModal[None]):
-    """One round of a reply at a time; the arrows go to those before and after it."""
+    """Shows one round of a reply at a time; keys go to the rounds before and after it."""
 
     CSS_PATH = "inside.tcss"
     BINDINGS = bindings_of("inside")
 
     def __init__(self, recording: Recording, index: int, unreported: str | None) -> None:
-        """`unreported` says so where the engine does not tell what the target held likely."""
+        """`unreported` says that the engine does not report the target's probabilities; None if it
+        does."""
         super().__init__()
         self._recording, self._index, self._unreported = recording, index, unreported
 
@@ -83,15 +85,17 @@ class InsideScreen(EagleModal[None]):
         return Content("\n").join(lines)
 
     def _in_context(self) -> Content:
-        """The round's text in its colours, with what stands before and after it."""
+        """The round's text in the colours of its origins, between the texts before and after it."""
         rounds = self._recording.rounds
         before = "".join(r.text for r in rounds[max(0, self._index - 40) : self._index])
         after = "".join(r.text for r in rounds[self._index + 1 : self._index + 20])
-        tokens = ((_seen(token.text), _style(token.origin)) for token in rounds[self._index].tokens)
+        tokens = (
+            (_visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
+        )
         return Content.assemble(
-            (_seen(before)[-CONTEXT_CHARACTERS:], "$text-muted"),
+            (_visible(before)[-CONTEXT_CHARACTERS:], "$text-muted"),
             *tokens,
-            (_seen(after)[: CONTEXT_CHARACTERS // 2], "$text-muted"),
+            (_visible(after)[: CONTEXT_CHARACTERS // 2], "$text-muted"),
         )
 
     def _unrecorded(self) -> str:
@@ -144,13 +148,14 @@ def _row(number: str, one: CandidateToken, place: Position) -> Content:
 
 
 def _why(place: Position) -> str:
-    """Why a drafted token was rejected, where the target's choices are recorded."""
+    """Why a drafted token was rejected; empty if none was, or if the target's probabilities were
+    not recorded."""
     rejected = place.rejected
     if rejected is None or rejected.chance is None or place.token.origin is not Origin.CORRECTION:
         return ""
     if rejected.chance:
         return (
-            f"The draw went against {_quoted(rejected.text)}: its chance was"
+            f"{_quoted(rejected.text)} was rejected at random: its chance was"
             + _percent(rejected.chance, " ")
             + "."
         )
@@ -173,12 +178,12 @@ def _style(origin: Origin) -> str:
     return "" if origin is Origin.UNKNOWN else f"$token-{origin.value}"
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     return neutralise(text).translate(VISIBLE_WHITESPACE)
 
 
 def _quoted(text: str | None) -> str:
-    return "a token" if text is None else f"“{_seen(text)}”"
+    return "a token" if text is None else f"“{_visible(text)}”"
 
 
 def _shortened(text: str) -> str:
@@ -188,7 +193,7 @@ def _shortened(text: str) -> str:
 
 
 def _percent(share: float | None, before: str = "") -> str:
-    """A share, with what stands before it; nothing where it is not known."""
+    """A share in percent, with `before` in front of it; empty if it is unknown."""
     if share is None:
         return ""
     if 0 < share < 0.001:

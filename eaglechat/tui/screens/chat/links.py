@@ -1,4 +1,4 @@
-"""Addresses in replies: which are opened, and how one is shown before it is."""
+"""Addresses in replies: which of them may be opened, and how one is shown before it is opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OPENED = ("http", "https", "mailto")
 
 
 def cannot_open(address: str) -> str | None:
-    """Why an address is not opened; None where it may be."""
+    """Why an address may not be opened; None if it may."""
     try:
         scheme = urlsplit(address).scheme.lower()
     except ValueError:
@@ -21,8 +21,8 @@ def cannot_open(address: str) -> str | None:
 
 
 def shown_address(address: str) -> str:
-    """An address in full, and its host in the letters that host names are made of where it looks
-    like another."""
+    """An address in full. If its host is not plain ASCII, its ASCII form (IDNA) is added, for such
+    a host can look like another one."""
     host = urlsplit(address).hostname or ""
     try:
         plain = host.encode("idna").decode("ascii")

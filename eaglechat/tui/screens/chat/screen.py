@@ -1,4 +1,5 @@
-"""The chat: transcript, prompt, speculation panel. It draws a ChatSession and is its view."""
+"""The chat screen: transcript, prompt and speculation panel. It draws a ChatSession and is the view
+that the session reports to."""
 
 from __future__ import annotations
 
@@ -76,23 +77,23 @@ from eaglechat.wire import protocol
 NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
 PANEL_FROM = (100, 34)
-"""Width and height of the smallest terminal that shows the panel beside the chat."""
+"""The least width and height, in cells, of a terminal that shows the panel beside the chat."""
 TABLE_FROM = 48
-"""Height from which the panel has room for the table of the automatic draft length."""
+"""The least height, in rows, at which the panel shows the table of the automatic draft length."""
 
 
 @dataclass(frozen=True)
 class Editing:
-    """An earlier question that is in the prompt, to be asked in other words."""
+    """An earlier question that the user is rewriting in the prompt."""
 
     question: TurnId
     original: str
     before: str
-    """What was in the prompt before."""
+    """The text of the prompt before the question was put there."""
 
 
 class ChatScreen(PromptScreen[None]):
-    """A chat with a loaded pair, new or resumed; without `info` nothing is loaded, and the chat
+    """A chat with a loaded pair, new or resumed. Without `info` no models are loaded, and the chat
     can only be read."""
 
     CSS_PATH = "chat.tcss"
@@ -109,19 +110,19 @@ class ChatScreen(PromptScreen[None]):
         super().__init__()
         self.services = services
         self.session: ChatSession
-        """From the moment the screen is mounted."""
+        """Set when the screen is mounted."""
         self.editing: Editing | None = None
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
         self._completer = PromptCompleter(self._choices, self._list)
         self._warned_about = ""
-        """The question that was last said to fill the context."""
+        """The question that the user was last warned about, because it would fill the context."""
         self._being_read: set[str] = set()
-        """Paths of files that were attached and are still being read."""
+        """Paths of attached files that are still being read."""
 
     def compose(self) -> ComposeResult:
-        # Before the first resize tells: all would be wrapped and drawn twice.
+        # Waiting for the first resize event would wrap and draw everything twice.
         self._fit(self.app.size)
         settings = self.services.settings.current
         yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
@@ -181,7 +182,7 @@ class ChatScreen(PromptScreen[None]):
         self._fit(event.size)
 
     def _fit(self, size: Size) -> None:
-        """Show as much beside the chat as a terminal of this size has room for."""
+        """Show the parts of the panel that a terminal of this size has room for."""
         width, height = size
         folded = width < PANEL_FROM[0] or height < PANEL_FROM[1]
         self.set_class(folded, "-folded")
@@ -191,7 +192,7 @@ class ChatScreen(PromptScreen[None]):
     def transcript(self) -> Transcript:
         return self.query_one("#transcript", Transcript)
 
-    # What the session tells its view
+    # What the session calls on its view
 
     def changed(self) -> None:
         self.call_later(self._draw)
@@ -269,7 +270,7 @@ class ChatScreen(PromptScreen[None]):
     def _show_opened(self) -> None:
         self._end_edit()
         if self._finder.is_open:
-            # Its passages are those of the chat before.
+            # The passages it found are those of the previous chat.
             self._end_finding()
         self.transcript.clear()
         for turn in self.session.turns.path:
@@ -327,7 +328,7 @@ class ChatScreen(PromptScreen[None]):
         self._show_passage(chat.opened_at)
 
     def action_load_again(self) -> None:
-        """After the engine died: load the pair again and go on."""
+        """Load the pair again after the engine process has ended, and continue the chat."""
         if self.session.is_engine_gone:
             self.post_message(LoadAgain(self._pair, self._loaded_again))
         else:
@@ -339,7 +340,8 @@ class ChatScreen(PromptScreen[None]):
         self._take_typed_ahead()
 
     def _take_typed_ahead(self) -> None:
-        """Put what was typed while the models were loading in the prompt, and send it if asked."""
+        """Put the text that was typed while the models were loading into the prompt, and send it if
+        the user had sent it."""
         typed = self.services.typeahead.take()
         self.prompt.type_in(typed.text)
         if typed.is_sent and self.prompt.text == typed.text:
@@ -355,7 +357,7 @@ class ChatScreen(PromptScreen[None]):
             self.open(ExportScreen(self.session.record.reader(), format))
 
     def action_model(self, name: str | None) -> None:
-        """Chat with other models; without a name they are chosen from the library."""
+        """Chat with another pair. Without a name the library opens, to choose one."""
         if name is None:
             from eaglechat.tui.screens.hub.library import LibraryScreen
 
@@ -396,7 +398,8 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.selected = None
 
     def _is_too_much(self, text: str) -> bool:
-        """Whether the question would fill the context, which is said; sent again, it is asked."""
+        """Whether the question would fill the context. If so the user is warned once: sent again,
+        the question is asked."""
         warning = context.warning(self._context_use(text))
         if not warning or self._warned_about == text or self.session.running is not None:
             return False
@@ -406,7 +409,7 @@ class ChatScreen(PromptScreen[None]):
         return True
 
     def action_context(self) -> None:
-        """Show what the context holds, and what leaves it next."""
+        """Show which turns the context holds, and which one leaves it next."""
         self.open(MessageDialog("Context", context.in_words(self._context_use(self.prompt.text))))
 
     def _context_use(self, text: str) -> ContextUse:
@@ -434,7 +437,7 @@ class ChatScreen(PromptScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        # Dim where there is nothing to stop.
+        # None shows the command dimmed, because there is nothing to stop.
         if allowed and action == "stop":
             is_idle = self.session.running is None and self.editing is None
             return None if is_idle and self.transcript.selected is None else True
@@ -457,7 +460,7 @@ class ChatScreen(PromptScreen[None]):
 
         self.session.show_prompt(typed, show)
 
-    # Turns: commands work on the selected one, or on the last
+    # Turns: commands work on the selected turn, or else on the last one
 
     def action_select_turn(self, by: int) -> None:
         ids = [turn.id for turn in self.session.turns.path]
@@ -478,7 +481,7 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.selected = None if is_selected else event.turn
 
     def _target(self) -> TurnId | None:
-        """The turn a command works on; None in an empty chat, which is said."""
+        """The turn a command works on. In an empty chat it tells the user so and returns None."""
         last = self.session.turns.last
         if last is None:
             self.notify(wording.NO_TURNS)
@@ -539,7 +542,8 @@ class ChatScreen(PromptScreen[None]):
             self._edit(question, self.prompt.marks.text(question.parts), before)
 
     def _question_to_edit(self) -> Question | None:
-        """The question before the one that is edited now; else that of the target turn."""
+        """While a question is edited, the question before it; otherwise the last question up to the
+        turn that commands work on."""
         id = self.editing.question if self.editing else self._target()
         if id is None:
             return None
@@ -552,8 +556,8 @@ class ChatScreen(PromptScreen[None]):
         return questions[-1] if questions else None
 
     def _edit(self, question: Question, text: str, before: str) -> None:
-        """Put a text in the prompt that will be asked in place of the question; `before` is
-        what the prompt gets back afterwards."""
+        """Put `text` in the prompt, to be asked in place of the question. The prompt gets `before`
+        back afterwards."""
         self.editing = Editing(question.id, self.prompt.marks.text(question.parts), before)
         self.transcript.selected = question.id
         self.prompt.replace_all(text)
@@ -562,7 +566,8 @@ class ChatScreen(PromptScreen[None]):
         self.refresh_bindings()
 
     def _end_edit(self) -> None:
-        """Put back what was in the prompt before; what was written instead is in its history."""
+        """Put the text from before the edit back into the prompt. An edited text that was not sent
+        goes into the prompt's history."""
         if self.editing is not None:
             if self.prompt.text != self.editing.original:
                 self.prompt.remember(slash.escaped(self.prompt.text))
@@ -574,12 +579,13 @@ class ChatScreen(PromptScreen[None]):
 
     @property
     def _draft(self) -> QuestionParts:
-        """What is saved of the prompt: not a question that was not changed, nor a command."""
+        """The part of the prompt that is saved: neither an unchanged earlier question nor a
+        command."""
         text = self.prompt.text
         if self.editing is not None and text == self.editing.original:
             text = self.editing.before
         elif self.editing is None and slash.begins_command(text):
-            # The time it takes to type a command would leave a chat named after it.
+            # A save while a command is being typed would name the chat after the command.
             text = ""
         return self.prompt.marks.parts(text)
 
@@ -613,7 +619,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_toggle_ngram(self) -> None:
         self._turn(NGRAM, not self.controls.ngram)
-        # A terminal that is too small for the panel has no other place that says so.
+        # In a terminal that is too small for the panel nothing else shows the change.
         self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
     def action_toggle_speculation(self) -> None:
@@ -638,7 +644,7 @@ class ChatScreen(PromptScreen[None]):
 
         self.open(BenchScreen(self.services, session.pair, session.info, self.controls, keep))
 
-    # Reading what was said
+    # Reading the transcript
 
     def action_page(self, direction: int) -> None:
         if direction < 0:
@@ -696,7 +702,7 @@ class ChatScreen(PromptScreen[None]):
     # Finding in this chat
 
     def _show_passage(self, passage: Passage | None) -> None:
-        """Show a passage that was found in the saved chat, on whichever branch it is."""
+        """Show a passage that a search found in the saved chat, on any branch."""
         if passage is None or not self.session.choose(passage.turn):
             return
         self._draw()
@@ -738,7 +744,7 @@ class ChatScreen(PromptScreen[None]):
         return self._completer.offer(before, is_first and self.editing is None)
 
     def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
-        """The names that the value of a command can be, each with a few words about it."""
+        """The names that a command takes as its value, each with a short description."""
         if command.id in {"chat.role", "chat.write_role"}:
             return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
         if command.id == "chat.model":
@@ -782,7 +788,7 @@ class ChatScreen(PromptScreen[None]):
         return self.services.settings.file.parent / "roles"
 
     def action_role(self, name: str | None) -> None:
-        """Ask in another role; without a name it is chosen from a list."""
+        """Take another role. Without a name a list opens, to choose one."""
         if name is None:
             from eaglechat.tui.screens.roles import RolesScreen
 
@@ -800,7 +806,7 @@ class ChatScreen(PromptScreen[None]):
             self.session.choose_role(role)
 
     def action_write_role(self, name: str | None) -> None:
-        """Write a role in the user's editor, and take it."""
+        """Write or change a role in the user's editor, and take it."""
         name = name or (self.session.role.name if self.session.role else "")
         if not is_name(name):
             self.notify(f"Type {slash.SLASH}write_role and a valid file name.", markup=False)
@@ -821,20 +827,21 @@ class ChatScreen(PromptScreen[None]):
             self._take_role(name)
 
     def action_editor(self) -> None:
-        """Edit the prompt in the user's editor, which has the terminal until it ends."""
+        """Edit the prompt in the user's editor, which has the terminal to itself until it exits."""
         text = self._in_editor(self.prompt.text)
         if text is not None:
             self.prompt.replace_all(text)
             self.prompt.take_focus()
 
     def _in_editor(self, text: str) -> str | None:
-        """The text as the user's editor leaves it; None if there was no editor, which is said."""
+        """The text after the user's editor has changed it. If the editor fails, it tells the user
+        why and returns None."""
         self.save()
         written, problem = None, ""
         try:
             command = editor_command()
             with self.app.suspend():
-                # Textual takes the terminal back only where nothing is raised in here.
+                # An exception raised in here would keep Textual from taking the terminal back.
                 try:
                     written = edited(command, text)
                 except EditorError as error:

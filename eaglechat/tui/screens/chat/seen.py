@@ -1,4 +1,4 @@
-"""What the model would read: the prompt of the next reply, its control tokens apart."""
+"""What the model would read: the prompt of the next reply, with its control tokens highlighted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTROL = "bold $text-accent on $accent-muted"
 
 
 class SeenScreen(EagleModal[None]):
-    """A prompt, with a sentence about it above."""
+    """Shows a prompt below a sentence about it."""
 
     CSS_PATH = "seen.tcss"
     BINDINGS = bindings_of("seen")
@@ -39,7 +39,7 @@ class SeenScreen(EagleModal[None]):
     def on_mount(self) -> None:
         text = self.query_one("#seen-text", VerticalScroll)
         text.focus()
-        # What is asked now stands at the end.
+        # The question that is being asked is at the end.
         self.call_after_refresh(text.scroll_end, animate=False)
 
     def action_copy(self) -> None:
