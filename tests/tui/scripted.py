@@ -38,6 +38,8 @@ REPLY = (
     "together cover exactly as much as the big one. For sides of 3 and 4 the longest is 5, "
     "because 9 and 16 make 25."
 )
+ROUNDS_PER_FRAME = 4
+"""While no `budget` says otherwise."""
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
 AUTO_CHOICES = (
     (0, AutoReason.PLAIN_CHECK),
@@ -249,7 +251,12 @@ class ScriptedEngine(Link):
             if job.answers_now:
                 job.answers_now = False
                 reply.end_reasoning()
-            yield reply.next_events(job.request.speculation) if self._may_write() else []
+            events: list[protocol.AnyEvent] = []
+            # A whole reply need not take a frame for each of its rounds: drawing takes the time.
+            for _ in range(1 if self.budget is not None else ROUNDS_PER_FRAME):
+                if reply.end is None and self._may_write():
+                    events += reply.next_events(job.request.speculation)
+            yield events
             self._n_past = reply.n_past
         if reply.end is None:
             yield [reply.done(FinishReason.CANCELLED)]
