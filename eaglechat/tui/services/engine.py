@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from eaglechat.engine.loading.machine import memory
-from eaglechat.hub.catalogue.fit import Machine, machine_of
+from eaglechat.hub.fit import Machine, machine_of
 from eaglechat.links.base import (
     AnsweredRequest,
     Died,

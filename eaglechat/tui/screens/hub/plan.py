@@ -13,9 +13,9 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.catalogue import fit
-from eaglechat.hub.catalogue.facts import Facts
+from eaglechat.hub import fit
 from eaglechat.hub.errors import HubError
+from eaglechat.hub.facts import Facts
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
@@ -25,7 +25,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.install import Plan
 
 
@@ -36,7 +36,7 @@ class PlanScreen(EagleModal[bool]):
 
     BINDINGS = bindings_of("confirm")
 
-    def __init__(self, services: Services, entry: Entry) -> None:
+    def __init__(self, services: Services, entry: CatalogueEntry) -> None:
         super().__init__()
         self._services = services
         self._entry = entry

@@ -16,15 +16,15 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.gguf.header import GGUFError
-from eaglechat.hub.catalogue.entries import Entry
-from eaglechat.hub.catalogue.references import (
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.references import (
     InvalidReferenceError,
     LocalReference,
     ModelFiles,
     group_models,
     parse,
 )
-from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
@@ -68,7 +68,7 @@ class Drafts:
 Step = Repos | Models | Drafts
 
 
-class SearchScreen(EagleModal[Entry]):
+class SearchScreen(EagleModal[CatalogueEntry]):
     """Dismisses with a pair to install, or None."""
 
     CSS_PATH = "search.tcss"

@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.hub.catalogue.facts import Facts
 from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, Offer, inspect, offers
 from eaglechat.links.base import Lifecycle, Ready
@@ -32,7 +32,7 @@ from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
@@ -55,7 +55,7 @@ class MenuScreen(EagleScreen[None]):
         self._services = services
         self._servers = ServerWatch()
         self._offers: dict[str, Offer] = {}
-        self._catalogue: list[tuple[Entry, Status]] = []
+        self._catalogue: list[tuple[CatalogueEntry, Status]] = []
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
@@ -113,7 +113,10 @@ class MenuScreen(EagleScreen[None]):
         self.in_background(read)
 
     def _take_catalogue(
-        self, catalogue: list[tuple[Entry, Status]], problems: list[str], unfinished: list[str]
+        self,
+        catalogue: list[tuple[CatalogueEntry, Status]],
+        problems: list[str],
+        unfinished: list[str],
     ) -> None:
         self._catalogue = catalogue
         if not self._notices_said:
@@ -188,7 +191,9 @@ class MenuScreen(EagleScreen[None]):
             this_round = self._asking
             self.in_background(lambda: self._fact_updates(wanted, n_ctx, this_round))
 
-    def _fact_updates(self, wanted: list[Entry], n_ctx: int, this_round: int) -> Iterator[Update]:
+    def _fact_updates(
+        self, wanted: list[CatalogueEntry], n_ctx: int, this_round: int
+    ) -> Iterator[Update]:
         while wanted and this_round == self._asking:
             entry = next((e for e in wanted if f"entry:{e.name}" == self._looked_at), wanted[0])
             wanted.remove(entry)
@@ -347,7 +352,7 @@ class MenuScreen(EagleScreen[None]):
         search = SearchScreen(self._services, self.query_one(Filter).value)
         self.open(search, self._show_plan)
 
-    def _show_plan(self, entry: Entry) -> None:
+    def _show_plan(self, entry: CatalogueEntry) -> None:
         from eaglechat.tui.screens.hub.plan import PlanScreen
 
         plan = PlanScreen(self._services, entry)
