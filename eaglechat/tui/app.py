@@ -39,12 +39,15 @@ from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.services import ChatReader, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
-from eaglechat.tui.texts import wording
 from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
 
 INSTALL_LOOKS_PER_SECOND = 3
+UNSAVED = (
+    "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
+    "{chat.export} in the chat writes it to another folder, or copies it."
+)
 
 
 class EagleApp(KeysInOrder):
@@ -230,7 +233,7 @@ class EagleApp(KeysInOrder):
     def _unless_lost(self, then: Callable[[], None], agree: str = "Leave") -> None:
         """Call `then`, which leaves the open chat; if the chat is not saved, ask the user first."""
         if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
-            dialog = ConfirmDialog("Unsaved chat", with_keys(wording.UNSAVED), agree)
+            dialog = ConfirmDialog("Unsaved chat", with_keys(UNSAVED), agree)
             open_screen(self, dialog, lambda _agreed: then())
         else:
             then()

@@ -82,10 +82,8 @@ def _rules(theme: str) -> str:
 
 
 def _body(chat: ExportedChat) -> Iterator[str]:
-    header = chat.header
     yield f"<h1>{_escaped(chat.title)}</h1>\n"
-    about = f"{header.created[:16].replace('T', ' ')}, {header.pair}"
-    yield f'<p class="about">{_escaped(about)}</p>\n<ul class="about">\n'
+    yield f'<p class="about">{_escaped(chat.about)}</p>\n<ul class="about">\n'
     for kind, meaning in _LEGEND:
         yield f'<li><span class="{kind}">{kind}</span>: {meaning}</li>\n'
     yield '</ul>\n<input type="checkbox" id="rejected">'
@@ -99,7 +97,7 @@ def _body(chat: ExportedChat) -> Iterator[str]:
 
 def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
     recording = reply.recording
-    yield _heading(recording.terms.pair or chat.header.pair, chat.place_of(reply))
+    yield _heading(chat.writer_of(reply), chat.place_of(reply))
     if chat.with_reasoning and reply.reasoning:
         yield f"<details><summary>Reasoning</summary>{_text(recording, Part.REASONING)}</details>\n"
     yield _text(recording, Part.ANSWER)

@@ -47,9 +47,9 @@ class HelpScreen(EagleModal[None]):
             dialog.border_title = "Help"
             dialog.border_subtitle = with_keys("{dialog.back} closes")
             yield Static("Keys", classes="heading")
-            yield Terms([*self._keys()])
+            yield Definitions([*self._keys()])
             yield Static("Words", classes="heading above")
-            yield Terms(_WORDS)
+            yield Definitions(_WORDS)
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -61,11 +61,11 @@ class HelpScreen(EagleModal[None]):
             yield ", ".join(name_of(key) for key in active.keys[:2]), active.command.help
 
 
-class Terms(Static):
+class Definitions(Static):
     """Terms and their meanings in two columns. It is one widget because two widgets a row take half
     a second to lay out."""
 
-    COMPONENT_CLASSES = {"terms--term"}
+    COMPONENT_CLASSES = {"definitions--term"}
 
     def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Terms(Static):
 
     def render(self) -> Table:
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_column(width=TERM_CELLS, style=self.get_component_rich_style("terms--term"))
+        grid.add_column(width=TERM_CELLS, style=self.get_component_rich_style("definitions--term"))
         grid.add_column(ratio=1)
         for term, meaning in self.rows:
             grid.add_row(Text(term), Text(meaning))
