@@ -17,9 +17,8 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class DownloadsScreen(EagleModal[Pair]):
     def on_mount(self) -> None:
         self.query_one("#list").focus()
         self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
-        self._services.installs.changed.subscribe(self, self._find_unfinished)
+        self._services.models_changed.subscribe(self, self._find_unfinished)
         self._find_unfinished()
         self._draw()
 
@@ -72,7 +71,7 @@ class DownloadsScreen(EagleModal[Pair]):
         def find() -> Iterator[Update]:
             yield partial(self._take_unfinished, self._services.desk.unfinished())
 
-        in_background(self, find)
+        self.in_background(find)
 
     def _take_unfinished(self, unfinished: list[tuple[CatalogueEntry, Status]]) -> None:
         self._unfinished = {entry.name: (entry, status) for entry, status in unfinished}

@@ -27,8 +27,7 @@ from eaglechat.hub.references import (
 )
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.services.background import Update, in_background
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -130,7 +129,7 @@ class SearchScreen(EagleModal[CatalogueEntry]):
         number = self._number
         self._say(said)
         self.query_one("#found").loading = True
-        in_background(self, lambda: self._answer(number, question))
+        self.in_background(lambda: self._answer(number, question))
 
     def _answer(self, number: int, question: Callable[[], Step]) -> Iterator[Update]:
         try:
