@@ -17,7 +17,6 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
 
-from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
@@ -215,7 +214,9 @@ class EagleApp(KeysInOrder):
         def loaded(info: PairInfo) -> None:
             from eaglechat.tui.screens.chat.screen import ChatScreen
 
-            self._remember(pair)
+            self.services.pairs.remember(pair)
+            if self.services.pairs.problem:
+                self.notify(self.services.pairs.problem, severity="warning", markup=False)
             chosen = self.services.pairs.as_kept(pair)
             if pair.server is not None:
                 chosen = pair_of_server(pair.server, info.target.path)
@@ -224,11 +225,6 @@ class EagleApp(KeysInOrder):
             self.switch_screen(ChatScreen(self.services, chosen, info, saved))
 
         open_screen(self, LoadingScreen(self.services, pair, loaded))
-
-    def _remember(self, pair: Pair) -> None:
-        self.services.pairs.remember(pair)
-        if self.services.pairs.problem:
-            self.notify(self.services.pairs.problem, severity="warning", markup=False)
 
     def _unless_lost(self, then: Callable[[], None], agree: str = "Leave") -> None:
         """Call `then`, which leaves the open chat; if the chat is not saved, ask the user first."""
@@ -267,29 +263,24 @@ class EagleApp(KeysInOrder):
         self._unless_lost(lambda: self._resume(message.chat))
 
     def _resume(self, chat: SavedChat) -> None:
-        header = chat.header
+        header, settings = chat.header, self.services.settings.current
         if header.server:
+            # The entry of the settings that has this address may have another name by now.
+            known = (one for one in settings.server if same_server(one.url, header.server))
+            unknown = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
             self._back_to_menu()
-            self.load_and_chat(self._served_again(header), chat)
+            self.load_and_chat(pair_of_server(next(known, unknown), header.target), chat)
             return
         draft = Path(header.draft) if header.draft else None
         pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
         self._back_to_menu()
-        is_here = not self.services.settings.current.engine.command
-        if is_here and not pair.target.is_file():
+        if not settings.engine.command and not pair.target.is_file():
             from eaglechat.tui.screens.chat.screen import ChatScreen
 
-            # Its models are not on this machine any more: it can only be read.
+            # The engine runs on this machine, and the models are gone: the chat can only be read.
             open_screen(self, ChatScreen(self.services, pair, None, chat))
         else:
             self.load_and_chat(pair, chat)
-
-    def _served_again(self, header: ChatHeader) -> Pair:
-        """The served model of a saved chat, by the settings' entry that has its address now."""
-        servers = self.services.settings.current.server
-        known = (server for server in servers if same_server(server.url, header.server))
-        adhoc = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
-        return pair_of_server(next(known, adhoc), header.target)
 
     # What the keys do
 
