@@ -60,7 +60,6 @@ from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall, Update
-from eaglechat.tui.screens.chat.finding import ChatFinder
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
@@ -146,7 +145,7 @@ class ChatScreen(PromptScreen[None]):
                 transcript.show_rejected = settings.interface.show_rejected
                 transcript.token_colours = settings.interface.token_colours
                 yield transcript
-                yield FindBar()
+                yield FindBar(transcript, lambda: self.session.turns.path)
                 yield StatusLine(id="status")
                 yield Legend()
                 completions = Completions(id="completions")
@@ -179,9 +178,6 @@ class ChatScreen(PromptScreen[None]):
             saved=self._saved,
         )
         self._has_session = True
-        self._finder = ChatFinder(
-            self.query_one(FindBar), self.transcript, lambda: self.session.turns.path
-        )
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
@@ -281,7 +277,7 @@ class ChatScreen(PromptScreen[None]):
 
     def _show_opened(self) -> None:
         self._end_edit()
-        if self._finder.is_open:
+        if self.query_one(FindBar).is_open:
             # The passages it found are those of the previous chat.
             self._end_finding()
         self.transcript.clear()
@@ -727,26 +723,15 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
 
     def action_find(self) -> None:
-        if self._finder.is_open:
+        bar = self.query_one(FindBar)
+        if bar.is_open:
             self._end_finding()
         else:
-            self._finder.open()
-
-    @on(FindBar.Typed)
-    def _find_typed(self, event: FindBar.Typed) -> None:
-        self._finder.find(event.text)
-
-    @on(FindBar.Stepped)
-    def _find_stepped(self, event: FindBar.Stepped) -> None:
-        self._finder.step(event.by)
+            bar.open()
 
     @on(FindBar.Closed)
-    def _find_closed(self) -> None:
-        self._finder.go_back()
-        self._end_finding()
-
     def _end_finding(self) -> None:
-        self._finder.close()
+        self.query_one(FindBar).close()
         self.prompt.take_focus()
 
     # Completing what is typed, and attaching files
