@@ -178,7 +178,7 @@ class EagleApp(KeysInOrder):
         self._unless_lost(self._quit, "Quit")
 
     def _quit(self) -> None:
-        self.leave_all()
+        self._leave_all()
         self.exit()
 
     def _follow_termination(self) -> None:
@@ -189,12 +189,12 @@ class EagleApp(KeysInOrder):
                 asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
 
     def _terminate(self, number: int) -> None:
-        self.leave_all()
+        self._leave_all()
         self.exit(return_code=128 + number)
 
     # Loading a pair, and leaving the chat
 
-    def leave_all(self) -> None:
+    def _leave_all(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, EagleScreen):
                 screen.leave()
@@ -202,7 +202,7 @@ class EagleApp(KeysInOrder):
     def _back_to_menu(self) -> None:
         """Leave and close every screen above the menu, and free the models' memory."""
         if len(self.screen_stack) > 1:
-            self.leave_all()
+            self._leave_all()
             self.services.engine.unload()
         while len(self.screen_stack) > 1:
             self.pop_screen()

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.texts.wording import KINDS_OF_TOKENS
 
 TERM_CELLS = 16
 """Cells of the first column."""
@@ -22,11 +23,7 @@ _WORDS = [
     ("target", "the model you chat with; every token of the reply is its choice"),
     ("draft", "a small model that guesses the target's next tokens"),
     ("round", "the draft guesses, the target verifies all guesses in one pass"),
-    ("accepted", "a guess the target agreed with: a token for free"),
-    ("rejected", "a guess it disagreed with; the guesses after it are discarded"),
-    ("correction", "the target's own token in place of the rejected one"),
-    ("bonus", "the target's extra token after a fully accepted draft"),
-    ("plain", "a token decoded without a draft"),
+    *KINDS_OF_TOKENS,
     ("n_draft_max", "the most tokens drafted per round; 0 decodes plainly"),
     ("p_min", "drafting stops at a token less probable than this"),
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),

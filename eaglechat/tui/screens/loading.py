@@ -135,7 +135,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
-            self._hand_over_soon()
+            self._hand_over()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)
 
@@ -159,15 +159,17 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         )
 
     @on(events.ScreenResume)
-    def _hand_over_soon(self) -> None:
-        self.when_quiet(self._hand_over)
-
     def _hand_over(self) -> None:
-        """Let `then` go on, unless a screen lies above."""
-        if self._loaded is not None and self.is_on_top:
-            loaded, self._loaded = self._loaded, None
-            self._keep_typed()
-            self._then(loaded)
+        """Let `then` go on, once the keys that are queued here are in the prompt, and no screen
+        lies above."""
+        if self._loaded is None or not self.is_on_top:
+            return
+        if self.message_queue_size or self.prompt.message_queue_size:
+            self.call_later(self.prompt.call_later, self._hand_over)
+            return
+        loaded, self._loaded = self._loaded, None
+        self._keep_typed()
+        self._then(loaded)
 
     def _keep_typed(self) -> None:
         typeahead = self._services.typeahead
@@ -268,5 +270,4 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
         self.query_one("#what-to-do", Static).update(advice)
         self.query_one("#cancel", Button).label = "Back"
-        # Behind the prompt, which takes the focus later too.
-        self.when_quiet(self.query_one("#again", Button).focus)
+        self.query_one("#again").focus()

@@ -15,6 +15,15 @@ _LOG_LINE = 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 """Makes newlines and tabs visible in a text that is shown on one line."""
 
+KINDS_OF_TOKENS = (
+    ("accepted", "a guess of the draft that the target agreed with: a token for free"),
+    ("rejected", "a guess the target disagreed with; the guesses after it are discarded"),
+    ("correction", "the target's own token in place of a rejected guess"),
+    ("bonus", "the target's extra token after a fully accepted draft"),
+    ("plain", "a token decoded without a draft"),
+)
+"""What a token of each kind is."""
+
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"

@@ -290,10 +290,10 @@ class ChatScreen(PromptScreen[None]):
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
-            self.session.leave("" if keep_prompt else self._draft)
+            self.session.leave("" if keep_prompt else self._unsent)
 
     def save(self) -> None:
-        self.session.save(self._draft)
+        self.session.save(self._unsent)
 
     @property
     def is_unsaved(self) -> bool:
@@ -584,7 +584,7 @@ class ChatScreen(PromptScreen[None]):
             self.refresh_bindings()
 
     @property
-    def _draft(self) -> QuestionParts:
+    def _unsent(self) -> QuestionParts:
         """The part of the prompt that is saved: neither an unchanged earlier question nor a
         command."""
         text = self.prompt.text

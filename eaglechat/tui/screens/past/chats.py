@@ -290,8 +290,8 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._search()
 
     def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
-        """What writes the chat's file, where it is the one on the screen below: for this thread
-        alone, which writes the chat too."""
+        """The recorder of the chat, if it is open on the screen below. It is used in this thread
+        only, which also records the chat."""
         record = self._open_chat
         return record if record is not None and record.file == chat.file else None
 
