@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.checkpoints import Checkpoints
+from eaglechat.engine.generation.cache_state import Checkpoints
 from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
