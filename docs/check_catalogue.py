@@ -20,8 +20,8 @@ import msgspec
 import tomlkit
 
 from eaglechat.gguf.header import GGUFError
-from eaglechat.hub.catalogue import entries as catalogue
-from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
+from eaglechat.hub import catalogue
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.errors import HubError, OfflineError
@@ -35,13 +35,13 @@ BRANCH = "main"
 class Finding:
     """What the Hub says of a pair: what has changed, and the pair as it could be pinned now."""
 
-    entry: Entry
+    entry: CatalogueEntry
     changes: tuple[str, ...]
-    newest: Entry | None
+    newest: CatalogueEntry | None
     """None where it cannot be had, or where its draft no longer fits."""
 
 
-def look_at(hub: Hub, entry: Entry) -> Finding:
+def look_at(hub: Hub, entry: CatalogueEntry) -> Finding:
     """Ask about one pair. Raises OfflineError."""
     changes = list(_pinned(hub, entry))
     loose = msgspec.structs.replace(
@@ -69,7 +69,7 @@ def look_at(hub: Hub, entry: Entry) -> Finding:
     return Finding(entry, tuple(changes), newest)
 
 
-def _pinned(hub: Hub, entry: Entry) -> Iterator[str]:
+def _pinned(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
     """What is wrong with the revisions that are pinned, and with names."""
     for source in (entry.target, entry.draft):
         repo = source.repo or getattr(source, "checkpoint", "")

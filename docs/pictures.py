@@ -287,7 +287,7 @@ async def drafted_tree() -> None:
 
 def _desk() -> ScriptedDesk:
     """The catalogue, where the Hub cannot be reached."""
-    from eaglechat.hub.catalogue.entries import load  # noqa: PLC0415
+    from eaglechat.hub.catalogue import load  # noqa: PLC0415
 
     desk = ScriptedDesk()
     for one in load()[0]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.chat.writing.roles import Role, read_role
-from eaglechat.hub.catalogue import entries
+from eaglechat.hub import catalogue
 from eaglechat.settings import load
 from eaglechat.tui.commands.keymap import read_keymap
 from tests.chat.headless import Headless
@@ -48,7 +48,7 @@ def test_every_configuration_is_read(page: Path, block: str, tmp_path: Path) -> 
     file = tmp_path / "file.toml"
     file.write_text(block, encoding="utf-8")
     if page.name == "hub.md":
-        assert entries.read(file)[1] == []
+        assert catalogue.read(file)[1] == []
     elif page.name == "chatting.md":
         assert isinstance(read_role(file), Role)
     elif not block.startswith("name"):  # A theme: test_docs reads it.

@@ -17,8 +17,8 @@ from eaglechat.engine.bench.prompts import parse_prompts
 from eaglechat.gguf.header import GGUFError, parse_beginning, parse_header, read_header
 from eaglechat.gguf.preflight import PreflightError, check_headers
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.catalogue import entries
-from eaglechat.hub.catalogue.references import InvalidReferenceError, parse
+from eaglechat.hub import catalogue
+from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import AddressError, parse_address, same_server
 from eaglechat.links.http.faults import message_in
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request
@@ -110,7 +110,7 @@ def test_a_catalogue(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "catalogue.toml")
         path.write_text(text, encoding="utf-8", errors="replace")
-        entries.read(path)
+        catalogue.read(path)
 
 
 @given(BYTES)

@@ -12,10 +12,9 @@ from eaglechat import paths, settings
 from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import complain
 from eaglechat.settings import SettingDoc, Settings
-from eaglechat.settings.description import Range
-from eaglechat.settings.reading import parse_assignment
+from eaglechat.settings.config_file import parse_assignment
+from eaglechat.settings.description import Range, parse, written
 from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
-from eaglechat.settings.values import parse, written
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto
 
@@ -82,7 +81,7 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair that the flags name, or None if they name none. Raises EngineError."""
-    from eaglechat.hub.catalogue import entries
+    from eaglechat.hub import catalogue
     from eaglechat.hub.local.pairs import NotInstalledError, pair_of_files
 
     if args.target is not None:
@@ -95,7 +94,7 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
         raise EngineError(str(error)) from error
     if pair is None:
         known = [pair.name for pair in library.pairs()]
-        near = did_you_mean(args.pair, [*known, *(entry.name for entry in entries.load()[0])])
+        near = did_you_mean(args.pair, [*known, *(entry.name for entry in catalogue.load()[0])])
         raise EngineError(
             f"there is no pair named {args.pair!r}; known: {', '.join(known)}, and those that "
             f"`eaglechat models` lists{near}"

@@ -103,7 +103,7 @@ def _reply(
     if n_draft_max is None:
         n_draft_max = pair.n_draft_max
     if n_draft_max is not None:
-        settings = settings.with_n_draft_max(n_draft_max)
+        settings = settings.with_value("speculation", "n_draft_max", n_draft_max)
     with CommandEngine(settings, interrupt, pair.server) as engine:
         info = engine.load(pair)
         if not settings.speculation.enabled and not engine.hello.can.plain:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eaglechat import paths
-from eaglechat.hub.catalogue.facts import FactBook, Facts
+from eaglechat.hub.facts import FactBook, Facts
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue.entries import CatalogueProblem, Entry
-    from eaglechat.hub.catalogue.references import ModelFiles
+    from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
     from eaglechat.hub.downloads.client import Hub, RemoteRepo
     from eaglechat.hub.downloads.find_drafts import Candidate, Target
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.local.installed import Status
     from eaglechat.hub.local.library import Model, Removal
+    from eaglechat.hub.references import ModelFiles
 
 
 class HubDesk:
@@ -54,15 +54,15 @@ class HubDesk:
         """The Hub's address, where a licence is accepted."""
         return self.hub.endpoint
 
-    def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
+    def catalogue(self) -> tuple[list[tuple[CatalogueEntry, Status]], list[CatalogueProblem]]:
         """The catalogue's pairs with what of each is on this machine, and its invalid entries."""
-        from eaglechat.hub.catalogue import entries as catalogue
+        from eaglechat.hub import catalogue
         from eaglechat.hub.local import installed
 
         entries, problems = catalogue.load()
         return [(entry, installed.status(entry)) for entry in entries], problems
 
-    def unfinished(self) -> list[tuple[Entry, Status]]:
+    def unfinished(self) -> list[tuple[CatalogueEntry, Status]]:
         """Pairs whose installation was begun in an earlier session and is not under way now."""
         from eaglechat.hub.local.installed import State, begun_pairs
 
@@ -73,10 +73,12 @@ class HubDesk:
             if entry.name in wanted and status.state is not State.INSTALLED
         ]
 
-    def known_facts(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
+    def known_facts(
+        self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False
+    ) -> Facts | None:
         return self._facts.find(entry, n_ctx, however_old=however_old)
 
-    def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
+    def ask_facts(self, entry: CatalogueEntry, n_ctx: int) -> Facts:
         """Ask the Hub about a pair, and save the answer. Raises HubError, InvalidReferenceError."""
         from eaglechat.gguf.header import GGUFError
         from eaglechat.hub.downloads import install
@@ -98,7 +100,7 @@ class HubDesk:
             self._facts.keep(entry, n_ctx, facts)
         return facts
 
-    def plan(self, entry: Entry) -> Plan:
+    def plan(self, entry: CatalogueEntry) -> Plan:
         """The files and sizes of a pair that can be installed.
 
         Raises HubError, InvalidReferenceError, GGUFError.
@@ -117,7 +119,7 @@ class HubDesk:
         entries = [entry for entry, _ in self.catalogue()[0]]
         return target, find_drafts.find_drafts(self.hub, target, entries)
 
-    def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
+    def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> CatalogueEntry:
         """The pair to install: the catalogue's if it has these files, else one with a new name."""
         from eaglechat.hub.downloads.find_drafts import as_entry
 
@@ -140,7 +142,7 @@ class HubDesk:
 
         Raises HubError, OSError.
         """
-        from eaglechat.hub.catalogue import entries as catalogue
+        from eaglechat.hub import catalogue
         from eaglechat.hub.downloads import install
         from eaglechat.hub.downloads.queue import Downloads
 

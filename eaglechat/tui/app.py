@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.signal import Signal
 from textual.theme import Theme
 
 from eaglechat.chat.history.lines import ChatHeader
@@ -35,19 +36,13 @@ from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.away import Away
-from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
-from eaglechat.tui.services.installs import InstallWatch
-from eaglechat.tui.services.servers import ServerWatch
-from eaglechat.tui.services.services import Services, Typeahead
+from eaglechat.tui.services.services import ChatReader, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.texts import wording
 from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
-
-if TYPE_CHECKING:
-    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 INSTALL_LOOKS_PER_SECOND = 3
 
@@ -105,14 +100,12 @@ class EagleApp(KeysInOrder):
             settings=settings_service,
             pairs=pairs,
             desk=desk,
-            installs=InstallWatch(self, desk, self._announce),
-            chats_dir=chats_dir,
-            chats=ChatsService(chats_dir),
+            models_changed=Signal(self, "models"),
+            chats=ChatReader(chats_dir),
             typeahead=Typeahead(),
             away=Away(
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
             ),
-            servers=ServerWatch(),
         )
         self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
         if chosen is None or chosen.name != settings.interface.theme:
@@ -120,6 +113,8 @@ class EagleApp(KeysInOrder):
         if pairs.problem:
             self._notices.append(pairs.problem)
         self._start = start
+        self._stages: dict[str, str] = {}
+        """The last seen stage of each installation, by the name of its pair."""
         self.n_draft_max = n_draft_max
 
     def get_default_screen(self) -> Screen[Any]:
@@ -141,7 +136,7 @@ class EagleApp(KeysInOrder):
         self._follow_termination()
         self.services.away.open()
         self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
-        self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self.services.installs.look)
+        self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.services.settings.changed.subscribe(self, self._follow_settings)
         if self._notices:
@@ -334,22 +329,28 @@ class EagleApp(KeysInOrder):
     def _complain(self, sentence: str) -> None:
         self.notify(sentence, severity="error", markup=False)
 
-    def _announce(self, install: InstallSnapshot) -> None:
-        name = install.name
-        if install.pair is not None:
-            self.notify(
-                f"{name} is installed. {key_of('app.downloads')} loads it.",
-                timeout=15,
-                markup=False,
-            )
-        else:
-            self.notify(
-                f"{install.error}\n{key_of('app.downloads')} to try again.",
-                title=name,
-                severity="error",
-                timeout=20,
-                markup=False,
-            )
+    def _announce_installs(self) -> None:
+        """Say which pairs were installed, or failed to, since the last call."""
+        for install in self.services.desk.snapshots():
+            name, stage = install.name, install.stage.value
+            if self._stages.get(name) == stage:
+                continue
+            self._stages[name] = stage
+            if install.pair is not None:
+                self.notify(
+                    f"{name} is installed. {key_of('app.downloads')} loads it.",
+                    timeout=15,
+                    markup=False,
+                )
+                self.services.models_changed.publish(None)
+            elif install.error is not None:
+                self.notify(
+                    f"{install.error}\n{key_of('app.downloads')} to try again.",
+                    title=name,
+                    severity="error",
+                    timeout=20,
+                    markup=False,
+                )
 
     def _follow_settings(self, change: SettingsChange) -> None:
         theme = change.after.interface.theme

@@ -59,8 +59,8 @@ def test_what_the_app_reads_comes_with_it(installed: Installed) -> None:
     found = installed.python(
         "import json, eaglechat; from pathlib import Path; from eaglechat import paths\n"
         "from eaglechat.engine.bench.prompts import builtin_prompts\n"
-        "from eaglechat.hub.catalogue import entries\n"
-        "known, problems = entries.load()\n"
+        "from eaglechat.hub import catalogue\n"
+        "known, problems = catalogue.load()\n"
         "print(json.dumps({'home': eaglechat.__file__, 'pairs': len(known),\n"
         " 'problems': [str(problem) for problem in problems],\n"
         " 'themes': sorted(path.name for path in paths.builtin_themes_dir().iterdir()),\n"

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.catalogue.entries import CatalogueProblem, DraftSource, Entry, GGUFSource
-from eaglechat.hub.catalogue.facts import Facts
+from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, DraftSource, GGUFSource
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, Phase
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.hub.local.library import Model
 from eaglechat.hub.local.pair import Pair
@@ -22,14 +22,16 @@ from eaglechat.hub.local.pair import Pair
 MB = 1_000_000
 
 
-def entry(name: str, *, converts: bool = False, **more: str) -> Entry:
+def entry(name: str, *, converts: bool = False, **more: str) -> CatalogueEntry:
     target = GGUFSource(repo=f"org/{name}-GGUF", quantization="Q4_K_M")
     draft = (
         DraftSource(checkpoint=f"lab/{name}_eagle3")
         if converts
         else DraftSource(repo=f"lab/{name}-eagle3-GGUF", quantization="Q8_0")
     )
-    return Entry(name=name, target=target, draft=draft, **{"licence": "apache-2.0", **more})
+    return CatalogueEntry(
+        name=name, target=target, draft=draft, **{"licence": "apache-2.0", **more}
+    )
 
 
 def facts(megabytes: int, *, need_mb: int | None = None, gated: tuple[str, ...] = ()) -> Facts:
@@ -51,7 +53,7 @@ class ScriptedDesk(HubDesk):
     endpoint = "https://hub.test"
 
     def __init__(self) -> None:
-        self.pairs: list[tuple[Entry, Status]] = []
+        self.pairs: list[tuple[CatalogueEntry, Status]] = []
         self.answers: dict[str, Facts | HubError] = {}
         self.plans: dict[str, Plan | HubError] = {}
         self.moving: list[InstallSnapshot] = []
@@ -64,7 +66,9 @@ class ScriptedDesk(HubDesk):
     def hub(self) -> Hub:
         raise OfflineError("no Hub here")
 
-    def offer(self, pair: Entry, status: Status = AVAILABLE, known: Facts | None = None) -> None:
+    def offer(
+        self, pair: CatalogueEntry, status: Status = AVAILABLE, known: Facts | None = None
+    ) -> None:
         self.pairs.append((pair, status))
         if known is not None:
             self.answers[pair.name] = known
@@ -74,19 +78,21 @@ class ScriptedDesk(HubDesk):
         here = Status(State.INSTALLED, pair, pair.target, pair.draft, None)
         self.pairs = [(e, here if e.name == name else s) for e, s in self.pairs]
 
-    def catalogue(self) -> tuple[list[tuple[Entry, Status]], list[CatalogueProblem]]:
+    def catalogue(self) -> tuple[list[tuple[CatalogueEntry, Status]], list[CatalogueProblem]]:
         return list(self.pairs), []
 
-    def unfinished(self) -> list[tuple[Entry, Status]]:
+    def unfinished(self) -> list[tuple[CatalogueEntry, Status]]:
         return [one for one in self.pairs if one[0].name in self.left]
 
-    def known_facts(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
+    def known_facts(
+        self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False
+    ) -> Facts | None:
         return None
 
-    def ask_facts(self, entry: Entry, n_ctx: int) -> Facts:
+    def ask_facts(self, entry: CatalogueEntry, n_ctx: int) -> Facts:
         return _answer(self.answers.get(entry.name, OfflineError("no Hub here")))
 
-    def plan(self, entry: Entry) -> Plan:
+    def plan(self, entry: CatalogueEntry) -> Plan:
         return _answer(self.plans[entry.name])
 
     def free_bytes(self) -> int:
@@ -135,7 +141,7 @@ class Halting:
         ]
 
 
-def on_its_way(pair: Entry) -> InstallSnapshot:
+def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
     """A download in mid-air, of fixed numbers."""
 
     def file(name: str, megabytes: float, of: float, state: FileState) -> FileSnapshot:

@@ -55,7 +55,7 @@ async def menu(user: Driver) -> None:
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
     await user.sees("Q4_K_M")
     await user.sees("of 8.0 GB GPU")
-    user.app.services.installs.changed.publish(None)
+    user.app.services.models_changed.publish(None)
     await user.sees("cannot run")
     await user.press("down", "down")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eaglechat.cli.status import OK, complain
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.local.installed import Status
     from eaglechat.hub.local.library import Model
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from eaglechat import paths, settings
-    from eaglechat.hub.catalogue import entries as catalogue
+    from eaglechat.hub import catalogue
     from eaglechat.hub.local import installed, library
 
     loaded, problems = settings.load(paths.config_file())
@@ -57,7 +57,7 @@ def _model(model: Model) -> dict[str, Any]:
     }
 
 
-def _pair(entry: Entry, status: Status) -> dict[str, Any]:
+def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
     return {
         "name": entry.name,
         "title": entry.title,
@@ -90,7 +90,7 @@ def _print_models(models: Sequence[Model]) -> None:
     print(f"  {format_bytes(sum(model.size_bytes for model in models))} in all")
 
 
-def _print_pairs(pairs: Sequence[tuple[Entry, Status]]) -> None:
+def _print_pairs(pairs: Sequence[tuple[CatalogueEntry, Status]]) -> None:
     print("Pairs of the catalogue (`eaglechat pull NAME` downloads one)")
     rows = [
         (

@@ -12,12 +12,12 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain,
 
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
-    from eaglechat.hub.catalogue.entries import Entry
-    from eaglechat.hub.catalogue.references import HubReference
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteFile
     from eaglechat.hub.downloads.download import FileRequest
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads
+    from eaglechat.hub.references import HubReference
 
 _REDRAW_S = 0.1
 
@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.gguf.header import GGUFError
-    from eaglechat.hub.catalogue import entries as catalogue
-    from eaglechat.hub.catalogue.references import InvalidReferenceError, LocalReference, parse
+    from eaglechat.hub import catalogue
     from eaglechat.hub.downloads.client import Hub
     from eaglechat.hub.downloads.queue import Downloads
     from eaglechat.hub.errors import HubError
     from eaglechat.hub.local.pairs import BUILTIN_NAME
+    from eaglechat.hub.references import InvalidReferenceError, LocalReference, parse
 
     entries, problems = catalogue.load()
     for problem in problems:
@@ -89,10 +89,10 @@ def _pull_model(
     reference: HubReference,
     printer: ProgressPrinter,
 ) -> int:
-    from eaglechat.hub.catalogue.references import choose
     from eaglechat.hub.downloads.install import requests
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed
+    from eaglechat.hub.references import choose
 
     hub = downloads.hub
     if args.draft_type:
@@ -117,7 +117,7 @@ def _pull_model(
 
 
 def _pull_pair(
-    args: argparse.Namespace, downloads: Downloads, entry: Entry, printer: ProgressPrinter
+    args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, printer: ProgressPrinter
 ) -> int:
     from eaglechat.hub.downloads import install
     from eaglechat.hub.errors import OfflineError

@@ -12,7 +12,7 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.local.library import Model
 
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from eaglechat import paths, settings
-    from eaglechat.hub.catalogue import entries as catalogue
+    from eaglechat.hub import catalogue
     from eaglechat.hub.local import library
 
     loaded, _ = settings.load(paths.config_file())
@@ -103,7 +103,7 @@ def _agreed(question: str) -> bool:
 
 
 def _of_pair(
-    entry: Entry, entries: list[Entry], models: list[Model]
+    entry: CatalogueEntry, entries: list[CatalogueEntry], models: list[Model]
 ) -> tuple[list[Model], list[Path]]:
     """What is here of a pair, and what of it stays because another installed pair needs it."""
     from eaglechat.hub.local.installed import status

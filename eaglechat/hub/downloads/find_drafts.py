@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError, check_headers
-from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
-from eaglechat.hub.catalogue.references import ModelFiles, group_models
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError
+from eaglechat.hub.references import ModelFiles, group_models
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
 _DRAFT_NAME = re.compile(r"eagle-?3|speculator", re.IGNORECASE)
@@ -58,7 +58,9 @@ def describe_target(hub: Hub, repo: RemoteRepo, model: ModelFiles) -> Target:
     return Target(repo.repo, header, repo.base_models or _named_bases(header))
 
 
-def find_drafts(hub: Hub, target: Target, entries: Iterable[Entry] = ()) -> list[Candidate]:
+def find_drafts(
+    hub: Hub, target: Target, entries: Iterable[CatalogueEntry] = ()
+) -> list[Candidate]:
     """Candidates for a target, those that fit first.
 
     They are searched in the target's repository, in the catalogue, by base model and by name, in
@@ -84,7 +86,9 @@ def find_drafts(hub: Hub, target: Target, entries: Iterable[Entry] = ()) -> list
     return sorted(found.values(), key=lambda c: (order[c.fits], c.warning is not None))
 
 
-def _repos(hub: Hub, target: Target, entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
+def _repos(
+    hub: Hub, target: Target, entries: Iterable[CatalogueEntry]
+) -> Iterator[tuple[str, str]]:
     yield target.repo, "beside the target"
     for entry in entries:
         if entry.target.repo == target.repo or entry.base_model in target.base_models:
@@ -161,7 +165,7 @@ def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) 
     return replace(candidate, fits=fits, problem=problem, warning=warning, note=note)
 
 
-def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
+def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> CatalogueEntry:
     """The catalogue entry for a target and a draft found for it."""
     publisher = candidate.repo.partition("/")[0]
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{model.name}-{publisher}".lower()).strip("-._")
@@ -170,7 +174,7 @@ def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Entry:
         if candidate.is_checkpoint
         else DraftSource(repo=candidate.repo, file=candidate.files[0])
     )
-    return Entry(
+    return CatalogueEntry(
         name=name,
         title=f"{model.name} with {candidate.repo}",
         target=GGUFSource(repo=target.repo, file=model.first),

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed, memory_need
-from eaglechat.hub.catalogue.entries import Entry, GGUFSource
-from eaglechat.hub.catalogue.references import InvalidReferenceError, choose
+from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.download import FileRequest
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge_gguf
@@ -23,6 +22,7 @@ from eaglechat.hub.local.installed import (
 )
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.partial_file import bytes_received
+from eaglechat.hub.references import InvalidReferenceError, choose
 
 USUAL_CONTEXT = 1 << 13
 """Tokens of context for which the memory of a pair is estimated before its download."""
@@ -32,7 +32,7 @@ USUAL_CONTEXT = 1 << 13
 class Plan:
     """The files of a pair to download, with exact sizes and hashes from the Hub."""
 
-    entry: Entry
+    entry: CatalogueEntry
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...]
     gated: tuple[str, ...]
@@ -70,7 +70,7 @@ def requests(
     ]
 
 
-def plan(hub: Hub, entry: Entry) -> Plan:
+def plan(hub: Hub, entry: CatalogueEntry) -> Plan:
     """Ask the Hub for a pair's files. Raises HubError, InvalidReferenceError."""
     target_repo = hub.repo(entry.target.repo, entry.target.revision)
     target = _model(target_repo, entry.target)

@@ -22,9 +22,9 @@ from filelock import Timeout
 from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
-from eaglechat.hub.catalogue.references import is_revision, is_safe_path
 from eaglechat.hub.errors import NotFoundError
 from eaglechat.hub.local.partial_file import PARTIAL, bytes_received, counts_file
+from eaglechat.hub.references import is_revision, is_safe_path
 from eaglechat.paths import write_atomically
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

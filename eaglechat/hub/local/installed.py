@@ -12,11 +12,11 @@ import msgspec
 
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of, shard_paths
-from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
-from eaglechat.hub.catalogue.references import HubReference, InvalidReferenceError, choose
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.local.cache import RepoCache, Unfinished
 from eaglechat.hub.local.library import cache_dir
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
@@ -43,7 +43,7 @@ class Status:
     """Bytes downloaded so far, unfinished files included."""
 
 
-def status(entry: Entry, cache: Path | None = None) -> Status:
+def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
     folder = cache or cache_dir()
     target = _cached(folder, entry.target)
     gguf = entry.draft.gguf
@@ -64,7 +64,7 @@ def status(entry: Entry, cache: Path | None = None) -> Status:
     return Status(state, None, target, draft, checkpoint, here)
 
 
-def _unfinished(cache: Path, entry: Entry) -> Iterator[Unfinished]:
+def _unfinished(cache: Path, entry: CatalogueEntry) -> Iterator[Unfinished]:
     """Interrupted downloads of a pair's files."""
     for source in filter(None, (entry.target, entry.draft.gguf)):
         shard = shard_of(source.file or "")
@@ -122,7 +122,7 @@ def converted_path(name: str, draft_type: str) -> Path:
     return paths.drafts_dir() / f"eagle3-{name}-{draft_type.upper()}.gguf"
 
 
-def _converted(entry: Entry) -> Path | None:
+def _converted(entry: CatalogueEntry) -> Path | None:
     """The draft converted for a pair; of several types, the one requested last."""
     stem = converted_path(entry.name, "").stem
     # Another pair's name may begin with this one's; what follows here is a type, without hyphens.

@@ -28,8 +28,8 @@ from eaglechat.gguf.preflight import (
     check_headers,
 )
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.catalogue.references import HubReference, choose, group_models
 from eaglechat.hub.local.cache import RepoCache, Unfinished, repo_of
+from eaglechat.hub.references import HubReference, choose, group_models
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)

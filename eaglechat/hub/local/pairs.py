@@ -15,8 +15,8 @@ import msgspec
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.gguf.preflight import PreflightError, check_pair
-from eaglechat.hub.catalogue import entries as catalogue
-from eaglechat.hub.catalogue.entries import Entry
+from eaglechat.hub import catalogue
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.pair import Pair
 from eaglechat.paths import write_atomically
 from eaglechat.wire.protocol import Auto, DraftLength
@@ -262,7 +262,7 @@ class Offer:
     label: str
     """built-in, recent, server, installed, partly or available."""
     pair: Pair | None
-    entry: Entry | None = None
+    entry: CatalogueEntry | None = None
     status: Status | None = None
 
     @property
@@ -277,7 +277,7 @@ class Offer:
 
 def offers(
     library: PairLibrary,
-    catalogue: Sequence[tuple[Entry, Status]],
+    catalogue: Sequence[tuple[CatalogueEntry, Status]],
     served: Sequence[Pair] = (),
 ) -> list[Offer]:
     """The rows of the menu: built-in pair, recent pairs, servers' models, then the rest of the

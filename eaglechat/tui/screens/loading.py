@@ -16,8 +16,7 @@ from eaglechat.chat.controls import first_speculation
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall
-from eaglechat.tui.services.background import Update, in_background
+from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.greeting import to_be_loaded
@@ -213,7 +212,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             with suppress(_LeftError):
                 yield partial(self._copied, load, target_to_load(self._pair, follow))
 
-        in_background(self, copy)
+        self.in_background(copy)
 
     def _show_copying(self, load: int, fraction: float) -> None:
         if load == self._copying:

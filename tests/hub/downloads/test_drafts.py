@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from eaglechat.gguf.header import GGUFError
-from eaglechat.hub.catalogue.entries import load
-from eaglechat.hub.catalogue.references import HubReference, choose
+from eaglechat.hub.catalogue import load
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Candidate, describe_target, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
+from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
 from tests.convert import checkpoints
 from tests.hub.fakehub import FakeHub, git_hash, sha256

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from eaglechat.gguf.memory import kv_bytes
-from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
-from eaglechat.hub.catalogue.references import HubReference, choose
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
@@ -17,12 +16,13 @@ from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import DiskFullError, GatedError
 from eaglechat.hub.local.installed import State, begun_pairs, status
+from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()
 SHARDS = {f"q4/m-Q4_K_M-0000{i}-of-00002.gguf": TARGET + bytes(i) for i in (1, 2)}
-ENTRY = Entry(
+ENTRY = CatalogueEntry(
     name="pair",
     target=GGUFSource(repo="org/model", quantization="Q4_K_M"),
     draft=DraftSource(repo="lab/draft"),

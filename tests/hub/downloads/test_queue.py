@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
@@ -26,8 +26,8 @@ from tests.hub.fakehub import FakeHub, Seen
 SIZE, HALF = 100_000, 50_000
 FILES = {f"m{i}.gguf": random.Random(i).randbytes(SIZE) for i in range(4)}
 TARGET = GGUFSource(repo="org/model", file="m-Q8_0.gguf")
-ONE = Entry(name="one", target=TARGET, draft=DraftSource(repo="lab/one"))
-TWO = Entry(name="two", target=TARGET, draft=DraftSource(repo="lab/two"))
+ONE = CatalogueEntry(name="one", target=TARGET, draft=DraftSource(repo="lab/one"))
+TWO = CatalogueEntry(name="two", target=TARGET, draft=DraftSource(repo="lab/two"))
 
 
 class Gate:

@@ -10,8 +10,7 @@ import pytest
 from huggingface_hub import constants
 from textual.widgets import Button, Input, OptionList
 
-from eaglechat.hub.catalogue import entries as catalogue
-from eaglechat.hub.catalogue import facts
+from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary

@@ -55,7 +55,7 @@ from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.links import cannot_open, shown_address
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
-from eaglechat.tui.services.pace import drawing_pace
+from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.texts import context, wording
@@ -153,14 +153,14 @@ class ChatScreen(PromptScreen[None]):
         services = self.services
         self.set_class(not services.settings.current.interface.show_panel, "-panel-hidden")
         services.settings.changed.subscribe(self, self._settings_changed)
-        self._numbers_pace = drawing_pace(FEWEST_NUMBERS_PER_SECOND)
+        self._numbers_pace = FramePace(FEWEST_NUMBERS_PER_SECOND)
         self.session = ChatSession(
             services.engine,
             self,
             pair=self._pair,
             info=self._info,
             settings=lambda: services.settings.current,
-            chats_dir=services.chats_dir,
+            chats_dir=services.chats.folder.directory,
             roles_dir=self._roles_dir,
             saved=self._saved,
         )

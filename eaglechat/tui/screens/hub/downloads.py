@@ -17,13 +17,12 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue.entries import Entry
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
@@ -41,7 +40,7 @@ class DownloadsScreen(EagleModal[Pair]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._unfinished: dict[str, tuple[Entry, Status]] = {}
+        self._unfinished: dict[str, tuple[CatalogueEntry, Status]] = {}
         self._shown: dict[str, InstallSnapshot] = {}
         self._drawn: dict[str, Content] = {}
 
@@ -64,7 +63,7 @@ class DownloadsScreen(EagleModal[Pair]):
     def on_mount(self) -> None:
         self.query_one("#list").focus()
         self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
-        self._services.installs.changed.subscribe(self, self._find_unfinished)
+        self._services.models_changed.subscribe(self, self._find_unfinished)
         self._find_unfinished()
         self._draw()
 
@@ -72,9 +71,9 @@ class DownloadsScreen(EagleModal[Pair]):
         def find() -> Iterator[Update]:
             yield partial(self._take_unfinished, self._services.desk.unfinished())
 
-        in_background(self, find)
+        self.in_background(find)
 
-    def _take_unfinished(self, unfinished: list[tuple[Entry, Status]]) -> None:
+    def _take_unfinished(self, unfinished: list[tuple[CatalogueEntry, Status]]) -> None:
         self._unfinished = {entry.name: (entry, status) for entry, status in unfinished}
         self._draw()
 
@@ -115,7 +114,7 @@ class DownloadsScreen(EagleModal[Pair]):
         choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Resume")
 
     @property
-    def _chosen(self) -> tuple[InstallSnapshot | None, Entry | None]:
+    def _chosen(self) -> tuple[InstallSnapshot | None, CatalogueEntry | None]:
         """The highlighted row: an install of this session, or a pair that an earlier session left
         unfinished."""
         option = self.query_one("#list", OptionList).highlighted_option
@@ -182,6 +181,6 @@ def _row(install: InstallSnapshot, width: int) -> Content:
     return install_row(install, width)
 
 
-def _unfinished_row(entry: Entry, status: Status) -> Content:
+def _unfinished_row(entry: CatalogueEntry, status: Status) -> Content:
     here = f"unfinished, {format_bytes(status.bytes_here)} here · {ENTER} resumes"
     return Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))

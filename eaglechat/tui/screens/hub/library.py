@@ -18,9 +18,8 @@ from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -69,7 +68,7 @@ class LibraryScreen(EagleModal[Pair]):
     # In the background
 
     def _scan(self) -> None:
-        in_background(self, self._scan_folders)
+        self.in_background(self._scan_folders)
 
     def _scan_folders(self) -> Iterator[Update]:
         desk = self._services.desk
@@ -112,7 +111,7 @@ class LibraryScreen(EagleModal[Pair]):
         )
 
         def delete(_agreed: bool) -> None:
-            in_background(self, lambda: self._delete(model, planned))
+            self.in_background(lambda: self._delete(model, planned))
 
         self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
 
@@ -127,7 +126,7 @@ class LibraryScreen(EagleModal[Pair]):
         yield self._after_deleting
 
     def _after_deleting(self) -> None:
-        self._services.installs.changed.publish(None)
+        self._services.models_changed.publish(None)
         self._scan()
 
     def _fail(self, sentence: str) -> None:
@@ -180,7 +179,7 @@ class LibraryScreen(EagleModal[Pair]):
         if model.kind.value in TARGETS:
             drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
-            in_background(self, lambda: self._find_fitting(model, drafts))
+            self.in_background(lambda: self._find_fitting(model, drafts))
         elif model.kind.value == "draft":
             self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
@@ -193,7 +192,7 @@ class LibraryScreen(EagleModal[Pair]):
     def action_delete(self) -> None:
         if self._index is not None and self._models is not None and not self._pairs:
             model = self._models[self._index]
-            in_background(self, lambda: self._plan_removal(model))
+            self.in_background(lambda: self._plan_removal(model))
 
     @on(Button.Pressed, "#back")
     def action_back(self) -> None:

@@ -16,19 +16,18 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.gguf.header import GGUFError
-from eaglechat.hub.catalogue.entries import Entry
-from eaglechat.hub.catalogue.references import (
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.references import (
     InvalidReferenceError,
     LocalReference,
     ModelFiles,
     group_models,
     parse,
 )
-from eaglechat.hub.errors import HubError
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of, with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.services.background import Update, in_background
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -69,7 +68,7 @@ class Drafts:
 Step = Repos | Models | Drafts
 
 
-class SearchScreen(EagleModal[Entry]):
+class SearchScreen(EagleModal[CatalogueEntry]):
     """Dismisses with a pair to install, or None."""
 
     CSS_PATH = "search.tcss"
@@ -130,7 +129,7 @@ class SearchScreen(EagleModal[Entry]):
         number = self._number
         self._say(said)
         self.query_one("#found").loading = True
-        in_background(self, lambda: self._answer(number, question))
+        self.in_background(lambda: self._answer(number, question))
 
     def _answer(self, number: int, question: Callable[[], Step]) -> Iterator[Update]:
         try:

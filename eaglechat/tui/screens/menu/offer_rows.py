@@ -12,15 +12,15 @@ from textual.content import Content
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import memory_need
-from eaglechat.hub.catalogue import fit
-from eaglechat.hub.catalogue.entries import Entry
-from eaglechat.hub.catalogue.facts import Facts
-from eaglechat.hub.catalogue.fit import Fit, Machine
+from eaglechat.hub import fit
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.facts import Facts
+from eaglechat.hub.fit import Fit, Machine
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, Offer
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.services.servers import ServerNews
+from eaglechat.tui.screens.menu.servers import ServerNews
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType
@@ -262,7 +262,7 @@ def _table(rows: Sequence[tuple[str, str | None]], width: int) -> list[Part]:
     return lines
 
 
-def without_hub(entry: Entry) -> str:
+def without_hub(entry: CatalogueEntry) -> str:
     """What is known about the size of a pair while the Hub cannot be reached."""
     if entry.size is not None:
         return f"{format_bytes(entry.size)} when last seen: Hub unreachable"

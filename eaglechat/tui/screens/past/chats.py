@@ -20,10 +20,9 @@ from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import Passage, SavedChat, read_chat
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -87,7 +86,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             for chats in self._folder.listed():
                 yield partial(self._take_list, chats)
 
-        in_background(self, read)
+        self.in_background(read)
 
     def _take_list(self, chats: list[ChatSummary]) -> None:
         self._chats = chats
@@ -108,7 +107,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             if (found := find()) is not None:
                 yield partial(self._take_found, typed, found)
 
-        in_background(self, search)
+        self.in_background(search)
 
     def _take_found(self, typed: str, found: list[Hit]) -> None:
         if typed == self._typed:
@@ -127,7 +126,7 @@ class ChatsScreen(EagleModal[SavedChat]):
                     chat.opened_at = place
                 yield partial(self.dismiss, chat)
 
-        in_background(self, read)
+        self.in_background(read)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
         def apply() -> Iterator[Update]:
@@ -140,7 +139,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             else:
                 yield partial(self._say_changed, sentence)
 
-        in_background(self, apply)
+        self.in_background(apply)
 
     def _say_changed(self, sentence: str) -> None:
         if sentence:
@@ -282,7 +281,7 @@ class ChatsScreen(EagleModal[SavedChat]):
                 said = "Restored." if file else "There is no deleted chat to restore."
                 yield partial(self._say_changed, said)
 
-        in_background(self, restore)
+        self.in_background(restore)
 
     def action_thought(self) -> None:
         self._with_thoughts = not self._with_thoughts

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.catalogue.entries import Entry
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.paths import write_atomically
 
 _FRESH_S = 7 * 24 * 3600.0
@@ -43,13 +43,13 @@ class FactBook:
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] | None = None
 
-    def find(self, entry: Entry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
+    def find(self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
         """The saved facts; None if there are none, or if they are older than a week."""
         kept = self._read().get(_key(entry, n_ctx))
         is_fresh = kept is not None and time.time() - kept.asked_at < _FRESH_S
         return kept.facts if kept is not None and (is_fresh or however_old) else None
 
-    def keep(self, entry: Entry, n_ctx: int, facts: Facts) -> None:
+    def keep(self, entry: CatalogueEntry, n_ctx: int, facts: Facts) -> None:
         with self._lock:
             kept = self._load()
             kept[_key(entry, n_ctx)] = _Kept(facts, time.time())
@@ -72,7 +72,7 @@ class FactBook:
         return self._kept
 
 
-def _key(entry: Entry, n_ctx: int) -> str:
+def _key(entry: CatalogueEntry, n_ctx: int) -> str:
     """Includes the files, because a user can edit an entry and keep its name."""
     digest = hashlib.sha256(msgspec.json.encode((entry.target, entry.draft))).hexdigest()
     return f"{entry.name} {n_ctx} {digest[:16]}"

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue.entries import DraftSource, Entry, GGUFSource, load, remember
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource, load, remember
 
 
 def user_file(tmp_path: Path, text: str) -> Path:
@@ -92,7 +92,7 @@ def test_a_name_given_twice_is_said(tmp_path: Path) -> None:
 
 def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> None:
     path = user_file(tmp_path, "# mine\n" + OWN)
-    found = Entry(
+    found = CatalogueEntry(
         name="found",
         title='Base "Q4" é\n\x7f',
         target=GGUFSource(repo="a/b", file="x/y.gguf", size=7),
@@ -114,7 +114,7 @@ def test_what_is_no_text_in_the_users_catalogue_is_left_as_it_is(tmp_path: Path)
     path.write_bytes("# für mich\n".encode("latin-1"))
     source = GGUFSource(repo="a/b", file="y.gguf")
     remember(
-        Entry(
+        CatalogueEntry(
             name="found", title="Found", target=source, draft=DraftSource(repo="c/d", file="d.gguf")
         ),
         path,

@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from eaglechat.hub.catalogue import entries as catalogue
-from eaglechat.hub.catalogue.entries import Entry
+from eaglechat.hub import catalogue
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.downloads.download import FileRequest, download
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, Repo, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()
-SCRIPT = Path(__file__).parents[3] / "docs" / "check_catalogue.py"
+SCRIPT = Path(__file__).parents[2] / "docs" / "check_catalogue.py"
 CATALOGUE = """# Kept.
 [[pair]]
 name = "base"   # and this
@@ -53,7 +53,7 @@ def move_on(fake: FakeHub, name: str, files: dict[str, bytes]) -> Repo:
     return fake.add(name, files, older=(fake.repos[name],))
 
 
-def entry_of(file: Path) -> Entry:
+def entry_of(file: Path) -> CatalogueEntry:
     (entry,), problems = catalogue.read(file)
     assert problems == []
     return entry

@@ -9,12 +9,12 @@ import pytest
 
 from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
 from eaglechat.gguf.memory import MemoryNeed, default_context, kv_bytes, memory_need
-from eaglechat.hub.catalogue.fit import Machine, context_size, judge, judge_weights, machine_of
+from eaglechat.hub.fit import Machine, context_size, judge, judge_weights, machine_of
 from eaglechat.wire.capabilities import Memory
 from tests import ggufs
 
 MIB = 1 << 20
-DRAFT = Path(__file__).parents[3] / "eaglechat" / "models" / "smollm2-135m-eagle3.gguf"
+DRAFT = Path(__file__).parents[2] / "eaglechat" / "models" / "smollm2-135m-eagle3.gguf"
 
 
 def header(data: bytes) -> GGUFHeader:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.hub.catalogue.references import (
+from eaglechat.hub.errors import NotFoundError
+from eaglechat.hub.local.cache import RepoCache
+from eaglechat.hub.references import (
     HubReference,
     InvalidReferenceError,
     LocalReference,
@@ -18,8 +20,6 @@ from eaglechat.hub.catalogue.references import (
     is_safe_path,
     parse,
 )
-from eaglechat.hub.errors import NotFoundError
-from eaglechat.hub.local.cache import RepoCache
 
 QWEN = "Qwen/Qwen3-4B-GGUF"
 

@@ -15,7 +15,7 @@ import tomlkit
 from msgspec import Meta
 
 from eaglechat import paths
-from eaglechat.hub.catalogue.references import REVISION, HubReference
+from eaglechat.hub.references import REVISION, HubReference
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -98,7 +98,7 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target and a draft for it. Unknown fields are empty."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
@@ -135,7 +135,7 @@ class CatalogueProblem:
         return f"{where}: {self.reason}"
 
 
-def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProblem]]:
+def load(user_file: Path | None = None) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
     """All entries and all problems. A user's entry replaces the shipped one of the same name."""
     entries, problems = read(SHIPPED)
     own, own_problems = read(user_file or paths.user_catalogue())
@@ -143,7 +143,7 @@ def load(user_file: Path | None = None) -> tuple[list[Entry], list[CatalogueProb
     return list(by_name.values()), problems + own_problems
 
 
-def remember(entry: Entry, user_file: Path | None = None) -> None:
+def remember(entry: CatalogueEntry, user_file: Path | None = None) -> None:
     """Append a pair to the user's catalogue. Raises OSError."""
     path = user_file or paths.user_catalogue()
     added = tomlkit.dumps({"pair": [_without_empty(msgspec.to_builtins(entry))]})
@@ -157,7 +157,7 @@ def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
     return {k: _without_empty(v) if isinstance(v, dict) else v for k, v in given.items()}
 
 
-def read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
+def read(path: Path) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
     """The entries of one file, and its problems."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -172,10 +172,10 @@ def read(path: Path) -> tuple[list[Entry], list[CatalogueProblem]]:
     listed = raw.get("pair", [])
     if not isinstance(listed, list):
         return [], [*problems, CatalogueProblem(path, "pair", "is written as [[pair]]")]
-    entries: dict[str, Entry] = {}
+    entries: dict[str, CatalogueEntry] = {}
     for number, given in enumerate(listed, start=1):
         try:
-            entry = msgspec.convert(given, Entry)
+            entry = msgspec.convert(given, CatalogueEntry)
         except msgspec.ValidationError as error:
             problems.append(_problem(path, number, given, error))
             continue
