@@ -635,8 +635,9 @@ class ChatSession:
 
     def _take_back(self, turn: Reply | Comparison) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
-        is_reply = isinstance(turn, Reply)
-        gone = self.turns.delete(turn.id) if is_reply else self.turns.drop_comparison(turn.id)
+        if isinstance(turn, Comparison):
+            self.turns.take_back_comparison(turn)
+        gone = turn if isinstance(turn, Comparison) else self.turns.delete(turn.id)
         self._recorder.deleted(gone.id)
         moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):
