@@ -18,7 +18,7 @@ from eaglechat.engine.loading.machine import memory
 from eaglechat.engine.loading.pair import LoadedPair, Progress
 from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
-from eaglechat.engine.process.chat_job import ChatJob, rendered
+from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import AnsweredRequest
 from eaglechat.links.worker import Job, Say, Worker
@@ -98,9 +98,9 @@ class PairWorker(Worker):
         if isinstance(request, Load):
             self._load(request, job)
         elif isinstance(request, Chat):
-            live = self._live[job.id]
             try:
-                ChatJob(request, live, job.is_cancelled, self.say).run(self._loaded())
+                pair, live = self._loaded(), self._live[job.id]
+                write_reply(request, pair, live, job.is_cancelled, self.say)
             finally:
                 del self._live[job.id]
         elif isinstance(request, Bench):
