@@ -5,6 +5,7 @@ The view is told once that something changed. It is told again only after it has
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,13 +58,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import (
-    ROLLING_ROUNDS,
-    DrafterStats,
-    RollingStats,
-    of_the_draft,
-    stats_of,
-)
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -485,10 +480,9 @@ class ChatSession:
         return self.info.n_ctx if self.info else 0
 
     def _count_latest(self) -> None:
-        self.rolling, self.n_past = RollingStats(), 0
-        """Of the latest rounds of replies, without comparisons."""
-        for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
-            self.rolling.add(round_)
+        latest = self.turns.latest_rounds(ROLLING_ROUNDS)
+        self.latest_rounds, self.n_past = deque(latest, maxlen=ROLLING_ROUNDS), 0
+        """Rounds of replies, without those of comparisons."""
         if reply := self.turns.last_reply:
             n_past = reply.recording.n_past
             # The chat may be from a larger context, of which this one holds the end.
@@ -600,7 +594,7 @@ class ChatSession:
             self.version += 1
         self.n_past = round_.n_past
         if isinstance(turn, Reply):
-            self.rolling.add(round_)
+            self.latest_rounds.append(round_)
 
     def _move_window(self, running: Running, first_turn: int) -> None:
         if isinstance(running.turn, Reply):
