@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -183,19 +182,6 @@ class PartsFold:
             for part, fold in self._folds.items()
             if self._tokens[part]
         }
-
-
-class RollingStats:
-    """The statistics of the last `ROLLING_ROUNDS` rounds."""
-
-    def __init__(self, size: int = ROLLING_ROUNDS) -> None:
-        self._rounds: deque[Round] = deque(maxlen=size)
-
-    def add(self, round_: Round) -> None:
-        self._rounds.append(round_)
-
-    def stats(self) -> SpeculationStats:
-        return stats_of(self._rounds)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The view is told once that something changed. It is told again only after it has
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +68,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, RollingStats, stats_of
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -490,10 +491,9 @@ class ChatSession:
         return self.info.n_ctx if self.info else 0
 
     def _count_latest(self) -> None:
-        self.rolling, self.n_past = RollingStats(), 0
-        """Of the latest rounds of replies, without comparisons."""
-        for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
-            self.rolling.add(round_)
+        latest = self.turns.latest_rounds(ROLLING_ROUNDS)
+        self.latest_rounds, self.n_past = deque(latest, maxlen=ROLLING_ROUNDS), 0
+        """Rounds of replies, without those of comparisons."""
         if reply := self.turns.last_reply:
             n_past = reply.recording.n_past
             # The chat may be from a larger context, of which this one holds the end.
@@ -604,7 +604,7 @@ class ChatSession:
             self.version += 1
         self.n_past = round_.n_past
         if isinstance(turn, Reply):
-            self.rolling.add(round_)
+            self.latest_rounds.append(round_)
 
     def _move_window(self, running: Running, first_turn: int) -> None:
         if isinstance(running.turn, Reply):
@@ -635,8 +635,9 @@ class ChatSession:
 
     def _take_back(self, turn: Reply | Comparison) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
-        is_reply = isinstance(turn, Reply)
-        gone = self.turns.delete(turn.id) if is_reply else self.turns.drop_comparison(turn.id)
+        if isinstance(turn, Comparison):
+            self.turns.take_back_comparison(turn)
+        gone = turn if isinstance(turn, Comparison) else self.turns.delete(turn.id)
         self._recorder.deleted(gone.id)
         moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):

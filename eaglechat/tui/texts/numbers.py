@@ -13,7 +13,7 @@ from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
-from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats
+from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats, stats_of
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,10 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
     shown, controls = session.shown, session.controls
     rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
+    rolling = stats_of(session.latest_rounds)
     return Numbers(
         reply=shown.stats if shown else SpeculationStats(),
-        measured=replace(shown.measured if shown else Measured(), stats=session.rolling.stats()),
+        measured=replace(shown.measured if shown else Measured(), stats=rolling),
         rounds=rounds,
         times=not_reported(session.hello, "times") or _times(latest),
         n_past=session.n_past,

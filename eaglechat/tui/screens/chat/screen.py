@@ -223,16 +223,17 @@ class ChatScreen(PromptScreen[None]):
             self._drawn_version = session.version
             self.transcript.show([*entries(session)])
             self.refresh_bindings()
-            self._show_numbers()
+            self.show_numbers()
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None and self._numbers_pace.is_due():
-            self._show_numbers()
+            self.show_numbers()
 
-    def _show_numbers(self) -> None:
+    def show_numbers(self) -> None:
+        """Bring the panel, the status line, the legend and the titles up to date at once."""
         session = self.session
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
@@ -255,7 +256,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
-        self._show_numbers()
+        self.show_numbers()
 
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
