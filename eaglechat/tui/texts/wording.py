@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 
 from eaglechat.links.base import Died
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.wire.protocol import PairInfo
+from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, Round
 
 _LOG_LINE = 160
@@ -62,6 +62,14 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
 def write_first() -> str:
     """Why an empty prompt is not sent."""
     return f"Write something first; {key_of('prompt.send')} sends it."
+
+
+def not_reported(hello: Hello | None, what: str) -> str | None:
+    """What stands in place of a number that an engine does not report; None if it does, or if no
+    engine runs. `what` is a field of `Capabilities`."""
+    if hello is None or getattr(hello.can, what):
+        return None
+    return f"not reported by {hello.engine}"
 
 
 def fitting(text: str, width: int) -> str:

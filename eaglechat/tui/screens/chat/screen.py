@@ -15,7 +15,6 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from eaglechat.chat.capability_text import no_bench, not_reported
 from eaglechat.chat.controls import (
     ENABLED,
     N_DRAFT_MAX,
@@ -31,7 +30,7 @@ from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import BUSY, ENGINE_GONE, stays_with_chains
+from eaglechat.chat.refusals import BUSY, ENGINE_GONE, engine_as_subject, stays_with_chains
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -233,21 +232,22 @@ class ChatScreen(PromptScreen[None]):
             self._drawn_version = session.version
             self.transcript.show([*entries(session)])
             self.refresh_bindings()
-            self._show_numbers()
+            self.show_numbers()
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None and self._numbers_pace.is_due():
-            self._show_numbers()
+            self.show_numbers()
 
-    def _show_numbers(self) -> None:
+    def show_numbers(self) -> None:
+        """Bring the panel, the status line, the legend and the titles up to date at once."""
         session = self.session
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        is_told = not_reported(session.hello, "draft_text") is None
+        is_told = wording.not_reported(session.hello, "draft_text") is None
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported
         self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
@@ -263,7 +263,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
-        self._show_numbers()
+        self.show_numbers()
 
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
@@ -632,15 +632,18 @@ class ChatScreen(PromptScreen[None]):
         self._turn(ENABLED, not self.controls.enabled)
 
     def action_bench(self) -> None:
-        session, info = self.session, self.session.info
+        session, info, hello = self.session, self.session.info, self.session.hello
         if session.is_engine_gone or info is None:
             self.say(ENGINE_GONE)
             return
-        reason = no_bench(session.hello)
+        reason = None
         if nothing := info.no_bench(ngram=self.controls.ngram):
             reason = f"There is nothing to compare: {nothing}."
         elif session.running is not None:
             reason = BUSY
+        elif hello is not None and not hello.can.bench:
+            subject = engine_as_subject(hello)
+            reason = f"{subject} cannot run the bench; `eaglechat bench` measures it."
         if reason is not None:
             self.say(reason)
             return
@@ -703,7 +706,7 @@ class ChatScreen(PromptScreen[None]):
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:
-        unreported = not_reported(self.session.hello, "likely")
+        unreported = wording.not_reported(self.session.hello, "likely")
         self.open(InsideScreen(recording, index, unreported))
 
     # Finding in this chat
