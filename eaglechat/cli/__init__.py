@@ -56,7 +56,7 @@ _OPTIONS_AFTER = "options of {0} go after it: eaglechat {0} ..."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
     _open_streams()
-    args = _parsed(sys.argv[1:] if argv is None else list(argv))
+    args = parse(sys.argv[1:] if argv is None else list(argv))
     command: Command = _COMMANDS.get(args.command, start)
     if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
         sys.stdout = _Terminal(sys.stdout)
@@ -116,9 +116,9 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parsed(given: Sequence[str]) -> argparse.Namespace:
+def parse(given: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments. Ends the program if they are wrong, and after --help."""
-    parser, commands = _parsers()
+    parser, commands = parsers()
     first = given[0] if given else "--version"
     flag = first.split("=")[0]
     if flag.startswith("--") and not parser.has(flag):
@@ -138,7 +138,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
+def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
     """The main parser, and the parser of each command."""
     parser = CommandParser(
         prog="eaglechat",

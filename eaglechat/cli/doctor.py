@@ -57,7 +57,7 @@ def run(_args: argparse.Namespace) -> int:
         ("Threads", _threads),
         ("Paths", _paths),
         ("Pairs", partial(_pairs, lent)),
-        ("Servers", _served),
+        ("Servers", check_servers),
         ("Configuration", _configuration),
     ):
         print(title)
@@ -342,7 +342,7 @@ def _pairs(lent: Sequence[Device], wrong: list[str]) -> Iterator[str]:
         wrong.append(library.problem)
 
 
-def _served(wrong: list[str]) -> Iterator[str]:
+def check_servers(wrong: list[str]) -> Iterator[str]:
     """The servers of config.toml, all asked at the same time."""
     from eaglechat.links.http.discovery import ask
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
-from eaglechat.chat.capability_text import not_followed
+from eaglechat.chat.controls import not_followed
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
@@ -114,12 +114,14 @@ def _reply(
             complain(f"drafts stay chains: {info.chains_only}")
         written = {}
         if not args.json:
-            written[Part.ANSWER] = _Written(sys.stdout)
+            written[Part.ANSWER] = ReplyStream(sys.stdout)
         if args.reasoning:
-            written[Part.REASONING] = _Written(sys.stderr)
+            written[Part.REASONING] = ReplyStream(sys.stderr)
         answers = engine.ask(_request(settings, info, prompt, args.top), Waiting())
         try:
-            outcome = _write(answers, settings, info, engine.hello, trace=trace, written=written)
+            outcome = write_reply(
+                answers, settings, info, engine.hello, trace=trace, written=written
+            )
         finally:
             for stream in written.values():
                 stream.end()
@@ -146,15 +148,15 @@ def _request(settings: Settings, info: PairInfo, prompt: str, top: int) -> Chat:
     )
 
 
-def _write(
+def write_reply(
     answers: Iterable[Answer],
     settings: Settings,
     info: PairInfo,
     hello: Hello,
     *,
     trace: BinaryIO | None,
-    written: Mapping[Part, _Written],
-) -> _Outcome:
+    written: Mapping[Part, ReplyStream],
+) -> FinishedReply:
     """Take a reply in; its parts go to `written` as they come, its rounds to `trace`.
 
     A reply that an error ends has an outcome too: what had come.
@@ -206,7 +208,7 @@ def _write(
     parts = PartsFold()
     for round_ in rounds:
         parts.add(round_)
-    return _Outcome(
+    return FinishedReply(
         engine=hello.engine,
         server=info.server,
         n_draft_max=n_draft_max,
@@ -229,7 +231,7 @@ def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
     return (Message(role="system", content=system), user) if system else (user,)
 
 
-class _Written:
+class ReplyStream:
     """A reply on its way to a stream."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -250,7 +252,7 @@ class _Written:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class FinishedReply:
     """A reply that has ended, by itself or by an error."""
 
     engine: str

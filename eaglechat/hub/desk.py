@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.local.installed import Status
-    from eaglechat.hub.local.library import Model, Removal
+    from eaglechat.hub.local.library import Model
     from eaglechat.hub.references import ModelFiles
 
 
@@ -162,17 +162,6 @@ class HubDesk:
         from eaglechat.hub.local import library
 
         return library.scan(folders)
-
-    def plan_removal(self, model: Model) -> Removal:
-        from eaglechat.hub.local import library
-
-        return library.plan_removal([model])
-
-    def remove(self, planned: Removal) -> None:
-        """Raises OSError."""
-        from eaglechat.hub.local import library
-
-        library.remove(planned)
 
     def close(self) -> None:
         """Stop all downloads; what was downloaded stays."""

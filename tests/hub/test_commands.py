@@ -17,8 +17,8 @@ import pytest
 
 from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
-from eaglechat.hub.downloads.download import FileRequest, Phase
-from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
+from eaglechat.hub.downloads.download import FileRequest, FileState
+from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from tests import ggufs
 from tests.cli.redrawn import Terminal
 from tests.hub.commands import ROOT, Commands
@@ -221,8 +221,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
     return FileSnapshot(
         request=FileRequest("user/model", path),
-        state=FileState.RUNNING,
-        phase=Phase.DOWNLOADING,
+        state=FileState.DOWNLOADING,
         bytes_done=done,
         bytes_total=2000,
         speed=500.0,

@@ -10,9 +10,9 @@ from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, DraftSource, GGUFSource
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, Phase
+from eaglechat.hub.downloads.download import FileRequest, FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.installed import State, Status
@@ -145,12 +145,11 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
     """A download in mid-air, of fixed numbers."""
 
     def file(name: str, megabytes: float, of: float, state: FileState) -> FileSnapshot:
-        speed = 12.5 * MB if state is FileState.RUNNING else None
+        speed = 12.5 * MB if state is FileState.DOWNLOADING else None
         done = int(megabytes * MB)
         return FileSnapshot(
             request=FileRequest(pair.target.repo, name),
             state=state,
-            phase=Phase.DOWNLOADING,
             bytes_done=done,
             bytes_total=int(of * MB),
             speed=speed,
@@ -161,9 +160,9 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
         )
 
     files = (
-        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, FileState.RUNNING),
+        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, FileState.DOWNLOADING),
         file("config.json", 0.306, 0.306, FileState.DONE),
-        file("model.safetensors", 301.5, 437, FileState.RUNNING),
+        file("model.safetensors", 301.5, 437, FileState.DOWNLOADING),
     )
     return InstallSnapshot(
         name=pair.name,

@@ -19,6 +19,7 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+from tests.tui.textual_private import has_measured_columns
 
 MakeApp = Callable[..., EagleApp]
 Scene = Callable[[Driver], Awaitable[None]]
@@ -64,14 +65,14 @@ async def mid_reply(user: Driver) -> None:
     await user.ask("Explain the Pythagorean theorem", rounds=8)
     await user.press("f8", "f8")
     await user.more_rounds(5)
-    user.chat._show_numbers()
+    user.chat.show_numbers()
 
 
 async def auto_length(user: Driver) -> None:
     await user.open_chat()
     await user.command("chat.auto")
     await user.ask("Explain the Pythagorean theorem", rounds=13)
-    user.chat._show_numbers()
+    user.chat.show_numbers()
 
 
 async def compared(user: Driver) -> None:
@@ -103,7 +104,7 @@ async def bench(user: Driver) -> None:
     await user.command("bench.measure")
     await user.sees("Fastest draft length")
     table = user.app.screen.query_one(DataTable)
-    await user.until(lambda: not table._require_update_dimensions, "the widths of the columns")
+    await user.until(lambda: has_measured_columns(table), "the widths of the columns")
     keep = user.app.screen.query_one("#keep-here")
     await user.until(lambda: user.inside(keep.region) and keep.has_focus, "the buttons")
 

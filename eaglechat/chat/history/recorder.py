@@ -12,9 +12,9 @@ from eaglechat.chat.history.listing import summary_line, title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.saved_chat import SavedChat, chat_in
-from eaglechat.chat.recording import Terms, text_in
+from eaglechat.chat.recording import Terms
 from eaglechat.chat.writing.question import QuestionParts, shown, text_of
-from eaglechat.wire.records import Part
+from eaglechat.wire.records import Part, text_in
 
 _SHORT = 2000
 """Characters up to which the prompt is written each second while it is typed."""

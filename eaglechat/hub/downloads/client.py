@@ -44,7 +44,7 @@ _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{6
 _LONGEST_WAIT = 5.0
 _PEEK_BYTES = 1 << 20
 _BEGINNING_BYTES = 256 << 10
-_SEARCH_FIELDS = ["downloads", "gated", "tags", "siblings"]
+_SEARCH_FIELDS = ["downloads", "gated", "tags"]
 
 Answer = TypeVar("Answer")
 
@@ -105,7 +105,6 @@ class SearchHit:
     downloads: int
     gated: bool
     licence: str | None
-    has_gguf: bool
     tags: tuple[str, ...] = field(repr=False)
 
 
@@ -188,7 +187,17 @@ class Hub:
                 hf_raise_for_status(response)
                 return msgspec.json.decode(response.content, type=list[dict[str, Any]])
 
-        return [_hit(ModelInfo(**{"siblings": None} | hit)) for hit in self._repeat(ask)]
+        hits = [ModelInfo(**hit) for hit in self._repeat(ask)]
+        return [
+            SearchHit(
+                repo=info.id,
+                downloads=info.downloads or 0,
+                gated=bool(info.gated),
+                licence=_licence(info),
+                tags=tuple(info.tags or ()),
+            )
+            for info in hits
+        ]
 
     def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
         """One HEAD request for a file; redirects are followed within the Hub only."""
@@ -310,18 +319,6 @@ class Hub:
             yield
         except (httpx2.RequestError, OSError, HFValidationError, *NOT_JSON) as error:
             raise explain(error, name, purpose) from error
-
-
-def _hit(info: ModelInfo) -> SearchHit:
-    tags = tuple(info.tags or ())
-    return SearchHit(
-        repo=info.id,
-        downloads=info.downloads or 0,
-        gated=bool(info.gated),
-        licence=_licence(info),
-        has_gguf="gguf" in tags or any(f.rfilename.endswith(".gguf") for f in info.siblings or ()),
-        tags=tags,
-    )
 
 
 def _licence(info: ModelInfo) -> str | None:

@@ -80,7 +80,11 @@ def plan(hub: Hub, entry: CatalogueEntry) -> Plan:
         draft = _model(draft_repo, gguf)
     else:
         draft_repo = hub.repo(entry.draft.checkpoint or "", entry.draft.revision)
-        draft = _checkpoint(draft_repo)
+        draft = tuple(draft_repo.file(name) for name in checkpoint_files(draft_repo))
+        if not draft:
+            raise InvalidReferenceError(
+                f"{draft_repo.repo} holds no checkpoint with a config.json."
+            )
     repos = {repo.repo: repo for repo in (target_repo, draft_repo)}.values()
     files = (*target, *draft)
     return Plan(
@@ -135,13 +139,6 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
     return tuple(repo.file(name) for name in choose(source.reference, repo.paths).files)
-
-
-def _checkpoint(repo: RemoteRepo) -> tuple[RemoteFile, ...]:
-    names = checkpoint_files(repo)
-    if not names:
-        raise InvalidReferenceError(f"{repo.repo} holds no checkpoint with a config.json.")
-    return tuple(repo.file(name) for name in names)
 
 
 def _missing(cache: Path, file: RemoteFile) -> int:

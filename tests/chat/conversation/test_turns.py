@@ -151,7 +151,7 @@ def test_a_comparison_is_no_reply() -> None:
         turns.answer(comparison.id, answering("x"))
     with pytest.raises(TurnError, match="not a reply"):
         turns.compare(comparison.id, answering("x"))
-    turns.drop_comparison(comparison.id)
+    turns.take_back_comparison(comparison)
     assert turns.comparisons(reply.id) == ()
 
 

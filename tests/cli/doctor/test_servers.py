@@ -35,7 +35,7 @@ def test_each_server_is_named_with_what_is_wrong(
             )
         )
         wrong: list[str] = []
-        said = list(doctor._served(wrong))
+        said = list(doctor.check_servers(wrong))
 
     assert said == [
         "there: an OpenAI-compatible server, m",

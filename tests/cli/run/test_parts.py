@@ -52,18 +52,20 @@ ANSWERS = [*(RoundDone(id=1, round=round_) for round_ in ROUNDS),
 @pytest.mark.parametrize("shows_reasoning", [False, True])
 def test_the_answer_goes_to_one_stream_and_reasoning_to_the_other(shows_reasoning: bool) -> None:
     out, err = io.StringIO(), io.StringIO()
-    written = {Part.ANSWER: run._Written(out)}
+    written = {Part.ANSWER: run.ReplyStream(out)}
     if shows_reasoning:
-        written[Part.REASONING] = run._Written(err)
+        written[Part.REASONING] = run.ReplyStream(err)
 
-    run._write(ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written=written)
+    run.write_reply(
+        ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written=written
+    )
 
     assert out.getvalue() == "4."
     assert err.getvalue() == ("Two, two.\n" if shows_reasoning else "")
 
 
 def test_json_has_both_and_the_numbers_of_each_part() -> None:
-    outcome = run._write(
+    outcome = run.write_reply(
         ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written={}
     )
 
@@ -82,7 +84,7 @@ def test_rounds_that_an_engine_settles_count_in_place_of_the_provisional_ones() 
     answers = [RoundDone(id=1, round=provisional), Settled(id=1, rounds=(final,)), ANSWERS[-1]]
     trace = io.BytesIO()
 
-    outcome = run._write(
+    outcome = run.write_reply(
         answers, Settings(), pair_info("t", None, None), HELLO, trace=trace, written={}
     )
 

@@ -12,7 +12,13 @@ import pytest
 
 from eaglechat.hub.downloads import transfer
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
+from eaglechat.hub.downloads.download import (
+    FileProgress,
+    FileRequest,
+    FileState,
+    RetryPolicy,
+    download,
+)
 from eaglechat.hub.downloads.queue import Downloads, Stage
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import partial_file
@@ -55,7 +61,7 @@ def asked(fake: FakeHub) -> Counter[str | None]:
 
 
 def test_each_block_is_asked_for_once_over_at_most_eight_connections(
-    hub: Hub, fake: FakeHub
+    patient: Hub, fake: FakeHub
 ) -> None:
     open_now: set[int] = set()
     most = 0
@@ -72,7 +78,7 @@ def test_each_block_is_asked_for_once_over_at_most_eight_connections(
             open_now.discard(id(seen))
 
     fake.pace = pace
-    assert pull(hub).read_bytes() == DATA
+    assert pull(patient).read_bytes() == DATA
     assert most == transfer.CONNECTIONS
     blocks = [f"bytes={at}-{at + BLOCK - 1}" for at in range(0, LAST, BLOCK)]
     assert asked(fake) == Counter([*blocks, f"bytes={LAST}-"])
@@ -83,18 +89,18 @@ def test_a_block_that_was_cut_is_finished_by_another_connection(
     patient: Hub, fake: FakeHub
 ) -> None:
     fake.fail(at=2 * BLOCK, close_after=5000)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
     assert asked(fake)[f"bytes={2 * BLOCK + 5000}-{3 * BLOCK - 1}"] == 1
     # The others went on: the file was not asked about again.
-    assert Phase.RETRYING not in {note.phase for note in notes}
+    assert FileState.RETRYING not in {note.state for note in notes}
 
 
 def test_connections_that_break_again_and_again_stay_as_many(patient: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=12_000, times=15)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
-    assert Phase.RETRYING not in {note.phase for note in notes}
+    assert FileState.RETRYING not in {note.state for note in notes}
     assert len(fake.requests("hub", "HEAD")) == 1
 
 
@@ -150,9 +156,9 @@ def test_a_server_without_ranges_sends_the_file_over_one_connection(
 
     monkeypatch.setattr(partial_file.PartialFile, "write", noted)
     fake.fail(ignore_range=True, times=99)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
-    assert Phase.RETRYING not in {note.phase for note in notes}
+    assert FileState.RETRYING not in {note.state for note in notes}
     assert len(writers) == 1
 
 

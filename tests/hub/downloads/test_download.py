@@ -11,9 +11,9 @@ from huggingface_hub import hf_hub_download, scan_cache_dir
 
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import (
+    FileProgress,
     FileRequest,
-    Phase,
-    Progress,
+    FileState,
     RetryPolicy,
     download,
 )
@@ -122,11 +122,11 @@ def test_a_complete_part_is_only_checked(hub: Hub, fake: FakeHub) -> None:
 
 def test_truncated_bodies_are_continued_within_one_call(hub: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=100_000, times=2)
-    progress: list[Progress] = []
+    progress: list[FileProgress] = []
     assert pull(hub, on_progress=progress.append).read_bytes() == DATA
     assert ranges(fake) == [None, "bytes=100000-", "bytes=200000-"]
     # What this call received itself is not read again from the disk.
-    assert Phase.CHECKING not in {p.phase for p in progress}
+    assert FileState.CHECKING not in {p.state for p in progress}
 
 
 def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
@@ -138,9 +138,9 @@ def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
 @pytest.mark.parametrize("server", ["hub", "storage"])
 def test_server_errors_are_waited_out(hub: Hub, fake: FakeHub, server: str) -> None:
     fake.fail(status=503, server=server, method="HEAD" if server == "hub" else "GET", times=3)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(hub, on_progress=notes.append).read_bytes() == DATA
-    waits = [p.note for p in notes if p.phase is Phase.RETRYING]
+    waits = [p.note for p in notes if p.state is FileState.RETRYING]
     assert len(waits) == 3
     assert "HTTP 503" in waits[0]
     assert "attempt 2 of 4" in waits[0]
@@ -172,7 +172,7 @@ def test_a_stall_is_noticed_and_the_download_goes_on(hub: Hub, fake: FakeHub) ->
 
 def test_wrong_bytes_of_the_right_length_are_fetched_again(hub: Hub, fake: FakeHub) -> None:
     fake.fail(flip_byte=200_000)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(hub, on_progress=notes.append).read_bytes() == DATA
     assert any("arrived damaged" in note.note for note in notes)
     assert ranges(fake) == [None, None]
@@ -237,8 +237,8 @@ def test_a_version_that_changes_between_two_attempts_is_not_mixed(hub: Hub, fake
     fake.fail(status=500)
     new = DATA[::-1]
 
-    def change(progress: Progress) -> None:
-        if progress.phase is Phase.RETRYING:
+    def change(progress: FileProgress) -> None:
+        if progress.state is FileState.RETRYING:
             fake.repos[REPO].files[FILE] = new
 
     assert pull(hub, on_progress=change).read_bytes() == new

@@ -38,6 +38,7 @@ from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from tests.tui.driving import Driver, pressed
 from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
+from tests.tui.textual_private import drawn_strips
 
 Drive = Callable[..., Driver]
 Way = Callable[[Driver], Awaitable[None]]
@@ -350,16 +351,14 @@ def look(user: Driver) -> tuple[object, ...]:
     app, screen = user.app, user.app.screen
     for field in screen.query("Input, TextArea"):
         field.cursor_blink = False
-    width, height = app.size
-    strips = [list(strip.crop(0, width)) for strip in screen._compositor.render_strips()[:height]]
     return (
         id(screen),
-        strips,
+        [list(strip) for strip in drawn_strips(screen)],
         screen.focused,
         [options.highlighted for options in screen.query(OptionList)],
         [field.text for field in screen.query(TextArea)],
         [(one.markdown, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
-        [(one.title, one.message) for one in app._notifications],
+        user.notices,
         app.clipboard,
         len(user.engine.sent),
     )

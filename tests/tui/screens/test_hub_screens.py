@@ -11,8 +11,9 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.downloads.client import RemoteFile
+from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import FileState, Stage
+from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import GatedError
 from eaglechat.hub.local.installed import State, Status
 from eaglechat.hub.local.pair import Pair

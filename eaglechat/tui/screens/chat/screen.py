@@ -13,7 +13,6 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from eaglechat.chat.capability_text import no_bench, not_reported
 from eaglechat.chat.controls import (
     ENABLED,
     N_DRAFT_MAX,
@@ -223,21 +222,22 @@ class ChatScreen(PromptScreen[None]):
             self._drawn_version = session.version
             self.transcript.show([*entries(session)])
             self.refresh_bindings()
-            self._show_numbers()
+            self.show_numbers()
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None and self._numbers_pace.is_due():
-            self._show_numbers()
+            self.show_numbers()
 
-    def _show_numbers(self) -> None:
+    def show_numbers(self) -> None:
+        """Bring the panel, the status line, the legend and the titles up to date at once."""
         session = self.session
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        is_told = not_reported(session.hello, "draft_text") is None
+        is_told = wording.not_reported(session.hello, "draft_text") is None
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported
         self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
@@ -255,7 +255,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
-        self._show_numbers()
+        self.show_numbers()
 
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
@@ -627,13 +627,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_bench(self) -> None:
         session = self.session
-        reason = wording.cannot_bench(
-            session.info,
-            ngram=self.controls.ngram,
-            is_writing=session.running is not None,
-            is_engine_gone=session.is_engine_gone,
-        )
-        reason = reason or no_bench(session.hello)
+        reason = wording.cannot_bench(session)
         if reason is not None or session.info is None:
             self.notify(reason or "", markup=False)
             return
@@ -696,7 +690,7 @@ class ChatScreen(PromptScreen[None]):
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:
-        unreported = not_reported(self.session.hello, "likely")
+        unreported = wording.not_reported(self.session.hello, "likely")
         self.open(InsideScreen(recording, index, unreported))
 
     # Finding in this chat

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,6 +12,7 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from eaglechat.hub.local.library import Model, Removal, plan_removal, remove
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
@@ -24,9 +24,6 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
-
-if TYPE_CHECKING:
-    from eaglechat.hub.local.library import Model, Removal
 
 TARGETS = ("target", "target without drafts")
 
@@ -99,7 +96,7 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _plan_removal(self, model: Model) -> Iterator[Update]:
         try:
-            yield partial(self._confirm, model, self._services.desk.plan_removal(model))
+            yield partial(self._confirm, model, plan_removal([model]))
         except OSError as error:
             yield partial(self._fail, f"{model.name} cannot be deleted: {error.strerror}.")
 
@@ -117,7 +114,7 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _delete(self, model: Model, planned: Removal) -> Iterator[Update]:
         try:
-            self._services.desk.remove(planned)
+            remove(planned)
         except OSError as error:
             yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
         else:
