@@ -125,7 +125,7 @@ class NgramDrafter:
             ids.append(following[-1])
             probabilities.append(share)
             places = agreeing
-        return (ids, probabilities) if limits.suffices(len(ids)) else ([], [])
+        return ids, probabilities
 
     def _at(self, position: int, id_last: int, ids: Sequence[int]) -> int:
         """The token at a position of the text followed by `id_last` and the proposal `ids`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.llama.bindings import Floats
@@ -49,11 +49,13 @@ class TreeGrower:
         batch: Batch,
         likeliest: Likeliest,
         norms: Norms,
+        *,
+        name: str,
     ) -> None:
         self._draft, self._branches, self._batch = draft, branches, batch
-        self._likeliest, self._norms = likeliest, norms
+        self._likeliest, self._norms, self._name = likeliest, norms, name
 
-    def grow(self, limits: Limits, n_past: int, row: int) -> list[Node]:
+    def grow(self, limits: Limits, n_past: int, row: int) -> Proposal:
         """The likeliest tokens behind output row `row` of the batch just decoded, likeliest first,
         so parents come before their children. Before the call the draft holds `n_past` positions,
         after it also parts of the tree. Raises ProcessError."""
@@ -73,7 +75,16 @@ class TreeGrower:
             ]
             nodes = _likeliest([*nodes, *frontier], limits)
             depth += 1
-        return nodes
+        places = {id(node): place for place, node in enumerate(nodes)}
+        return Proposal(
+            ProposedToken(
+                node.id,
+                node.path[-1],
+                LAST_TOKEN if node.parent is None else places[id(node.parent)],
+                self._name,
+            )
+            for node in nodes
+        )
 
     def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
         path, chance = (node.path, node.chance) if node else ((), 1.0)
@@ -136,9 +147,3 @@ def decode(draft: Context, batch: Batch) -> None:
     status = draft.decode(batch)
     if status != 0:
         raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
-
-
-def parents_of(nodes: Sequence[Node]) -> list[int]:
-    """The index of each node's parent among the nodes."""
-    places = {id(node): place for place, node in enumerate(nodes)}
-    return [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes]
