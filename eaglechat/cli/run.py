@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
-from eaglechat.chat.capability_text import not_followed
+from eaglechat.chat.controls import not_followed
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason

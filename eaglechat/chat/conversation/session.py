@@ -14,16 +14,6 @@ from typing import Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.capability_text import (
-    foreign,
-    no_auto,
-    no_comparison,
-    no_drafting,
-    no_prompt,
-    not_followed,
-    not_yet,
-    restart,
-)
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
@@ -33,6 +23,7 @@ from eaglechat.chat.controls import (
     first_controls,
     follow_settings,
     length_in_force,
+    not_followed,
     own_sampling,
     seeded_anew,
     terms_of,
@@ -52,7 +43,6 @@ from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnI
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
-from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
@@ -68,7 +58,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, stats_of
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -281,7 +271,7 @@ class ChatSession:
         reply = self.turns.last_reply
         off = refusals.speculation_off(self.info, self.controls, None, is_comparison=False)
         recording = reply.recording if reply else None
-        reason = cannot_compare(recording, off) or no_comparison(self.hello)
+        reason = cannot_compare(recording, off) or refusals.no_comparison(self.hello)
         if reply is None or reason is not None:
             self._view.say(reason or "")
             return False
@@ -309,7 +299,7 @@ class ChatSession:
         """Ask the engine which prompt the model would read if this were sent; `then` gets it."""
         if self._refuses():
             return
-        if (reason := no_prompt(self.hello)) is not None:
+        if (reason := refusals.no_prompt(self.hello)) is not None:
             self._view.say(reason)
             return
         last = self.turns.last
@@ -387,18 +377,18 @@ class ChatSession:
 
     def change_controls(self, controls: Controls) -> None:
         """Apply controls, to a running reply from its next round on."""
-        if reason := no_drafting(self.hello, differences(self.controls, controls)):
+        if reason := refusals.no_drafting(self.hello, differences(self.controls, controls)):
             self._view.say(reason)
             controls = without(not_followed(self.hello), self.controls, controls)
-        if reason := no_auto(self.hello, controls):
+        if reason := refusals.no_auto(self.hello, controls):
             self._view.say(reason)
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
         change = differences(self.controls, controls)
         self.controls = controls
-        if when := restart(self.hello, change):
+        if when := refusals.restart(self.hello, change):
             self._view.say(when)
         elif change and self.running is not None and isinstance(self.running.turn, Reply):
-            if when := not_yet(self.hello):
+            if when := refusals.not_yet(self.hello):
                 self._view.say(when)
             else:
                 self.running.turn.recording.changed.update(change)
@@ -434,8 +424,7 @@ class ChatSession:
     def _open_role(self, name: str) -> None:
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
-            why = str(found) if found else f"The role “{name}” no longer exists."
-            self._note(f"{why} This chat continues without it.", "warning")
+            self._note(refusals.no_role(name, str(found) if found else None), "warning")
         self.choose_role(found if isinstance(found, Role) else None)
 
     def choose_role(self, role: Role | None) -> None:
@@ -504,7 +493,7 @@ class ChatSession:
     def loaded(self, info: protocol.PairInfo) -> None:
         """The pair was loaded again after the engine had died."""
         self.info, self.is_engine_gone = info, False
-        self._note("The models are loaded again.")
+        self._note(refusals.LOADED_AGAIN)
         self._touch()
 
     def _engine_changed(self, news: Lifecycle) -> None:
@@ -518,7 +507,7 @@ class ChatSession:
         if self._of_draft is None or self.info is None:
             return
         self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
-        if sentence := misfit(self._of_draft, self.info):
+        if sentence := refusals.misfit(self._of_draft, self.info):
             self._note(sentence, "warning")
             self._of_draft = None
 
@@ -532,7 +521,8 @@ class ChatSession:
     def terms(self) -> Terms:
         """What the next reply is requested with."""
         terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
-        return msgspec.structs.replace(terms, engine=foreign(self.hello))
+        name = self.hello.engine if self.hello is not None else ""
+        return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
         self._recorder.began(turn)

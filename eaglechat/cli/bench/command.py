@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 import msgspec
 
 from eaglechat import paths
-from eaglechat.chat.capability_text import no_comparison
-from eaglechat.chat.misfit import misfit, of_the_draft
+from eaglechat.chat.refusals import misfit, no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
 from eaglechat.cli.bench.measuring import (
@@ -30,6 +29,7 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
+from eaglechat.wire.stats import of_the_draft
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
