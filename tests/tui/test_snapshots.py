@@ -136,7 +136,7 @@ def test_screen(
 
 def test_search(picture: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
-        return SearchHit(repo, downloads, gated, "apache-2.0", True, ())
+        return SearchHit(repo, downloads, gated, "apache-2.0", ())
 
     class Found:
         @staticmethod
