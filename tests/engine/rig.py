@@ -220,8 +220,7 @@ def decode(
 ) -> None:
     """One decode of `tokens` from `position` on, through a batch of the test's."""
     batch.clear()
-    for offset, token in enumerate(tokens):
-        batch.add_token(token, position + offset, seq_id, output=output)
+    batch.add_tokens(tokens, position, seq_id, output=output)
     assert context.decode(batch) == 0
 
 
