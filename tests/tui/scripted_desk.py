@@ -15,8 +15,8 @@ from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.local.installed import State, Status
-from eaglechat.hub.local.library import Model
+from eaglechat.hub.local.installed import Status
+from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pair import Pair
 
 MB = 1_000_000
@@ -44,7 +44,7 @@ def facts(megabytes: int, *, need_mb: int | None = None, gated: tuple[str, ...] 
     )
 
 
-AVAILABLE = Status(State.AVAILABLE, None, None, None, None)
+AVAILABLE = Status("available", None, None, None, None)
 
 
 class ScriptedDesk(HubDesk):
@@ -59,7 +59,7 @@ class ScriptedDesk(HubDesk):
         self.moving: list[InstallSnapshot] = []
         self.left: list[str] = []
         self.started: list[str] = []
-        self.on_disk: list[Model] = []
+        self.on_disk: list[LocalModel] = []
         self.downloads = None
 
     @property
@@ -75,7 +75,7 @@ class ScriptedDesk(HubDesk):
 
     def install(self, name: str, pair: Pair) -> None:
         """What is on its way has arrived."""
-        here = Status(State.INSTALLED, pair, pair.target, pair.draft, None)
+        here = Status("installed", pair, pair.target, pair.draft, None)
         self.pairs = [(e, here if e.name == name else s) for e, s in self.pairs]
 
     def catalogue(self) -> tuple[list[tuple[CatalogueEntry, Status]], list[CatalogueProblem]]:
@@ -104,7 +104,7 @@ class ScriptedDesk(HubDesk):
     def snapshots(self) -> list[InstallSnapshot]:
         return self.moving
 
-    def models(self, folders: Sequence[str | Path]) -> list[Model]:
+    def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:
         return self.on_disk
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from eaglechat.hub.downloads.queue import Downloads, Stage
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import partial_file
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import Kind, plan_removal, remove, scan
+from eaglechat.hub.local.library import ModelKind, plan_removal, remove, scan
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -271,7 +271,7 @@ def test_a_download_under_way_is_listed_and_removed_with_its_map(hub: Hub) -> No
     cache = RepoCache(hub.cache_dir, REPO)
     cache.write_record(sha256(DATA), FILE, "main", len(DATA))
     (model,) = scan([], hub.cache_dir)
-    assert (model.kind, model.size_bytes) == (Kind.UNFINISHED, 2 * BLOCK)
+    assert (model.kind, model.size_bytes) == (ModelKind.UNFINISHED, 2 * BLOCK)
     assert "stopped at 19%" in (model.problem or "")
     remove(plan_removal([model]))
     assert not list(cache.folder.rglob("*.part*"))

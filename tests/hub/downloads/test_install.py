@@ -15,7 +15,7 @@ from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
 from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_drafts
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import DiskFullError, GatedError
-from eaglechat.hub.local.installed import State, begun_pairs, status
+from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
@@ -53,16 +53,16 @@ def test_a_plan_says_what_will_come_from_where(hub: Hub) -> None:
 
 
 def test_a_pair_goes_from_available_over_partly_to_installed(hub: Hub, fake: FakeHub) -> None:
-    assert status(ENTRY, hub.cache_dir).state is State.AVAILABLE
+    assert status(ENTRY, hub.cache_dir).state == "available"
     fetch(hub, install.plan(hub, ENTRY).requests)
     # The gated draft was refused: only the target is here.
-    assert status(ENTRY, hub.cache_dir).state is State.PARTLY
+    assert status(ENTRY, hub.cache_dir).state == "partly"
     plan = install.plan(hub, ENTRY)
     assert plan.bytes_missing == len(DRAFT)
     fake.repos["lab/draft"].gated = False
     fetch(hub, plan.requests)
     here = status(ENTRY, hub.cache_dir)
-    assert here.state is State.INSTALLED
+    assert here.state == "installed"
     assert here.pair == install.finish(plan, hub.cache_dir)
     assert here.pair.target.name == "m-Q4_K_M-00001-of-00002.gguf"
 
@@ -76,7 +76,7 @@ def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(hub: Hub, fake:
     fake.repos["lab/draft"].gated = False
     fetch(hub, install.plan(hub, ENTRY).requests)
     fake.repos["org/model"].files["README.md"] = b"new"
-    assert status(ENTRY, hub.cache_dir).state is State.INSTALLED
+    assert status(ENTRY, hub.cache_dir).state == "installed"
     assert install.plan(hub, ENTRY).bytes_missing == 0
 
 
@@ -89,7 +89,7 @@ def test_a_pinned_file_that_came_with_another_commit_is_installed(hub: Hub, fake
     entry = msgspec.structs.replace(ENTRY, target=pinned)
     fake.add("org/one", {"one.gguf": TARGET, "README.md": b"new"}, older=(whole,))
     fetch(hub, install.plan(hub, loose).requests)
-    assert status(entry, hub.cache_dir).state is State.INSTALLED
+    assert status(entry, hub.cache_dir).state == "installed"
     other = msgspec.structs.replace(pinned, sha256=sha256(DRAFT))
     entry = msgspec.structs.replace(ENTRY, target=other)
     assert status(entry, hub.cache_dir).target is None
@@ -125,7 +125,7 @@ def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(hub: Hub, fak
     entry = as_entry(target, model, candidate)
     assert entry.name == "base-q4_k_m-org"
     fetch(hub, install.plan(hub, entry).requests)
-    assert status(entry, hub.cache_dir).state is State.INSTALLED
+    assert status(entry, hub.cache_dir).state == "installed"
 
 
 def test_a_gated_target_is_told_before_anything_is_downloaded(
