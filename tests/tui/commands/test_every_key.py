@@ -186,7 +186,7 @@ async def to_ask(user: Driver) -> None:
 
 async def to_export(user: Driver) -> None:
     await to_chat(user)
-    user.app.push_screen(ExportScreen(user.chat.session.record.reader()))
+    user.app.push_screen(ExportScreen(user.chat.session.recorder.reader()))
     await user.on(ExportScreen)
 
 

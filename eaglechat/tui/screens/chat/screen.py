@@ -291,7 +291,7 @@ class ChatScreen(PromptScreen[None]):
     def is_unsaved(self) -> bool:
         if self._has_session:
             self.save()
-        return self._has_session and self.session.record.is_behind
+        return self._has_session and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
         self.post_message(LeaveChat(self._new_chat))
@@ -310,10 +310,10 @@ class ChatScreen(PromptScreen[None]):
     def action_find_all(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(ChatsScreen(self.services, self.session.record, words or ""), self._resume)
+        self.open(ChatsScreen(self.services, self.session.recorder, words or ""), self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
-        if chat.file == self.session.record.file:
+        if chat.file == self.session.recorder.file:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
             self.post_message(LeaveChat(lambda: self._open_instead(chat)))
@@ -354,7 +354,7 @@ class ChatScreen(PromptScreen[None]):
             from eaglechat.tui.screens.past.export import ExportScreen
 
             self.save()
-            self.open(ExportScreen(self.session.record.reader(), format))
+            self.open(ExportScreen(self.session.recorder.reader(), format))
 
     def action_model(self, name: str | None) -> None:
         """Chat with another pair. Without a name the library opens, to choose one."""
