@@ -227,7 +227,7 @@ def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
 
 
 def _file(file: FileSnapshot, width: int) -> list[Part]:
-    name = file.request.path.rpartition("/")[2]
+    name = file.remote.path.rpartition("/")[2]
     doing = file.state.value
     said = _pace(file) if doing == "downloading" else f"{doing:>24}"
     lines = _meter(name, (file.bytes_done, file.bytes_total or 0), said, width, MUTED)
