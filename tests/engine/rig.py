@@ -10,7 +10,7 @@ from typing import Any
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.context_window import Turns
+from eaglechat.engine.generation.context_window import PromptTurns
 from eaglechat.engine.generation.generator import Generator, ReplyEvent
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
@@ -99,7 +99,7 @@ class Rig:
         sampling: Sampling = GREEDY,
         live: Live | None = None,
         seed: int = 1,
-        turns: Turns | None = None,
+        turns: PromptTurns | None = None,
         max_tokens: int | None = 32,
         stop: Sequence[str] = (),
         parts: ReplyParts | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.generation.context_window import Turns, common_prefix
+from eaglechat.engine.generation.context_window import PromptTurns, common_prefix
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.wire.protocol import Message, Speculation
@@ -43,7 +43,7 @@ def test_after_a_shift_as_much_is_accepted_as_after_a_fresh_prefill(
     assert shifted == pytest.approx(fresh, rel=0.15)
 
 
-def read(rig: Rig, prompt: Sequence[int], turns: Turns | None = None) -> list[Window]:
+def read(rig: Rig, prompt: Sequence[int], turns: PromptTurns | None = None) -> list[Window]:
     """Bring both caches to a prompt, as before a reply: one plain round, and what it announced."""
     live = Live(Speculation(n_draft_max=0), 0.0)
     return rig.reply(
