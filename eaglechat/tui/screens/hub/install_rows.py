@@ -57,7 +57,7 @@ def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
 
 
 def _file(file: FileSnapshot, width: int) -> list[Part]:
-    name = file.request.path.rpartition("/")[2]
+    name = file.remote.path.rpartition("/")[2]
     if file.state is FileState.DONE:
         said = f"{'done':>24}"
     elif file.state is FileState.DOWNLOADING:
