@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eaglechat.chat import refusals
-from eaglechat.chat.capability_text import foreign, not_followed, not_reported
 from eaglechat.chat.comparing import Compared, latest_compared
-from eaglechat.chat.controls import Controls
+from eaglechat.chat.controls import Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.texts import wording
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
@@ -77,7 +76,7 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         reply=shown.stats if shown else SpeculationStats(),
         measured=replace(shown.measured if shown else Measured(), stats=rolling),
         rounds=rounds,
-        times=not_reported(session.hello, "times") or _times(latest),
+        times=wording.not_reported(session.hello, "times") or _times(latest),
         n_past=session.n_past,
         n_ctx=session.n_ctx,
         prefill=_prefill(session),
@@ -91,9 +90,9 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         controls=controls,
         reasoning=session.reasoning,
         by_part=shown.by_part if shown and shown.has_reasoning else {},
-        unreported=not_reported(session.hello, "origins"),
+        unreported=wording.not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
-        engine=shown.terms.engine if shown else foreign(session.hello),
+        engine=(shown.terms if shown else session.terms).engine,
         not_followed=not_followed(session.hello),
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,

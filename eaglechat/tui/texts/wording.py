@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from rich.cells import cell_len, set_cell_size
 
 from eaglechat.chat.comparing import Compared, Fork
-from eaglechat.chat.conversation.session import STAND_IN
-from eaglechat.chat.refusals import BUSY, ENGINE_GONE
+from eaglechat.chat.conversation.session import STAND_IN, ChatSession
+from eaglechat.chat.refusals import BUSY, ENGINE_GONE, engine_as_subject
 from eaglechat.links.base import Died
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.wire.protocol import (
+    Hello,
     PairInfo,
     RecommendedSampling,
     Rendered,
@@ -109,17 +110,27 @@ NO_EARLIER = "There is no earlier question."
 EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
 
 
-def cannot_bench(
-    info: PairInfo | None, *, ngram: bool, is_writing: bool, is_engine_gone: bool
-) -> str | None:
+def cannot_bench(session: ChatSession) -> str | None:
     """Why the pair cannot be measured now, or None if it can."""
-    if is_engine_gone or info is None:
+    hello = session.hello
+    if session.is_engine_gone or session.info is None:
         return with_keys(ENGINE_GONE)
-    if reason := info.no_bench(ngram=ngram):
+    if reason := session.info.no_bench(ngram=session.controls.ngram):
         return f"There is nothing to compare: {reason}."
-    if is_writing:
+    if session.running is not None:
         return with_keys(BUSY)
+    if hello is not None and not hello.can.bench:
+        subject = engine_as_subject(hello)
+        return f"{subject} cannot run the bench; `eaglechat bench` measures it."
     return None
+
+
+def not_reported(hello: Hello | None, what: str) -> str | None:
+    """What stands in place of a number that an engine does not report; None if it does, or if no
+    engine runs. `what` is a field of `Capabilities`."""
+    if hello is None or getattr(hello.can, what):
+        return None
+    return f"not reported by {hello.engine}"
 
 
 def fitting(text: str, width: int) -> str:

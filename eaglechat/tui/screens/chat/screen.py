@@ -13,7 +13,6 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from eaglechat.chat.capability_text import no_bench, not_reported
 from eaglechat.chat.controls import (
     ENABLED,
     N_DRAFT_MAX,
@@ -238,7 +237,7 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        is_told = not_reported(session.hello, "draft_text") is None
+        is_told = wording.not_reported(session.hello, "draft_text") is None
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported
         self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
@@ -292,7 +291,7 @@ class ChatScreen(PromptScreen[None]):
     def is_unsaved(self) -> bool:
         if self._has_session:
             self.save()
-        return self._has_session and self.session.record.is_behind
+        return self._has_session and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
         self.post_message(LeaveChat(self._new_chat))
@@ -311,10 +310,10 @@ class ChatScreen(PromptScreen[None]):
     def action_find_all(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(ChatsScreen(self.services, self.session.record, words or ""), self._resume)
+        self.open(ChatsScreen(self.services, self.session.recorder, words or ""), self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
-        if chat.file == self.session.record.file:
+        if chat.file == self.session.recorder.file:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
             self.post_message(LeaveChat(lambda: self._open_instead(chat)))
@@ -355,7 +354,7 @@ class ChatScreen(PromptScreen[None]):
             from eaglechat.tui.screens.past.export import ExportScreen
 
             self.save()
-            self.open(ExportScreen(self.session.record.reader(), format))
+            self.open(ExportScreen(self.session.recorder.reader(), format))
 
     def action_model(self, name: str | None) -> None:
         """Chat with another pair. Without a name the library opens, to choose one."""
@@ -628,13 +627,7 @@ class ChatScreen(PromptScreen[None]):
 
     def action_bench(self) -> None:
         session = self.session
-        reason = wording.cannot_bench(
-            session.info,
-            ngram=self.controls.ngram,
-            is_writing=session.running is not None,
-            is_engine_gone=session.is_engine_gone,
-        )
-        reason = reason or no_bench(session.hello)
+        reason = wording.cannot_bench(session)
         if reason is not None or session.info is None:
             self.notify(reason or "", markup=False)
             return
@@ -697,7 +690,7 @@ class ChatScreen(PromptScreen[None]):
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:
-        unreported = not_reported(self.session.hello, "likely")
+        unreported = wording.not_reported(self.session.hello, "likely")
         self.open(InsideScreen(recording, index, unreported))
 
     # Finding in this chat

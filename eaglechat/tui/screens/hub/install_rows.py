@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from eaglechat.hub.downloads.download import Phase
-from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
+from eaglechat.hub.downloads.download import FileState
+from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.registry import ENTER, key_of
 from eaglechat.tui.texts.bars import bar
@@ -57,14 +57,13 @@ def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
 
 
 def _file(file: FileSnapshot, width: int) -> list[Part]:
-    name = file.request.path.rpartition("/")[2]
+    name = file.remote.path.rpartition("/")[2]
     if file.state is FileState.DONE:
         said = f"{'done':>24}"
-    elif file.state is FileState.RUNNING and file.phase is Phase.DOWNLOADING:
+    elif file.state is FileState.DOWNLOADING:
         said = _pace(file)
     else:
-        phase = file.phase.value if file.state is FileState.RUNNING else file.state.value
-        said = f"{phase:>24}"
+        said = f"{file.state.value:>24}"
     lines = _meter(name, (file.bytes_done, file.bytes_total or 0), said, width, MUTED)
     if file.note:
         lines += ["\n    ", (file.note, "$text-warning")]

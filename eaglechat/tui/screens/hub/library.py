@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,6 +12,7 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from eaglechat.hub.local.library import LocalModel, Removal, plan_removal, remove
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
@@ -24,9 +24,6 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
-
-if TYPE_CHECKING:
-    from eaglechat.hub.local.library import Model, Removal
 
 TARGETS = ("target", "target without drafts")
 
@@ -41,7 +38,7 @@ class LibraryScreen(EagleModal[Pair]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._models: list[Model] | None = None
+        self._models: list[LocalModel] | None = None
         self._users: dict[str, list[str]] = {}
         self._pairs: list[Pair] = []
 
@@ -79,11 +76,11 @@ class LibraryScreen(EagleModal[Pair]):
         models = desk.models(self._services.settings.current.library.folders)
         yield partial(self._take_models, models, users)
 
-    def _take_models(self, models: list[Model], users: dict[str, list[str]]) -> None:
+    def _take_models(self, models: list[LocalModel], users: dict[str, list[str]]) -> None:
         self._models, self._users = models, users
         self._list_anew()
 
-    def _find_fitting(self, target: Model, drafts: Sequence[Model]) -> Iterator[Update]:
+    def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
         pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
         fitting = [pair for pair in pairs if inspect(pair).problem is None]
         yield partial(self._take_pairs, [*fitting, pair_of_files(target.path, None)])
@@ -97,13 +94,13 @@ class LibraryScreen(EagleModal[Pair]):
         self.query_one(Filter).clear()
         self._list_anew()
 
-    def _plan_removal(self, model: Model) -> Iterator[Update]:
+    def _plan_removal(self, model: LocalModel) -> Iterator[Update]:
         try:
-            yield partial(self._confirm, model, self._services.desk.plan_removal(model))
+            yield partial(self._confirm, model, plan_removal([model]))
         except OSError as error:
             yield partial(self._fail, f"{model.name} cannot be deleted: {error.strerror}.")
 
-    def _confirm(self, model: Model, planned: Removal) -> None:
+    def _confirm(self, model: LocalModel, planned: Removal) -> None:
         users = self._users.get(str(model.path), [])
         used = f"\n\nPairs that need it: {', '.join(users)}." if users else ""
         text = (
@@ -115,9 +112,9 @@ class LibraryScreen(EagleModal[Pair]):
 
         self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
 
-    def _delete(self, model: Model, planned: Removal) -> Iterator[Update]:
+    def _delete(self, model: LocalModel, planned: Removal) -> Iterator[Update]:
         try:
-            self._services.desk.remove(planned)
+            remove(planned)
         except OSError as error:
             yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
         else:
@@ -208,7 +205,7 @@ class LibraryScreen(EagleModal[Pair]):
         said.set_class(bad, "problem")
 
 
-def _row(model: Model) -> Content:
+def _row(model: LocalModel) -> Content:
     header = model.header
     what = f"{header.architecture} {header.quantization}" if header else ""
     facts = [model.kind.value, what, format_bytes(model.size_bytes), model.source.value]

@@ -138,8 +138,7 @@ class SearchScreen(EagleModal[CatalogueEntry]):
             yield partial(self._fail, number, wording.sentence(str(error)))
 
     def _find_repos(self, words: str) -> Repos:
-        hub = self._services.desk.hub
-        return Repos([hit for hit in hub.search(words, tags=("gguf",)) if hit.has_gguf])
+        return Repos(self._services.desk.hub.search(words, tags=("gguf",)))
 
     def _find_models(self, repo: str) -> Models:
         listing = self._services.desk.hub.repo(repo)
