@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input
 
 from eaglechat.hub.downloads.client import SearchHit
-from eaglechat.hub.local.installed import State, Status
+from eaglechat.hub.local.installed import Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.hub.search import SearchScreen
@@ -51,7 +51,7 @@ async def menu(user: Driver) -> None:
     for name, says in known.items():
         desk.offer(entry(name, converts=name == "qwen3-4b"), known=says)
     desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
-    half = Status(State.PARTLY, None, None, None, None, bytes_here=1_100_000_000)
+    half = Status("partly", None, None, None, None, bytes_here=1_100_000_000)
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
     await user.sees("Q4_K_M")
     await user.sees("of 8.0 GB GPU")
@@ -136,7 +136,7 @@ def test_screen(
 
 def test_search(picture: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
-        return SearchHit(repo, downloads, gated, "apache-2.0", True, ())
+        return SearchHit(repo, downloads, gated, "apache-2.0", ())
 
     class Found:
         @staticmethod

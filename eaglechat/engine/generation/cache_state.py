@@ -116,10 +116,16 @@ class CacheState:
         """Prepare to hold `tokens`: keep their beginning as far as it is held, drop the rest, and
         return how many are kept. `to_draft` says that proposals follow, for which a draft model has
         to know the latest tokens."""
-        common = common_prefix(self.tokens, tokens)
-        if self._target.n_rollback is not None:
-            return self._resume_recurrent(tokens[:common])
-        return self._cut(self._drafters.resume(tokens[:common], to_draft=to_draft))
+        tokens = tokens[: common_prefix(self.tokens, tokens)]
+        if self._target.n_rollback is None:
+            return self._cut(self._drafters.resume(tokens, to_draft=to_draft))
+        # A recurrent state keeps all that is held, or goes back to a checkpoint. The drafters may
+        # not ask to see more: the target would have to decode everything again.
+        if len(tokens) == self._target.last_position(TRUNK) + 1:
+            kept = self._drafters.resume(tokens, to_draft=False)
+            if kept == len(tokens):
+                return kept
+        return self._go_back(tokens)
 
     def save_checkpoint(self) -> None:
         """Save what it takes to return to the tokens held now, if the target has a recurrent
@@ -131,34 +137,20 @@ class CacheState:
         size = self._target.recurrent_size(TRUNK)
         self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(TRUNK))
 
-    def _resume_recurrent(self, tokens: Sequence[int]) -> int:
-        """`resume` for a recurrent target: keep all that is held, or go back to a checkpoint.
-
-        The drafters may not ask to see more: the target would have to decode everything again.
-        """
-        if len(tokens) == self._target.last_position(TRUNK) + 1:
-            kept = self._drafters.resume(tokens, to_draft=False)
-            if kept == len(tokens):
-                return kept
-        return self._go_back(tokens)
-
     def _go_back(self, tokens: Sequence[int]) -> int:
-        """Restore the longest checkpoint within `tokens` from which the drafters can go on too."""
+        """Restore the longest checkpoint within `tokens` from which the drafters can go on too, and
+        return its length: 0 if there is none."""
         for checkpoint in self.checkpoints.up_to(len(tokens)):
-            self._drafters.restore(checkpoint.length, checkpoint.drafter)
-            held = tokens[: checkpoint.length]
-            if self._drafters.resume(held, to_draft=False) == len(held):
-                return self._restore(checkpoint)
+            length = checkpoint.length
+            self._drafters.restore(length, checkpoint.drafter)
+            if self._drafters.resume(tokens[:length], to_draft=False) == length:
+                restored = self._target.restore_recurrent(TRUNK, checkpoint.state)
+                if not restored or not self._branches.forget(length):
+                    break
+                del self.tokens[length:]
+                self.checkpoints.cut(length)
+                return length
         return self._cut(0)
-
-    def _restore(self, checkpoint: Checkpoint) -> int:
-        length = checkpoint.length
-        restored = self._target.restore_recurrent(TRUNK, checkpoint.state)
-        if not restored or not self._branches.forget(length):
-            return self._cut(0)
-        del self.tokens[length:]
-        self.checkpoints.cut(length)
-        return length
 
     def shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
         """Remove the turns that `after` lacks from both KV caches, and keep what is behind them.

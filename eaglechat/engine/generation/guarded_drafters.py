@@ -150,7 +150,8 @@ class GuardedDrafters:
     ) -> Proposal:
         if not self.on or limits.n_max == 0:
             return Proposal()
-        return self._ask(drafter, lambda one: one.propose(n_past, id_last, limits), Proposal())
+        proposal = self._ask(drafter, lambda one: one.propose(n_past, id_last, limits), Proposal())
+        return proposal if len(proposal) >= limits.n_min else Proposal()
 
     def accept(self, path: Sequence[int]) -> None:
         if self.on:

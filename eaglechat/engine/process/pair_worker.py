@@ -15,7 +15,7 @@ import eaglechat
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend, left_out
 from eaglechat.engine.loading.machine import memory
-from eaglechat.engine.loading.pair import LoadedPair, Progress
+from eaglechat.engine.loading.pair import LoadedPair, OnProgress
 from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import rendered, write_reply
@@ -64,7 +64,7 @@ class PairWorker(Worker):
         self._pairs: list[LoadedPair] = []
         """The loaded pair; behind it the same pair again for each further setting that a bench
         measures by turns."""
-        self._load_again: Callable[[Progress], LoadedPair]
+        self._load_again: Callable[[OnProgress], LoadedPair]
 
     def start(self) -> None:
         # Said here and not in `begin`: Hello comes before any answer to the first line.

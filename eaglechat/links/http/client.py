@@ -22,11 +22,11 @@ from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.faults import (
     CUT,
     ServerError,
+    environment_fault,
     message_in,
     not_understood,
-    of_environment,
-    of_status,
-    of_transport,
+    status_fault,
+    transport_fault,
 )
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
@@ -59,7 +59,13 @@ class ServerClient:
         """Without `transport`, the network. Raises ServerError if the certificates or a proxy of
         the environment cannot be used."""
         server = self.server
-        certificates = _certificates(server.ca_file)
+        certificates: ssl.SSLContext | bool = True
+        if server.ca_file:
+            try:
+                certificates = ssl.create_default_context(cafile=expanded(server.ca_file))
+            except (OSError, ssl.SSLError) as error:
+                message = f"ca_file {server.ca_file} cannot be read: {error}"
+                raise ServerError(message, code="settings") from None
         try:
             self._http = httpx2.AsyncClient(
                 headers={"User-Agent": "eaglechat", **server.headers},
@@ -71,7 +77,7 @@ class ServerClient:
                 trust_env=not self.address.is_here,
             )
         except (ImportError, OSError, ValueError) as error:
-            raise of_environment(error) from None
+            raise environment_fault(error) from None
 
     async def close(self) -> None:
         if self._http is not None:
@@ -127,7 +133,10 @@ class ServerClient:
                 if response.status_code != 200:
                     await response.aread()
                 self._check(response, body)
-                await self._check_error(response)
+                # Some servers send an error with status 200.
+                is_json = "json" in response.headers.get("Content-Type", "")
+                if is_json and (said := message_in(await response.aread())):
+                    raise self.without_key(ServerError(f"{self.where} failed: {said}"))
                 # Events are UTF-8, whatever a proxy says of them.
                 response.encoding = "utf-8"
                 yield self._events(response)
@@ -154,24 +163,18 @@ class ServerClient:
         except _FAULTS as error:
             times = self.server.connect_timeout, silence_s
             proxy = self.address.proxy
-            raise self.without_key(of_transport(error, self.where, proxy, *times)) from None
+            raise self.without_key(transport_fault(error, self.where, proxy, *times)) from None
 
     def _check(self, response: httpx2.Response, body: Mapping[str, Any] | None) -> None:
         if response.status_code == 200:
             return
         model = str((body or {}).get("model", ""))
         has_key = "Authorization" in response.request.headers
-        error = of_status(response, self.where, has_key=has_key, model=model)
+        error = status_fault(response, self.where, has_key=has_key, model=model)
         if error.code == "key":
             # A key_command prints another one next time.
             _printed_keys.pop(self.server.key_command, None)
         raise self.without_key(error)
-
-    async def _check_error(self, response: httpx2.Response) -> None:
-        """Raises the error that some servers send with status 200."""
-        is_json = "json" in response.headers.get("Content-Type", "")
-        if is_json and (said := message_in(await response.aread())):
-            raise self.without_key(ServerError(f"{self.where} failed: {said}"))
 
     def without_key(self, error: ServerError) -> ServerError:
         """The error without the keys that were sent: servers quote them."""
@@ -186,16 +189,6 @@ class ServerClient:
     def _client(self) -> httpx2.AsyncClient:
         assert self._http is not None
         return self._http
-
-
-def _certificates(ca_file: str) -> ssl.SSLContext | bool:
-    """Raises ServerError."""
-    if not ca_file:
-        return True
-    try:
-        return ssl.create_default_context(cafile=expanded(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise ServerError(f"ca_file {ca_file} cannot be read: {error}", code="settings") from None
 
 
 async def _find_key(server: ServerSettings) -> str:

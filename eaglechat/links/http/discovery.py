@@ -17,8 +17,8 @@ import msgspec
 
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import MISSING, ServerError, not_understood
-from eaglechat.links.http.loop import result_of
-from eaglechat.links.http.servers.base import Kind
+from eaglechat.links.http.loop import close_loop, new_loop
+from eaglechat.links.http.servers.base import ServerKind
 from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
 from eaglechat.links.http.servers.openai import OpenAIServer
 from eaglechat.links.http.servers.stepwise import VLLM, SGLang
@@ -35,8 +35,8 @@ _STAGES = {"spec_model": "draft"}
 Tell = Callable[[str, float], None]
 """Is told what is being loaded, and the fraction of the whole load that is done."""
 
-State = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
-_STATES: dict[str, State] = {
+ModelState = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
+_STATES: dict[str, ModelState] = {
     "loading": "loading",
     "starting": "loading",
     "downloading": "downloading",
@@ -89,7 +89,7 @@ class _Listed(_Named):
         return next((length for length in (*lengths, self.max_context_length) if length), 0)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ModelState:
         if self.status is None:
             return "loaded"
         return "failed to load" if self.status.failed else _STATES.get(self.status.value, "loaded")
@@ -135,14 +135,19 @@ class ServedModel:
     id: str
     n_ctx: int = 0
     info: ModelInfo | None = None
-    state: State = "loaded"
+    state: ModelState = "loaded"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it answers without being loaded first; one that sleeps wakes up by itself."""
+        return self.state in ("loaded", "asleep")
 
 
 @dataclass(frozen=True)
 class Found:
     """What answers at an address."""
 
-    kind: Kind
+    kind: ServerKind
     models: tuple[ServedModel, ...]
     version: str = ""
     drafts: bool | None = None
@@ -160,17 +165,25 @@ class Found:
 async def discover(client: ServerClient) -> Found:
     """Find out what answers at the client's address. Raises ServerError."""
     listed = await _models_at(client, f"{client.address.api}/models")
-    models = tuple(ServedModel(one.id, one.n_ctx, _info(one), one.state) for one in listed)
+    models = tuple(map(_served, listed))
     owners = {one.owned_by for one in listed}
     if "llamacpp" in owners:
         return await _llama_server(client, models)
     if "llama-swap" in owners:
-        return await _llama_swap(client, models)
+        running = (await client.get(f"{client.address.root}/running", _Running)).running
+        states = {one.model: _STATES.get(one.state, "loaded") for one in running}
+        stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
+        return Found(LlamaSwap(), tuple(stated), on_demand=True)
+    root = client.address.root
+    drafts: bool | None = None
     if "vllm" in owners:
-        drafts = await _vllm_drafts(client)
+        with suppress(ServerError):
+            drafts = _VLLM_COUNTER in await client.text(f"{root}/metrics")
         return Found(VLLM(drafts=drafts), models, drafts=drafts)
     if "sglang" in owners:
-        drafts = await _sglang_drafts(client)
+        with suppress(ServerError):
+            info = await client.get(f"{root}/server_info", _ServerInfo)
+            drafts = info.speculative_algorithm is not None
         return Found(SGLang(drafts=drafts), models, drafts=drafts)
     return Found(OpenAIServer(), models)
 
@@ -193,21 +206,6 @@ def _listed(raw: msgspec.Raw) -> _Listed:
         return _Listed(msgspec.json.decode(raw, type=_Named).id)
 
 
-async def _vllm_drafts(client: ServerClient) -> bool | None:
-    try:
-        return _VLLM_COUNTER in await client.text(f"{client.address.root}/metrics")
-    except ServerError:
-        return None
-
-
-async def _sglang_drafts(client: ServerClient) -> bool | None:
-    try:
-        info = await client.get(f"{client.address.root}/server_info", _ServerInfo)
-    except ServerError:
-        return None
-    return info.speculative_algorithm is not None
-
-
 async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
     root = client.address.root
     found = Found(LlamaServer(), models)
@@ -222,13 +220,6 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
     if props.role == "router":
         return replace(found, on_demand=True)
     return replace(await _described(client, found, props, f"{root}/slots"), pages=root)
-
-
-async def _llama_swap(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
-    running = (await client.get(f"{client.address.root}/running", _Running)).running
-    states = {one.model: _STATES.get(one.state, "loaded") for one in running}
-    stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
-    return Found(LlamaSwap(), tuple(stated), on_demand=True)
 
 
 async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
@@ -258,10 +249,14 @@ def _upstream(client: ServerClient, model: ServedModel) -> str:
 
 
 async def _described(client: ServerClient, found: Found, props: _Props, slots_at: str) -> Found:
-    template = props.chat_template
+    """What llama-server says of the model that it has loaded."""
+    template, slots = props.chat_template, list[_Slot]()
+    # Its slots are shown unless it was started with --no-slots.
+    with suppress(ServerError):
+        slots = await client.get(slots_at, list[_Slot])
     return replace(
         found,
-        drafts=await _drafts(client, slots_at),
+        drafts=any(slot.speculative for slot in slots) if slots else None,
         reasoning=Reasoning(
             marked=_THINKING in template or _EFFORT in template,
             on_off=_THINKING in template,
@@ -270,18 +265,9 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
     )
 
 
-async def _drafts(client: ServerClient, slots_at: str) -> bool | None:
-    """Whether llama-server drafts; None if it does not show its slots."""
-    try:
-        slots = await client.get(slots_at, list[_Slot])
-    except ServerError:
-        return None
-    return any(slot.speculative for slot in slots) if slots else None
-
-
-def _info(listed: _Listed) -> ModelInfo:
+def _served(listed: _Listed) -> ServedModel:
     meta = listed.meta or _Meta()
-    return ModelInfo(
+    info = ModelInfo(
         path=listed.id,
         name=listed.id.rsplit("/", 1)[-1],
         architecture="",
@@ -292,6 +278,7 @@ def _info(listed: _Listed) -> ModelInfo:
         n_vocab=meta.n_vocab,
         n_ctx_train=meta.n_ctx_train,
     )
+    return ServedModel(listed.id, listed.n_ctx, info, listed.state)
 
 
 # Loading on demand
@@ -329,7 +316,7 @@ async def made_ready(client: ServerClient, found: Found, model: ServedModel, tel
         # Asking for a page of the server behind it starts that server.
         tell("target", 0.0)
         await client.text(f"{_upstream(client, model)}/v1/models")
-    elif model.state not in ("loaded", "asleep"):
+    elif not model.is_ready:
         tell("target", 0.0)
         await _load(client, model, tell)
     found = await discover(client)
@@ -343,7 +330,7 @@ async def _load(client: ServerClient, model: ServedModel, tell: Tell) -> None:
             body = {"model": model.id}
             await client.post(f"{client.address.root}/models/load", body, msgspec.Raw)
         while (now := (await discover(client)).model(model.id)) is not None:
-            if now.state in ("loaded", "asleep"):
+            if now.is_ready:
                 return
             if now.state in ("not loaded", "failed to load"):
                 raise ServerError(
@@ -373,12 +360,10 @@ async def _follow(client: ServerClient, name: str, tell: Tell) -> None:
 
 def ask(server: ServerSettings) -> Found:
     """What answers at a server's address; waits for the answer. Raises EngineError."""
-    return result_of(_ask(ServerClient(server)))
-
-
-async def _ask(client: ServerClient) -> Found:
+    client, loop = ServerClient(server), new_loop()
     try:
         client.open()
-        return await discover(client)
+        return loop.run_until_complete(discover(client))
     finally:
-        await client.close()
+        loop.run_until_complete(client.close())
+        close_loop(loop)
