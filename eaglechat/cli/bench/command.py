@@ -25,6 +25,7 @@ from eaglechat.cli.bench.measuring import (
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.hub.units import format_seconds
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
@@ -266,16 +267,11 @@ class BenchProgress:
                 self._done,
                 self._total,
                 f"{self._done} of {self._total}, {run_.tokens_per_second:.1f} tokens/s; "
-                f"about {_duration(left)} left",
+                f"{format_seconds(left)} left",
             )
 
     def clear(self) -> None:
         self._bars.close()
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _lengths(text: str) -> tuple[int | Auto, ...]:
