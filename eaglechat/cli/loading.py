@@ -114,7 +114,7 @@ class CommandEngine:
 
     @property
     def hello(self) -> Hello:
-        """The engine's first message; there only after its first answer."""
+        """The engine's first message. It is there after the first answer, until the engine dies."""
         assert self._link.hello is not None
         return self._link.hello
 

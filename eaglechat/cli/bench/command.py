@@ -229,8 +229,8 @@ def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
 
 
 def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
-    """With n-grams, without, or both; a target without a draft is measured with them. Raises
-    EngineError."""
+    """Whether to measure with n-grams, without, or both; only with them if there is no draft.
+    Raises EngineError if there would be nothing to compare."""
     if reason := info.no_bench(ngram=any(args.ngram)):
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
         raise EngineError(f"there is nothing to compare: {reason}{hint}")
