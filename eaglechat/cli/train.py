@@ -167,6 +167,7 @@ def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         complain(_NO_TORCH)
         return FAILED
+    from eaglechat.hub.errors import ConversionError
     from eaglechat.train.settings import PausedError
 
     if (fault := _wrong_type(args)) is not None:
@@ -181,6 +182,10 @@ def run(args: argparse.Namespace) -> int:
         display.end()
         complain("stopped; everything is saved, and the same command resumes")
         return INTERRUPTED
+    except ConversionError as error:
+        display.end()
+        complain(str(error))
+        return FAILED
     finally:
         display.end()
     report = _report(outcome, settings)

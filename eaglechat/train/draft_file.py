@@ -25,6 +25,7 @@ from eaglechat.gguf.preflight import (
     PreflightError,
     check_pair,
 )
+from eaglechat.hub.convert.gguf_rows import read_rows
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
     OutputTensor,
@@ -33,17 +34,10 @@ from eaglechat.hub.convert.writer import (
     pack,
     write_draft,
 )
-from eaglechat.hub.errors import ConversionError
 from eaglechat.train import rope
 from eaglechat.train.network import weight_shapes
 from eaglechat.train.settings import TrainingError
-from eaglechat.train.target import (
-    EMBEDDINGS,
-    HEAD,
-    DraftShape,
-    VocabularyMatrices,
-    read_matrix,
-)
+from eaglechat.train.target import EMBEDDINGS, HEAD, DraftShape, VocabularyMatrices
 
 _T = gguf.GGUFValueType
 _UNQUANTISED = "bf16"
@@ -105,7 +99,7 @@ class Making:
 def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int) -> Draft:
     """A draft to continue, with samples of at most `longest` tokens.
 
-    Raises TrainingError if training cannot continue it.
+    Raises TrainingError if training cannot continue it, ConversionError if it cannot be read.
     """
     try:
         _, header = check_pair(target.path, path)
@@ -122,7 +116,7 @@ def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, lon
     stored = {tensor.name: tensor for tensor in header.tensors}
 
     def read(name: str) -> Floats:
-        return read_matrix(path, header.data_start, stored[name])
+        return read_rows(path, header.data_start, stored[name])
 
     factors = read(rope.FACTORS) if rope.FACTORS in stored else None
     shape = _shape(header, target, factors)
@@ -186,7 +180,9 @@ def save_draft(
     head_type: str | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """Write a draft as a GGUF of one of the converter's types. Raises TrainingError, OSError.
+    """Write a draft as a GGUF of one of the converter's types.
+
+    Raises TrainingError, ConversionError, OSError.
 
     `head_type`, one of HEAD_TYPES, is the output head's. It must be None for a mixture, in which
     llama.cpp chooses the type of each matrix.
@@ -198,16 +194,13 @@ def save_draft(
             )
 
     kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else _UNQUANTISED]
-    try:
-        tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
-        n_parameters = sum(prod(tensor.shape) for tensor in tensors)
-        fields = [
-            *_fields(draft, target, making, file_type, n_parameters),
-            *fields_as_stored(target, "tokenizer."),
-        ]
-        write_draft(out, type, fields, tensors, progress)
-    except ConversionError as error:
-        raise TrainingError(str(error)) from error
+    tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
+    n_parameters = sum(prod(tensor.shape) for tensor in tensors)
+    fields = [
+        *_fields(draft, target, making, file_type, n_parameters),
+        *fields_as_stored(target, "tokenizer."),
+    ]
+    write_draft(out, type, fields, tensors, progress)
 
 
 def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
@@ -226,7 +219,7 @@ def _kept_tensors(draft: Draft, kind: Type) -> Iterator[OutputTensor]:
     begun_as = draft.begun_as
     stored = {tensor.name: tensor for tensor in begun_as.tensors} if begun_as else {}
     if begun_as and rope.FACTORS in stored:
-        factors = read_matrix(begun_as.path, begun_as.data_start, stored[rope.FACTORS])
+        factors = read_rows(begun_as.path, begun_as.data_start, stored[rope.FACTORS])
         yield OutputTensor(rope.FACTORS, factors.shape, Type.F32, partial(iter, (factors,)))
     if own := draft.own_embeddings:
         shape = stored[EMBEDDINGS].shape[::-1]

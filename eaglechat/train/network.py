@@ -23,7 +23,7 @@ from torch.nn.functional import linear, silu
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.train.attention import ChainAttention, Stretch
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import DraftShape
+from eaglechat.train.target import HEAD, DraftShape
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ Weights = Mapping[str, Any]
 
 FEATURE_NORM = "enc.output_norm.weight"
 FC = "fc.weight"
-HEAD = "output.weight"
 OUTPUT_NORM = "output_norm.weight"
 TOKEN_NORM = "blk.0.attn_norm.weight"
 STATE_NORM = "blk.0.attn_norm_2.weight"

@@ -22,7 +22,6 @@ from eaglechat.train.draft_file import Draft
 from eaglechat.train.features import N_PARTS
 from eaglechat.train.network import (
     FC,
-    HEAD,
     Lesson,
     Weights,
     new_weights,
@@ -30,7 +29,7 @@ from eaglechat.train.network import (
     root_mean_square_normed,
 )
 from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe, TrainingError
-from eaglechat.train.target import VocabularyMatrices, shape_of, soft_cap
+from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of, soft_cap
 from eaglechat.train.trainer import Trainer
 
 _SCALE_SAMPLES = 16

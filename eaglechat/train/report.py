@@ -16,8 +16,9 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.train.batches import Features, TrainingBatch, assemble, on_device
 from eaglechat.train.corpus import Sample
-from eaglechat.train.network import HEAD, Lesson, Unrolled, Weights
+from eaglechat.train.network import Lesson, Unrolled, Weights
 from eaglechat.train.settings import PausedError, TrainingError
+from eaglechat.train.target import HEAD
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff

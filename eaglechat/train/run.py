@@ -17,13 +17,13 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.placement import Placement
 from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.gguf.header import read_header
+from eaglechat.hub.convert.draft import read_target
 from eaglechat.hub.convert.writer import check_out
-from eaglechat.hub.errors import ConversionError
 from eaglechat.train import corpus, preparation, report
 from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import Draft, Making, read_draft, save_draft
-from eaglechat.train.features import FeatureReader, FeatureStore, LiveFeatures
+from eaglechat.train.features import FeatureReader, FeatureStore
 from eaglechat.train.report import Foreseen, Measured, foresee
 from eaglechat.train.selfchat import ChatWriter
 from eaglechat.train.settings import PausedError, RunSettings, TrainingError
@@ -32,7 +32,6 @@ from eaglechat.train.target import (
     chats_side_by_side,
     check_layers,
     default_layers,
-    read_target,
     working_copy,
 )
 from eaglechat.train.trainer import Figures, RecentFigures, State, Trainer, best_device, best_type
@@ -75,16 +74,16 @@ class Run:
         on_progress: Callable[[Progress], None],
         paused: Callable[[], bool],
     ) -> None:
-        """Check everything that can be checked before the work. Raises TrainingError, OSError."""
+        """Check everything that can be checked before the work.
+
+        Raises TrainingError, ConversionError, OSError.
+        """
         self._settings = settings
         self._on_progress = on_progress
         self._paused = paused
         self._target = read_target(settings.target)
         self._matrices = VocabularyMatrices(self._target)
-        try:
-            check_out(settings.out)
-        except ConversionError as error:
-            raise TrainingError(str(error)) from error
+        check_out(settings.out)
         if settings.compare is not None and not settings.compare.is_file():
             raise TrainingError(f"the draft to compare with, {settings.compare}, does not exist")
         self._init = (
@@ -93,7 +92,12 @@ class Run:
             else None
         )
         self._layers = self._choose_layers()
-        self._check_vocabulary()
+        size, n_vocab = settings.draft_vocab, self._target.n_vocab
+        if size is not None and size > n_vocab:
+            raise TrainingError(
+                f"a draft vocabulary of {size:,} tokens is larger than the vocabulary of "
+                f"{self._target.path.name}, which has {n_vocab:,}"
+            )
         settings.work.mkdir(parents=True, exist_ok=True)
         self._device = best_device()
         self._dtype = best_type(self._device)
@@ -101,7 +105,7 @@ class Run:
         torch.set_num_threads(self._n_threads)
 
     def go(self) -> Outcome:
-        """Do all stages. Raises PausedError, TrainingError, EngineError, OSError."""
+        """Do all stages. Raises PausedError, EngineError, ConversionError, OSError."""
         backend.start_backend(backend.LOG_ERRORS)
         with ExitStack() as stack:
             model = stack.enter_context(closing(self._open_target()))
@@ -145,14 +149,6 @@ class Run:
         layers = asked or default_layers(self._target)
         check_layers(layers, self._target)
         return layers
-
-    def _check_vocabulary(self) -> None:
-        size, n_vocab = self._settings.draft_vocab, self._target.n_vocab
-        if size is not None and size > n_vocab:
-            raise TrainingError(
-                f"a draft vocabulary of {size:,} tokens is larger than the vocabulary of "
-                f"{self._target.path.name}, which has {n_vocab:,}"
-            )
 
     def _open_target(self) -> Model:
         """The loaded target. Also decides how many chats it writes side by side."""
@@ -247,11 +243,11 @@ class Run:
 
     def _features(self, samples: Sequence[Sample], reader: FeatureReader) -> Features:
         if self._settings.recompute:
-            return LiveFeatures(reader)
+            return reader
         store = self._store
-        store.check_disk(samples)
         total = sum(len(sample.tokens) for sample in samples)
-        done = sum(len(sample.tokens) for sample in samples if sample.digest in store)
+        done = sum(len(sample.tokens) for sample in samples if sample in store)
+        store.check_space(total - done)
 
         def advance(n_rows: int) -> None:
             nonlocal done

@@ -17,8 +17,9 @@ import torch
 from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.loss import HeadLoss, teacher_distribution
-from eaglechat.train.network import HEAD, Lesson, Unrolled, Weights
+from eaglechat.train.network import Lesson, Unrolled, Weights
 from eaglechat.train.settings import Budget, PausedError, TrainingError
+from eaglechat.train.target import HEAD
 
 _WORTH_IT = 1.3
 _SIZE = 768

@@ -22,12 +22,12 @@ from eaglechat.train.attention import ChainAttention, Stretch
 from eaglechat.train.batches import assemble
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import read_draft
-from eaglechat.train.features import FeatureReader, LiveFeatures
+from eaglechat.train.features import FeatureReader
 from eaglechat.train.loss import HeadLoss
-from eaglechat.train.network import HEAD, Unrolled
+from eaglechat.train.network import Unrolled
 from eaglechat.train.preparation import Scales, lesson_for, to_training
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import VocabularyMatrices
+from eaglechat.train.target import HEAD, VocabularyMatrices
 from tests.engine.rig import decode, open_contexts
 
 LENGTH, N_DRAFT = 40, 5
@@ -136,7 +136,7 @@ def _chain(
     weights = to_training(draft, lesson)
     sample = Sample(np.array(tokens, dtype=np.int32), ((base + 2, len(tokens)),))
     reader = FeatureReader(model, draft.layers, longest=64, n_threads=1)
-    batch = assemble([sample], LiveFeatures(reader), lesson.draft_ids, N_DRAFT)
+    batch = assemble([sample], reader, lesson.draft_ids, N_DRAFT)
     reader.close()
     unrolled = Unrolled(weights, lesson, batch.chains)
     step = unrolled.first()

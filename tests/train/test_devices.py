@@ -13,11 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
+from eaglechat.hub.convert.draft import read_target
 from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.network import Lesson
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import read_target, shape_of
+from eaglechat.train.target import shape_of
 from eaglechat.train.trainer import best_device, best_type
 
 

@@ -12,10 +12,10 @@ pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat import cli
 from eaglechat.engine.llama.bindings import Floats
+from eaglechat.hub.convert.draft import read_target
 from eaglechat.train.draft_file import Draft
-from eaglechat.train.network import HEAD
 from eaglechat.train.preparation import with_vocabulary
-from eaglechat.train.target import VocabularyMatrices, read_target, shape_of
+from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of
 
 
 class Matrices(VocabularyMatrices):
