@@ -58,7 +58,7 @@ _BASE_MODEL = ("name", "organization", "repo_url")
 
 
 @dataclass(frozen=True)
-class Draft:
+class TrainableDraft:
     """A draft in memory."""
 
     shape: DraftShape
@@ -82,7 +82,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Making:
+class Provenance:
     """What the file says of how the draft was trained."""
 
     name: str
@@ -96,7 +96,9 @@ class Making:
     """The acceptance at each position that training predicts, on held-out chats."""
 
 
-def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int) -> Draft:
+def read_draft(
+    path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int
+) -> TrainableDraft:
     """A draft to continue, with samples of at most `longest` tokens.
 
     Raises TrainingError if training cannot continue it, ConversionError if it cannot be read.
@@ -135,7 +137,7 @@ def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, lon
         d2t = np.arange(target.n_vocab, dtype=np.int64)
     weights = {name: read(name) if name in stored else matrices.head(d2t) for name in trained}
     layers = tuple(header.numbers("eagle3.target_layers") or ())
-    return Draft(shape, layers, d2t, weights, begun_as=header)
+    return TrainableDraft(shape, layers, d2t, weights, begun_as=header)
 
 
 def _shape(draft: GGUFHeader, target: GGUFHeader, factors: Floats | None) -> DraftShape:
@@ -171,9 +173,9 @@ def _check_tensors(draft: GGUFHeader, known: Mapping[str, tuple[int, ...]]) -> N
 
 
 def save_draft(
-    draft: Draft,
+    draft: TrainableDraft,
     target: GGUFHeader,
-    making: Making,
+    provenance: Provenance,
     out: Path,
     *,
     type: str,
@@ -197,13 +199,13 @@ def save_draft(
     tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
     n_parameters = sum(prod(tensor.shape) for tensor in tensors)
     fields = [
-        *_fields(draft, target, making, file_type, n_parameters),
+        *_fields(draft, target, provenance, file_type, n_parameters),
         *fields_as_stored(target, "tokenizer."),
     ]
     write_draft(out, type, fields, tensors, progress)
 
 
-def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
+def _tensors(draft: TrainableDraft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
     for name, values in draft.weights.items():
         wanted = head_kind if name == HEAD else kind
         stored_as = Type.F32 if values.ndim == 1 else _fitting(wanted, values.shape[-1])
@@ -214,7 +216,7 @@ def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor
     yield OutputTensor(_D2T, draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
 
 
-def _kept_tensors(draft: Draft, kind: Type) -> Iterator[OutputTensor]:
+def _kept_tensors(draft: TrainableDraft, kind: Type) -> Iterator[OutputTensor]:
     """The tensors that are copied from the draft that training began with."""
     begun_as = draft.begun_as
     stored = {tensor.name: tensor for tensor in begun_as.tensors} if begun_as else {}
@@ -239,7 +241,11 @@ def _quantised(
 
 
 def _fields(
-    draft: Draft, target: GGUFHeader, making: Making, file_type: FileType, n_parameters: int
+    draft: TrainableDraft,
+    target: GGUFHeader,
+    provenance: Provenance,
+    file_type: FileType,
+    n_parameters: int,
 ) -> Iterable[bytes]:
     shape = draft.shape
     yield pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING)
@@ -248,7 +254,7 @@ def _fields(
     yield pack("eagle3.norm_before_residual", shape.norm_before_residual, _T.BOOL)
     yield pack("eagle3.norm_before_fc", shape.norm_before_fc, _T.BOOL)
     yield pack("general.type", "model", _T.STRING)
-    yield pack("general.name", making.name, _T.STRING)
+    yield pack("general.name", provenance.name, _T.STRING)
     yield pack("general.size_label", gguf.size_label(n_parameters, n_parameters, 0, 0), _T.STRING)
     if licence := target.get("general.license"):
         yield pack("general.license", str(licence), _T.STRING)
@@ -278,9 +284,9 @@ def _fields(
     yield pack("eagle3.attention.layer_norm_rms_epsilon", shape.rms_eps, _T.FLOAT32)
     yield pack("general.file_type", file_type, _T.UINT32)
     yield pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32)
-    yield pack("eaglechat.training.data", making.data, _T.STRING)
-    yield pack("eaglechat.training.samples", making.n_samples, _T.UINT64)
-    yield pack("eaglechat.training.tokens_seen", making.n_tokens_seen, _T.UINT64)
-    yield pack("eaglechat.training.seconds", making.seconds, _T.FLOAT32)
-    yield pack("eaglechat.training.unrolled_steps", making.unrolled_steps, _T.UINT32)
-    yield pack("eaglechat.training.acceptance", making.predicted, _T.ARRAY, _T.FLOAT32)
+    yield pack("eaglechat.training.data", provenance.data, _T.STRING)
+    yield pack("eaglechat.training.samples", provenance.n_samples, _T.UINT64)
+    yield pack("eaglechat.training.tokens_seen", provenance.n_tokens_seen, _T.UINT64)
+    yield pack("eaglechat.training.seconds", provenance.seconds, _T.FLOAT32)
+    yield pack("eaglechat.training.unrolled_steps", provenance.unrolled_steps, _T.UINT32)
+    yield pack("eaglechat.training.acceptance", provenance.predicted, _T.ARRAY, _T.FLOAT32)

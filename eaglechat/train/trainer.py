@@ -17,7 +17,7 @@ import torch
 from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.loss import HeadLoss, teacher_distribution
-from eaglechat.train.network import Lesson, Unrolled, Weights
+from eaglechat.train.network import TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import Budget, PausedError, TrainingError
 from eaglechat.train.target import HEAD
 
@@ -65,7 +65,7 @@ _RECENT_BATCHES = 50
 
 
 @dataclass
-class State:
+class TrainingState:
     """How far a run is."""
 
     batches: int = 0
@@ -90,9 +90,9 @@ class RecentFigures:
     """The sum of the figures of the last 50 batches."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[State, Figures]] = deque(maxlen=_RECENT_BATCHES)
+        self._recent: deque[tuple[TrainingState, Figures]] = deque(maxlen=_RECENT_BATCHES)
 
-    def add(self, state: State, figures: Figures) -> None:
+    def add(self, state: TrainingState, figures: Figures) -> None:
         self._recent.append((state, figures))
 
     def note(self) -> str:
@@ -115,25 +115,25 @@ def _at(counts: tuple[int, ...], position: int) -> int:
 class Trainer:
     """The weights, the optimisers and the state of a run."""
 
-    def __init__(self, lesson: Lesson, weights: Weights) -> None:
-        self.lesson = lesson
+    def __init__(self, setup: TrainingSetup, weights: Weights) -> None:
+        self.setup = setup
         self.weights: dict[str, Any] = {
-            name: weight.to(lesson.device, torch.float32).requires_grad_()
+            name: weight.to(setup.device, torch.float32).requires_grad_()
             for name, weight in weights.items()
         }
         self._optimizers = self._choose_optimizers()
-        self.state = State()
+        self.state = TrainingState()
 
     def _choose_optimizers(self) -> list[Any]:
         """In bfloat16, Muon (arXiv 2502.16982) for all matrices but the output head; AdamW for the
         rest. In float32, AdamW for all."""
-        recipe, head = self.lesson.recipe, self.weights[HEAD]
+        recipe, head = self.setup.recipe, self.weights[HEAD]
         vectors = [weight for weight in self.weights.values() if weight.ndim == 1]
         inner = [
             weight for name, weight in self.weights.items() if weight.ndim > 1 and name != HEAD
         ]
         rate, decay = recipe.learning_rate, recipe.weight_decay
-        with_muon = self.lesson.dtype is torch.bfloat16
+        with_muon = self.setup.dtype is torch.bfloat16
         adam = torch.optim.AdamW(
             [
                 {"params": [head] if with_muon else [head, *inner], "weight_decay": decay},
@@ -154,7 +154,7 @@ class Trainer:
         *,
         budget: Budget,
         checkpoint: Path,
-        on_batch: Callable[[State, Figures], None],
+        on_batch: Callable[[TrainingState, Figures], None],
         paused: Callable[[], bool],
     ) -> None:
         """Train from the current state until the budget is used.
@@ -162,7 +162,7 @@ class Trainer:
         Raises PausedError after writing a checkpoint, OSError.
         """
         saved = started = time.monotonic()
-        coming = prepared(samples, self.state.place, features, self.lesson)
+        coming = prepared(samples, self.state.place, features, self.setup)
         # The reading thread must end before anything else reads features.
         with closing(coming):
             while self._share(budget) < 1.0:
@@ -170,7 +170,7 @@ class Trainer:
                 self._set_rate(self._share(budget))
                 figures = self._learn(batch)
                 now = time.monotonic()
-                self.state = State(
+                self.state = TrainingState(
                     batches=self.state.batches + 1,
                     tokens=self.state.tokens + batch.n_tokens,
                     seconds=self.state.seconds + now - started,
@@ -195,7 +195,7 @@ class Trainer:
         share = max(share, _FINAL_RATE)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.lesson.recipe.learning_rate * share
+                group["lr"] = self.setup.recipe.learning_rate * share
 
     def _learn(self, batch: TrainingBatch) -> Figures:
         loss, figures = self._loss(batch)
@@ -213,18 +213,18 @@ class Trainer:
         A chain goes on while it agrees with the text. Of the other chains only a share goes on,
         because what a draft says after a rejected token is never used.
         """
-        lesson, recipe = self.lesson, self.lesson.recipe
+        setup, recipe = self.setup, self.setup.recipe
         generator = torch.Generator().manual_seed(recipe.seed + self.state.batches)
-        head = self.weights[HEAD].to(lesson.dtype)
-        rows, row_of = _teaching_rows(batch.limits, recipe.steps)
+        head = self.weights[HEAD].to(setup.dtype)
+        rows, row_of = _teaching_rows(batch.max_steps, recipe.steps)
         teacher = teacher_distribution(
-            batch.final_states[rows].to(lesson.dtype), lesson.target_head, lesson.soft_cap
+            batch.final_states[rows].to(setup.dtype), setup.target_head, setup.soft_cap
         )
-        unrolled = Unrolled(self.weights, lesson, batch.chains)
+        unrolled = Unrolled(self.weights, setup, batch.chains)
         step = unrolled.first()
-        reached = torch.ones(len(step.bases), dtype=torch.bool, device=lesson.device)
+        reached = torch.ones(len(step.bases), dtype=torch.bool, device=setup.device)
         per_chain = 1.0 / max(len(step.bases), 1)
-        total = torch.zeros((), device=lesson.device)
+        total = torch.zeros((), device=setup.device)
         tested, hit = [], []
         for number in range(1, recipe.steps + 1):
             labels = batch.labels[step.bases + number + 1]
@@ -240,8 +240,8 @@ class Trainer:
             hit.append(int((reached & hits).sum()))
             if number == recipe.steps:
                 break
-            stray = torch.rand(len(hits), generator=generator).to(lesson.device) < recipe.unreached
-            may = batch.limits[step.bases] > number
+            stray = torch.rand(len(hits), generator=generator).to(setup.device) < recipe.unreached
+            may = batch.max_steps[step.bases] > number
             going_on = torch.nonzero(may & (hits | stray)).squeeze(1)
             if not len(going_on):
                 break
@@ -264,7 +264,7 @@ class Trainer:
 
     def load(self, path: Path) -> None:
         """Resume from a checkpoint. Raises TrainingError if it is of another draft, OSError."""
-        stored = torch.load(path, map_location=self.lesson.device, weights_only=True)
+        stored = torch.load(path, map_location=self.setup.device, weights_only=True)
         with torch.no_grad():
             for name, weight in self.weights.items():
                 if name not in stored["weights"] or stored["weights"][name].shape != weight.shape:
@@ -272,17 +272,17 @@ class Trainer:
                 weight.copy_(stored["weights"][name])
         for optimizer, state in zip(self._optimizers, stored["optimizers"], strict=True):
             optimizer.load_state_dict(state)
-        self.state = msgspec.convert(stored["state"], State)
+        self.state = msgspec.convert(stored["state"], TrainingState)
 
 
-def _teaching_rows(limits: Any, steps: int) -> tuple[Any, Any]:
+def _teaching_rows(max_steps: Any, steps: int) -> tuple[Any, Any]:
     """The rows whose final state a chain learns from, and the index of each row among them."""
-    n = len(limits)
-    wanted = torch.zeros(n + steps + 1, dtype=torch.bool, device=limits.device)
-    bases = torch.nonzero(limits).squeeze(1)
+    n = len(max_steps)
+    wanted = torch.zeros(n + steps + 1, dtype=torch.bool, device=max_steps.device)
+    bases = torch.nonzero(max_steps).squeeze(1)
     for number in range(1, steps + 1):
-        wanted[bases[limits[bases] >= number] + number] = True
+        wanted[bases[max_steps[bases] >= number] + number] = True
     rows = torch.nonzero(wanted).squeeze(1)
-    row_of = torch.zeros(n + steps + 1, dtype=torch.int64, device=limits.device)
-    row_of[rows] = torch.arange(len(rows), device=limits.device)
+    row_of = torch.zeros(n + steps + 1, dtype=torch.int64, device=max_steps.device)
+    row_of[rows] = torch.arange(len(rows), device=max_steps.device)
     return rows, row_of
