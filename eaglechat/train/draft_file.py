@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -25,11 +24,12 @@ from eaglechat.gguf.preflight import (
     PreflightError,
     check_pair,
 )
+from eaglechat.hub.convert.draft_gguf import type_for
 from eaglechat.hub.convert.gguf_rows import read_rows
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
+    ConversionProgress,
     OutputTensor,
-    Progress,
     fields_as_stored,
     pack,
     write_draft,
@@ -180,7 +180,7 @@ def save_draft(
     *,
     type: str,
     head_type: str | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[ConversionProgress], None] = lambda _: None,
 ) -> None:
     """Write a draft as a GGUF of one of the converter's types.
 
@@ -207,37 +207,29 @@ def save_draft(
 
 def _tensors(draft: TrainableDraft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
     for name, values in draft.weights.items():
-        wanted = head_kind if name == HEAD else kind
-        stored_as = Type.F32 if values.ndim == 1 else _fitting(wanted, values.shape[-1])
-        yield OutputTensor(
-            name, values.shape, stored_as, _quantised(partial(iter, (values,)), stored_as)
-        )
-    yield from _kept_tensors(draft, kind)
-    yield OutputTensor(_D2T, draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
-
-
-def _kept_tensors(draft: TrainableDraft, kind: Type) -> Iterator[OutputTensor]:
-    """The tensors that are copied from the draft that training began with."""
+        yield _tensor(name, values.shape, head_kind if name == HEAD else kind, values)
+    # Copied from the draft that training began with:
     begun_as = draft.begun_as
     stored = {tensor.name: tensor for tensor in begun_as.tensors} if begun_as else {}
     if begun_as and rope.FACTORS in stored:
         factors = read_rows(begun_as.path, begun_as.data_start, stored[rope.FACTORS])
-        yield OutputTensor(rope.FACTORS, factors.shape, Type.F32, partial(iter, (factors,)))
+        yield _tensor(rope.FACTORS, factors.shape, kind, factors)
     if own := draft.own_embeddings:
-        shape = stored[EMBEDDINGS].shape[::-1]
-        stored_as = _fitting(kind, shape[-1])
-        yield OutputTensor(EMBEDDINGS, shape, stored_as, _quantised(own.embeddings, stored_as))
+        yield _tensor(EMBEDDINGS, stored[EMBEDDINGS].shape[::-1], kind, own)
+    yield OutputTensor(_D2T, draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
 
 
-def _fitting(kind: Type, row: int) -> Type:
-    block, _ = gguf.GGML_QUANT_SIZES[kind]
-    return kind if row % block == 0 else Type.F16
+def _tensor(
+    name: str, shape: Sequence[int], kind: Type, values: Floats | VocabularyMatrices
+) -> OutputTensor:
+    """A tensor that is quantised while it is written: `values`, or the embeddings of a model."""
+    stored_as = type_for(shape, kind)
 
+    def chunks() -> Iterator[npt.NDArray[np.generic]]:
+        for rows in (values,) if isinstance(values, np.ndarray) else values.embeddings():
+            yield np.ascontiguousarray(gguf.quants.quantize(rows, stored_as))
 
-def _quantised(
-    parts: Callable[[], Iterator[Floats]], kind: Type
-) -> Callable[[], Iterator[npt.NDArray[np.generic]]]:
-    return lambda: (np.ascontiguousarray(gguf.quants.quantize(values, kind)) for values in parts())
+    return OutputTensor(name, tuple(shape), stored_as, chunks)
 
 
 def _fields(
