@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,27 +164,6 @@ def from_training(weights: Weights, setup: TrainingSetup) -> dict[str, npt.NDArr
     return {name: weight.numpy() for name, weight in plain.items()}
 
 
-def identity_of(
-    target: GGUFHeader,
-    draft: TrainableDraft,
-    training: Sequence[Sample],
-    *,
-    recipe: Recipe,
-    init: Path | None,
-    dtype: Any,
-) -> Identity:
-    """The identity of a run over these samples."""
-    return Identity(
-        target=f"{target.name}, {target.size_bytes} bytes",
-        layers=draft.layers,
-        draft_vocabulary=_digest(draft.d2t.tobytes()),
-        data=_digest("".join(sample.digest for sample in training).encode()),
-        recipe=recipe,
-        init=_digest(init.read_bytes()) if init is not None else "",
-        precision=str(dtype).removeprefix("torch."),
-    )
-
-
 def checkpoint_in(work: Path) -> Path:
     return work / "checkpoint.pt"
 
@@ -217,7 +195,3 @@ def forget_run(work: Path) -> None:
     """Delete the checkpoint. Chats and features stay. Raises OSError."""
     for path in (checkpoint_in(work), work / _RECORD, work / "training.jsonl"):
         path.unlink(missing_ok=True)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()

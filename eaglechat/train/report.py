@@ -129,14 +129,6 @@ class MeasuredDraft:
         return self.tokens_per_second / self.plain_tokens_per_second
 
 
-@dataclass(frozen=True)
-class ReportPrompt:
-    """A held-out prompt, and the most tokens of the reply."""
-
-    tokens: tuple[int, ...]
-    max_tokens: int
-
-
 def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
     """Held-out samples with different prompts; only greedy replies if there are any."""
     greedy = [sample for sample in held_out if sample.temperature == 0.0]
@@ -146,42 +138,39 @@ def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
     return list(chosen.values())[:most]
 
 
-def prompt_of(sample: Sample, max_tokens: int) -> ReportPrompt:
-    """A sample's prompt and length; the prompt of a text is its first tokens."""
-    start, end = sample.spans[0]
-    start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
-    return ReportPrompt(tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens))
-
-
 def measure(
     target: Path,
     draft: Path,
-    prompts: Sequence[ReportPrompt],
+    samples: Sequence[Sample],
+    max_tokens: int,
     *,
     options: LoadOptions,
-    on_reply: Callable[[int], None],
+    on_reply: Callable[[int, int], None],
     paused: Callable[[], bool],
-    lengths: Sequence[int] = LENGTHS,
 ) -> list[MeasuredDraft]:
-    """Write the reply to each prompt without drafting, then with each draft length.
+    """Write the reply to each sample's prompt without drafting, then with each of LENGTHS.
 
-    `on_reply` gets the number of replies. Raises PausedError, TrainingError if the draft fails in
-    the engine, EngineError.
+    A reply is as long as the sample's, at most `max_tokens`. The prompt of a text is its first
+    tokens. `on_reply` gets the number of replies and their total. Raises PausedError, TrainingError
+    if the draft fails in the engine, EngineError.
     """
     pair = LoadedPair(check_pair(target, draft), options)
-    folds = {n: StatsFold() for n in (0, *lengths)}
+    folds = {n: StatsFold() for n in (0, *LENGTHS)}
     tokens, generation_ms = dict.fromkeys(folds, 0), dict.fromkeys(folds, 0.0)
     try:
         if pair.info.speculation_off:
             raise TrainingError(f"the draft cannot be measured: {pair.info.speculation_off}")
-        done = 0
-        for prompt in prompts:
+        done, total = 0, len(samples) * len(folds)
+        for sample in samples:
+            start, end = sample.spans[0]
+            start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
+            prompt, n_reply = tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens)
             for n, fold in folds.items():
                 if paused():
                     raise PausedError
                 live = Live(Speculation(enabled=n > 0, n_draft_max=max(n, 1)), 0.0)
                 for event in pair.generator.reply(
-                    prompt.tokens, _GREEDY, live, seed=1, max_tokens=prompt.max_tokens
+                    prompt, _GREEDY, live, seed=1, max_tokens=n_reply
                 ):
                     if isinstance(event, Round):
                         fold.add(event)
@@ -191,8 +180,8 @@ def measure(
                         tokens[n] += event.tokens
                         generation_ms[n] += event.timings.generation_ms
                 done += 1
-                on_reply(done)
+                on_reply(done, total)
     finally:
         pair.close()
     speeds = {n: tokens[n] * 1000.0 / (generation_ms[n] or math.inf) for n in folds}
-    return [MeasuredDraft(n, folds[n].stats(), speeds[n], speeds[0]) for n in lengths]
+    return [MeasuredDraft(n, folds[n].stats(), speeds[n], speeds[0]) for n in LENGTHS]

@@ -141,7 +141,6 @@ class TrainingRun:
                 paused=self._paused,
             )
         self._save(trainer, draft, training, prediction)
-        prompts = [report.prompt_of(sample, settings.report_tokens) for sample in chosen]
         earlier = settings.compare or settings.init
         return TrainingOutcome(
             out=settings.out,
@@ -152,8 +151,8 @@ class TrainingRun:
             n_held_out=len(held_out),
             state=trainer.state,
             prediction=prediction,
-            before=self._measure(earlier, prompts, "measuring before") if earlier else [],
-            after=self._measure(settings.out, prompts, "measuring"),
+            before=self._measure(earlier, chosen, "measuring before") if earlier else [],
+            after=self._measure(settings.out, chosen, "measuring"),
         )
 
     def _choose_layers(self) -> tuple[int, ...]:
@@ -217,8 +216,7 @@ class TrainingRun:
         thinking = "" if enabled is None else "-thinking" if enabled else "-no-thinking"
         if prompts is None:
             return self._settings.work / f"chats{thinking}.jsonl"
-        digest = hashlib.blake2b(prompts.read_bytes(), digest_size=8).hexdigest()
-        return self._settings.work / f"answers-{digest}{thinking}.jsonl"
+        return self._settings.work / f"answers-{_digest(prompts.read_bytes())}{thinking}.jsonl"
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
@@ -300,13 +298,14 @@ class TrainingRun:
             device=self._device,
         )
         trainer = Trainer(setup, preparation.to_training(draft, setup))
-        identity = preparation.identity_of(
-            self._target,
-            draft,
-            training,
+        identity = preparation.Identity(
+            target=f"{self._target.name}, {self._target.size_bytes} bytes",
+            layers=draft.layers,
+            draft_vocabulary=_digest(draft.d2t.tobytes()),
+            data=_digest("".join(sample.digest for sample in training).encode()),
             recipe=settings.recipe,
-            init=settings.init,
-            dtype=self._dtype,
+            init=_digest(settings.init.read_bytes()) if settings.init is not None else "",
+            precision=str(self._dtype).removeprefix("torch."),
         )
         preparation.resume(trainer, settings.work, identity)
         return trainer, draft
@@ -366,11 +365,8 @@ class TrainingRun:
             progress=lambda step: self._say("writing the draft", step.done, step.total),
         )
 
-    def _measure(
-        self, draft: Path, prompts: Sequence[report.ReportPrompt], stage: str
-    ) -> list[MeasuredDraft]:
+    def _measure(self, draft: Path, samples: Sequence[Sample], stage: str) -> list[MeasuredDraft]:
         settings = self._settings
-        total = len(prompts) * (len(report.LENGTHS) + 1)
         options = LoadOptions(
             n_ctx=max(N_CTX_LEAST, settings.longest + settings.report_tokens),
             n_threads=self._n_threads,
@@ -379,11 +375,16 @@ class TrainingRun:
         return report.measure(
             settings.target,
             draft,
-            prompts,
+            samples,
+            settings.report_tokens,
             options=options,
-            on_reply=lambda done: self._say(stage, done, total),
+            on_reply=partial(self._say, stage),
             paused=self._paused,
         )
 
     def _say(self, stage: str, done: float, total: float, note: str = "") -> None:
         self._on_progress(TrainingProgress(stage, done, total, note))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

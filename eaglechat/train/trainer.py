@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,19 @@ def best_type(device: Any) -> Any:
     if device.type == "mps":
         # Before macOS 14 torch refuses bfloat16 there.
         return torch.float32
-    slow, fast = (_seconds(dtype) for dtype in (torch.float32, torch.bfloat16))
-    return torch.bfloat16 if slow > fast * _WORTH_IT else torch.float32
 
+    def seconds(dtype: Any) -> float:
+        """The shortest time of eight products; other programs can only lengthen them."""
+        matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
+        times = []
+        for _ in range(8):
+            started = time.perf_counter()
+            matrix @ matrix
+            times.append(time.perf_counter() - started)
+        return min(times)
 
-def _seconds(dtype: Any) -> float:
-    """The shortest time of eight products; other programs can only lengthen them."""
-    matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
-    times = []
-    for _ in range(8):
-        started = time.perf_counter()
-        matrix @ matrix
-        times.append(time.perf_counter() - started)
-    return min(times)
+    is_faster = seconds(torch.float32) > seconds(torch.bfloat16) * _WORTH_IT
+    return torch.bfloat16 if is_faster else torch.float32
 
 
 _WARM_UP = 0.02
@@ -97,19 +98,14 @@ class RecentFigures:
 
     def note(self) -> str:
         """The rate at each position and the speed, as a line of text."""
-        rates = []
-        for position in range(max(len(figures.tested) for _, figures in self._recent)):
-            tested = sum(_at(figures.tested, position) for _, figures in self._recent)
-            hit = sum(_at(figures.hit, position) for _, figures in self._recent)
-            rates.append(f"{100 * hit / tested:.0f}%" if tested else "-")
+        batches = [figures for _, figures in self._recent]
+        tested = [sum(n) for n in zip_longest(*(one.tested for one in batches), fillvalue=0)]
+        hit = [sum(n) for n in zip_longest(*(one.hit for one in batches), fillvalue=0)]
+        rates = [f"{100 * h / t:.0f}%" if t else "-" for h, t in zip(hit, tested, strict=True)]
         (first, _), (last, _) = self._recent[0], self._recent[-1]
         seconds = last.seconds - first.seconds
         speed = f", {(last.tokens - first.tokens) / seconds:,.0f} tokens/s" if seconds else ""
         return f"right {' '.join(rates)}, {last.tokens:,} tokens{speed}"
-
-
-def _at(counts: tuple[int, ...], position: int) -> int:
-    return counts[position] if position < len(counts) else 0
 
 
 class Trainer:
