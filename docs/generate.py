@@ -15,8 +15,8 @@ from typing import get_args, get_type_hints
 import msgspec
 
 from eaglechat.settings import describe
+from eaglechat.settings.description import wanted
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.settings.values import wanted
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
 from eaglechat.tui.commands.slash import SLASH

@@ -251,7 +251,7 @@ async def reasoning() -> None:
         engine.reply, engine.budget = SECOND_THOUGHT, 17
         await camera.ask(chat, "What is the next prime?")
         await camera.until(lambda: _tokens(chat) > 40)
-        chat._show_numbers()
+        chat.show_numbers()
         await camera.pilot.pause(FRAME_S)
         camera.save("reasoning")
 

@@ -105,7 +105,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         new.replace(place)
     finally:
         new.unlink(missing_ok=True)
-    _sync_folder(place.parent)
+    if os.name != "nt":
+        # Let the disk keep the folder's entries; some network disks refuse it.
+        with suppress(OSError):
+            handle = os.open(place.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def why_unwritable(folder: Path) -> str | None:
@@ -118,15 +125,3 @@ def why_unwritable(folder: Path) -> str | None:
             return None
     except OSError as error:
         return f"{place}: {error.strerror or error}"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let the disk keep the folder's entries."""
-    if os.name == "nt":
-        return
-    with suppress(OSError):  # some network disks refuse it
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -80,7 +80,7 @@ def test_pages_name_only_flags_that_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_one(page: Path) -> None:
     for line in _commands(page):
-        cli._parsed(shlex.split(line, comments=True))
+        cli.parse(shlex.split(line, comments=True))
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
@@ -231,16 +231,16 @@ def _anchors(page: Path) -> list[str]:
 
 
 def _parser_of(command: str) -> argparse.ArgumentParser:
-    return cli._parsers()[1][command]
+    return cli.parsers()[1][command]
 
 
 def _flags_of(parser: argparse.ArgumentParser) -> set[str]:
-    return {flag for action in parser._actions for flag in action.option_strings}
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parser.format_help()))
 
 
 def _flags() -> set[str]:
     """Every flag of every command."""
-    parser, commands = cli._parsers()
+    parser, commands = cli.parsers()
     return _flags_of(parser).union(*map(_flags_of, commands.values()))
 
 

@@ -20,6 +20,7 @@ from eaglechat.wire.protocol import (
     NO_REASONING,
     TOP_DEFAULT,
     Auto,
+    Hello,
     Reasoning,
     RecommendedSampling,
     Shape,
@@ -138,7 +139,9 @@ TEMPERATURE = RangeControl(
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """The controls that also apply to a reply that is being written."""
 
-DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")
+_DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")
+STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
+"""Controls that are start options of a program such as llama-server."""
 
 THINKING = ChoiceControl(
     "thinking",
@@ -198,6 +201,15 @@ def turned(controls: Controls, control: Control, value: Any) -> Controls:
 def without(names: Iterable[str], before: Controls, after: Controls) -> Controls:
     """`after`, with these controls as they are in `before`."""
     return replace(after, **{name: getattr(before, name) for name in names})
+
+
+def not_followed(hello: Hello | None) -> frozenset[str]:
+    """Names of the controls that have no effect on an engine's drafting."""
+    if hello is None:
+        return frozenset()
+    if not hello.can.draft_length:
+        return _DRAFTING
+    return _DRAFTING - STARTED_WITH if hello.can.restarts else frozenset()
 
 
 def drafting_as_started(controls: Controls) -> Controls:

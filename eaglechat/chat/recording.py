@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
+from eaglechat.chat.history.packing import PackedRounds
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
-from eaglechat.wire.records import Part, ReplyEnd, Round
+from eaglechat.wire.records import Part, ReplyEnd, Round, text_in
 from eaglechat.wire.stats import (
     ROLLING_ROUNDS,
     Measured,
@@ -61,26 +62,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class Kept(Protocol):
-    """Rounds on disk, decoded on demand."""
-
-    def text(self, part: Part) -> str:
-        """The text of one part of the reply."""
-
-    def rounds(self) -> list[Round]:
-        """All rounds, decoded."""
-
-    def n_past(self) -> int:
-        """Tokens in the context after the last round, 0 if unknown. Does not decode the rounds."""
-
-
 class Recording:
     """One reply or comparison, from its request to its end.
 
-    Rounds on disk are decoded when `rounds` is first read.
+    Rounds from disk are unpacked when `rounds` is first read.
     """
 
-    def __init__(self, terms: Terms, kept: Kept | None = None) -> None:
+    def __init__(self, terms: Terms, packed: PackedRounds | None = None) -> None:
         self.terms = terms
         self.changed: set[str] = set()
         """Names of controls that were changed while it was written."""
@@ -92,7 +80,7 @@ class Recording:
         """It was stopped and continued; `terms` are those of its beginning."""
         self.is_settled = False
         """Its provisional rounds were replaced by final ones."""
-        self._kept = kept
+        self._packed = packed
         self._rounds: list[Round] = []
         self._fold = StatsFold()
         self._stats: SpeculationStats | None = None
@@ -122,9 +110,9 @@ class Recording:
     @property
     def rounds(self) -> Sequence[Round]:
         """Every round so far."""
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
-            for round_ in kept.rounds():
+        if self._packed is not None:
+            packed, self._packed = self._packed, None
+            for round_ in packed.rounds():
                 self.add(round_)
         return self._rounds
 
@@ -151,12 +139,12 @@ class Recording:
     @property
     def has_reasoning(self) -> bool:
         """Whether there is reasoning before the answer."""
-        return Part.REASONING in self._written or bool(self._kept and self.reasoning)
+        return Part.REASONING in self._written or bool(self._packed and self.reasoning)
 
     @property
     def is_answering(self) -> bool:
         """Whether the answer has begun."""
-        return Part.ANSWER in self._written or bool(self._kept and self.text)
+        return Part.ANSWER in self._written or bool(self._packed and self.text)
 
     @property
     def by_part(self) -> dict[Part, PartStats]:
@@ -170,7 +158,7 @@ class Recording:
 
     def written(self, part: Part) -> str:
         """The text the rounds wrote in a part."""
-        return self._kept.text(part) if self._kept else text_in(self._rounds, part)
+        return self._packed.text(part) if self._packed else text_in(self._rounds, part)
 
     def _text(self, part: Part) -> str:
         is_tails = self.end is not None and (self.end.tail_part or Part.ANSWER) is part
@@ -194,8 +182,8 @@ class Recording:
     @property
     def n_past(self) -> int:
         """Tokens in the context after it, 0 if unknown."""
-        if self._kept is not None:
-            in_rounds = self._kept.n_past()
+        if self._packed is not None:
+            in_rounds = self._packed.n_past()
         else:
             in_rounds = self._rounds[-1].n_past if self._rounds else 0
         # Most servers report the length of the prompt only at the end of the reply.
@@ -205,8 +193,3 @@ class Recording:
     def speculated(self) -> bool:
         """Whether at least one draft was verified."""
         return self.stats.verify_steps > 0
-
-
-def text_in(rounds: Iterable[Round], part: Part) -> str:
-    """The text that rounds wrote in one part of the reply."""
-    return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)

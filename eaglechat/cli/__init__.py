@@ -23,7 +23,7 @@ from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.neutral import neutralise
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """The interface of a command's module; the first line of its docstring is its help."""
 
     __doc__: str | None
@@ -34,7 +34,7 @@ class Command(Protocol):
         """Return the exit status. Raises EngineError and OSError for what went wrong."""
 
 
-_COMMANDS: dict[str, Command] = {
+_COMMANDS: dict[str, CommandModule] = {
     "run": run,
     "prompt": prompt,
     "bench": bench,
@@ -56,8 +56,8 @@ _OPTIONS_AFTER = "options of {0} go after it: eaglechat {0} ..."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
     _open_streams()
-    args = _parsed(sys.argv[1:] if argv is None else list(argv))
-    command: Command = _COMMANDS.get(args.command, start)
+    args = parse(sys.argv[1:] if argv is None else list(argv))
+    command: CommandModule = _COMMANDS.get(args.command, start)
     if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
         sys.stdout = _Terminal(sys.stdout)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -116,9 +116,9 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parsed(given: Sequence[str]) -> argparse.Namespace:
+def parse(given: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments. Ends the program if they are wrong, and after --help."""
-    parser, commands = _parsers()
+    parser, commands = parsers()
     first = given[0] if given else "--version"
     flag = first.split("=")[0]
     if flag.startswith("--") and not parser.has(flag):
@@ -138,7 +138,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
+def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
     """The main parser, and the parser of each command."""
     parser = CommandParser(
         prog="eaglechat",

@@ -12,10 +12,9 @@ from eaglechat import paths, settings
 from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import complain
 from eaglechat.settings import SettingDoc, Settings
-from eaglechat.settings.description import Range
-from eaglechat.settings.reading import parse_assignment
+from eaglechat.settings.config_file import parse_assignment
+from eaglechat.settings.description import Range, parse, written
 from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
-from eaglechat.settings.values import parse, written
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto
 

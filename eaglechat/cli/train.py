@@ -177,7 +177,14 @@ def run(args: argparse.Namespace) -> int:
     display = Display()
     try:
         with Interrupt() as interrupt:
-            outcome = _train(args, settings, display, interrupt)
+            # Not before: they load torch, which takes seconds.
+            from eaglechat.train.preparation import forget_run
+            from eaglechat.train.run import TrainingRun
+
+            if args.restart:
+                forget_run(settings.work)
+            run = TrainingRun(settings, display.show, lambda: interrupt.happened)
+            outcome = run.go()
     except PausedError:
         display.end()
         complain("stopped; everything is saved, and the same command resumes")
@@ -210,17 +217,6 @@ def _wrong_type(args: argparse.Namespace) -> str | None:
             f"--head-type goes with {', '.join(DIRECT_TYPES)}"
         )
     return None
-
-
-def _train(
-    args: argparse.Namespace, settings: RunSettings, display: Display, interrupt: Interrupt
-) -> TrainingOutcome:
-    from eaglechat.train import preparation
-    from eaglechat.train.run import TrainingRun
-
-    if args.restart:
-        preparation.forget_run(settings.work)
-    return TrainingRun(settings, display.show, lambda: interrupt.happened).go()
 
 
 def run_settings(args: argparse.Namespace) -> RunSettings:

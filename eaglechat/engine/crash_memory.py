@@ -19,7 +19,7 @@ from eaglechat.wire.load_options import LeaveOut
 _MOST_REMEMBERED = 16
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Workaround(msgspec.Struct, frozen=True, kw_only=True):
     """What one build of llama.cpp did without on these devices, the CPU among them."""
 
     library: str
@@ -28,7 +28,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     since: date
 
 
-def remembered(library: str, devices: tuple[str, ...]) -> Memory | None:
+def remembered(library: str, devices: tuple[str, ...]) -> Workaround | None:
     """What worked with this build and these devices; None if nothing is known."""
     known = (one for one in _all() if (one.library, one.devices) == (library, devices))
     return next(known, None)
@@ -40,7 +40,7 @@ def remember(left_out: tuple[LeaveOut, ...], library: str, devices: tuple[str, .
     before = remembered(library, devices)
     if before is not None and before.left_out == left_out:
         return
-    new = Memory(library=library, devices=devices, left_out=left_out, since=date.today())
+    new = Workaround(library=library, devices=devices, left_out=left_out, since=date.today())
     kept = [one for one in _all() if one != before][-_MOST_REMEMBERED + 1 :]
     path = _path()
     with suppress(OSError):
@@ -55,7 +55,7 @@ def _path() -> Path:
     return paths.state_dir() / "llama-cpp.json"
 
 
-def _all() -> list[Memory]:
+def _all() -> list[Workaround]:
     with suppress(OSError, ValueError, RecursionError):
-        return msgspec.json.decode(_path().read_bytes(), type=list[Memory])
+        return msgspec.json.decode(_path().read_bytes(), type=list[Workaround])
     return []

@@ -68,13 +68,19 @@ def memory_need(
     draft_kv_type: KvType = "f16",
 ) -> MemoryNeed:
     """What a target and its draft need at a context of `n_ctx` tokens."""
-    headers = [target] if draft is None else [target, draft]
+    compute = 0
+    for header in [target] if draft is None else [target, draft]:
+        # The activations of a batch, its attention mask, and the logits of a round.
+        feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
+        compute += _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
+        compute += _N_UBATCH * n_ctx * _F16_BYTES
+        compute += (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
     return MemoryNeed(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
         target_kv=kv_bytes(target, n_ctx, kv_type),
         draft_kv=kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
-        compute=sum(_compute_bytes(header, n_ctx) for header in headers),
+        compute=compute,
     )
 
 
@@ -92,34 +98,27 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     this is too much.
     """
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
-    heads = _per_layer(header, "{arch}.attention.head_count_kv")
+    heads = list(header.numbers("{arch}.attention.head_count_kv") or ())
+    if heads:
+        # If the list is too short, its last value counts for the rest.
+        heads += [heads[-1]] * (header.n_layers - len(heads))
+    else:
+        n_heads = _largest(header, "{arch}.attention.head_count", 0)
+        heads = [header.number("{arch}.attention.head_count_kv", n_heads)] * header.n_layers
     windowed = header.flags("{arch}.attention.sliding_window_pattern")
     width = _head_widths(header, "")
     width_windowed = (
         _head_widths(header, "_swa") if header.number("{arch}.attention.key_length_swa") else width
     )
+    # Recurrent layers, and those that share another's keys and values, have none of their own.
+    n_layers = header.n_layers - header.number("{arch}.attention.shared_kv_layers")
+    interval = header.number("{arch}.full_attention_interval") or 1
     per_cell = 0
-    for layer in _layers_with_cache(header):
+    for layer in range(interval - 1, n_layers, interval):
         is_windowed = layer < len(windowed) and windowed[layer]
         per_cell += heads[layer] * (width_windowed if is_windowed else width)
     values, size = _BLOCK_BYTES[kv_type]
     return per_cell * cells // values * size
-
-
-def _layers_with_cache(header: GGUFHeader) -> list[int]:
-    """The layers with keys and values of their own: not recurrent, and not sharing another's."""
-    count = header.n_layers - header.number("{arch}.attention.shared_kv_layers")
-    interval = header.number("{arch}.full_attention_interval") or 1
-    return [layer for layer in range(count) if (layer + 1) % interval == 0]
-
-
-def _per_layer(header: GGUFHeader, key: str) -> list[int]:
-    """The value of each layer. If the list is too short, its last value counts for the rest."""
-    values = header.numbers(key)
-    if values:
-        return [*values, *[values[-1]] * (header.n_layers - len(values))]
-    heads = _largest(header, "{arch}.attention.head_count", 0)
-    return [header.number(key, heads)] * header.n_layers
 
 
 def _head_widths(header: GGUFHeader, suffix: str) -> int:
@@ -133,11 +132,3 @@ def _head_widths(header: GGUFHeader, suffix: str) -> int:
 def _largest(header: GGUFHeader, key: str, default: int) -> int:
     """The number of a key, or the largest if it is given per layer."""
     return max(header.numbers(key) or (header.number(key, default),))
-
-
-def _compute_bytes(header: GGUFHeader, n_ctx: int) -> int:
-    """The bytes for the activations of a batch, its attention mask, and the logits of a round."""
-    feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
-    activations = _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
-    logits = (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
-    return activations + logits + _N_UBATCH * n_ctx * _F16_BYTES

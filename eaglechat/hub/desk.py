@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.local.installed import Status
-    from eaglechat.hub.local.library import Model, Removal
+    from eaglechat.hub.local.library import LocalModel
     from eaglechat.hub.references import ModelFiles
 
 
@@ -64,13 +64,13 @@ class HubDesk:
 
     def unfinished(self) -> list[tuple[CatalogueEntry, Status]]:
         """Pairs whose installation was begun in an earlier session and is not under way now."""
-        from eaglechat.hub.local.installed import State, begun_pairs
+        from eaglechat.hub.local.installed import begun_pairs
 
         wanted = set(begun_pairs()) - {install.name for install in self.snapshots()}
         return [
             (entry, status)
             for entry, status in self.catalogue()[0]
-            if entry.name in wanted and status.state is not State.INSTALLED
+            if entry.name in wanted and status.state != "installed"
         ]
 
     def known_facts(
@@ -157,22 +157,11 @@ class HubDesk:
     def snapshots(self) -> list[InstallSnapshot]:
         return self.downloads.snapshots() if self.downloads else []
 
-    def models(self, folders: Sequence[str | Path]) -> list[Model]:
+    def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:
         """Every model on this machine."""
         from eaglechat.hub.local import library
 
         return library.scan(folders)
-
-    def plan_removal(self, model: Model) -> Removal:
-        from eaglechat.hub.local import library
-
-        return library.plan_removal([model])
-
-    def remove(self, planned: Removal) -> None:
-        """Raises OSError."""
-        from eaglechat.hub.local import library
-
-        library.remove(planned)
 
     def close(self) -> None:
         """Stop all downloads; what was downloaded stays."""

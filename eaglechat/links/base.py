@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -18,7 +19,6 @@ import msgspec
 from eaglechat.wire import left_out
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.lines import ProtocolError
-from eaglechat.wire.load_options import LeaveOut
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     Answer,
@@ -149,11 +149,16 @@ class Link:
         """Start the engine unless it runs. Raises EngineStartError."""
         if self._is_open:
             return
+        inbox = self._opened()
+        self._answer_pending(inbox, "the engine was started again")
+        self._inbox, self._is_open = inbox, True
+
+    def _opened(self) -> queue.SimpleQueue[_News]:
+        """Start the engine; returns the inbox that it fills. Raises EngineStartError."""
         inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
         inbox.put(Starting())
         self.open_engine(inbox.put)
-        self._answer_pending(inbox, "the engine was started again")
-        self._inbox, self._is_open = inbox, True
+        return inbox
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
         """Send a request under a new id, which is returned.
@@ -164,7 +169,9 @@ class Link:
         request_id = next(self._ids)
         message = msgspec.structs.replace(message, id=request_id)
         if isinstance(message, Load):
-            self._cancel_loads()
+            for earlier_id, (earlier, _) in self._pending.items():
+                if isinstance(earlier, Load):
+                    self.send(Cancel(id=earlier_id))
         self._pending[request_id] = message, listener
         if not self._is_open:
             self._refuse(request_id, ENGINE_DIED, "the engine is not running")
@@ -174,11 +181,6 @@ class Link:
         except ProtocolError as error:
             self._refuse(request_id, "protocol", f"the request cannot be sent: {error}")
         return request_id
-
-    def _cancel_loads(self) -> None:
-        for request_id, (message, _) in self._pending.items():
-            if isinstance(message, Load):
-                self.send(Cancel(id=request_id))
 
     def _refuse(self, request_id: int, code: str, message: str) -> None:
         self._inbox.put(Error(id=request_id, code=code, message=message))
@@ -230,78 +232,54 @@ class Link:
             self._tell(event)
         elif isinstance(event, Died):
             self._last_words = event.log_tail
-            if self._has_started_again(event):
+            crash = None if event.why else left_out.crash(event.exit_status)
+            hint = self._after_crash(crash) if crash else ""
+            if hint is None:
                 return
-            event = self._explained(event)
+            event = replace(event, hint=hint)
             self._is_open, self.hello = False, None
             self._tell(event)
             self._fail_pending(ENGINE_DIED, event.reason)
         else:
             self._route(event)
 
-    # An engine that crashes in a load
-
-    def _crashed_load(self, died: Died) -> tuple[str, int, Load] | None:
-        """The crash, and the load in which it happened with its id; None for another death."""
-        crash = left_out.crash(died.exit_status)
-        if crash is None or died.why:
-            return None
-        for request_id, (message, _) in reversed(self._pending.items()):
-            if isinstance(message, Load) and request_id not in self._cancelled:
-                return crash, request_id, message
-        return None
-
-    def _tried(self, load: Load) -> tuple[LeaveOut, ...]:
-        """What the engine left out when it tried a load."""
-        if load.leave_out is not None:
-            return load.leave_out
-        return self.hello.left_out if self.hello is not None else ()
-
-    def _has_started_again(self, died: Died) -> bool:
-        """If the engine crashed in a load: start it again and repeat the load with one thing more
-        left out. Returns whether it was started again."""
-        crashed = self._crashed_load(died)
-        if crashed is None or self.hello is None:
-            return False
-        crash, load_id, load = crashed
-        tried = self._tried(load)
-        step = left_out.next_step(tried, self.hello.can_leave_out, load.options)
-        if step is None:
-            return False
-        inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
-        inbox.put(Starting())
-        try:
-            self.open_engine(inbox.put)
-        except EngineStartError:
-            return False
-        self._inbox, self.hello = inbox, None
-        listener = self._pending[load_id][1]
-        self._pending[load_id] = msgspec.structs.replace(load, leave_out=step), listener
-        # The engine answers in order: nothing queued after the load has begun.
-        for message, _ in self._pending.values():
-            self.hand_over(message)
-        self._answer(load_id, Restarting(id=load_id, crash=crash, leave_out=step))
-        return True
-
-    def _explained(self, died: Died) -> Died:
-        """The death with a hint at the cause of a crash: the CPU, or a setting of the user's."""
-        crash = left_out.crash(died.exit_status)
-        if crash is None or died.why:
-            return died
-        illegal = f": {left_out.BUILT_FOR_ANOTHER_PROCESSOR}"
-        if self.hello is None:
-            return replace(died, hint=illegal if crash in left_out.ILLEGAL_INSTRUCTION else "")
-        crashed = self._crashed_load(died)
-        if crashed is None:
-            return died
-        load = crashed[2]
-        tried, possible = self._tried(load), self.hello.can_leave_out
-        hint = f", {left_out.without(tried)} too" if tried else ""
+    def _after_crash(self, crash: str) -> str | None:
+        """If the engine crashed in a load, start it again and repeat the load with one thing more
+        left out. Returns None if that was possible, else a hint at the likely cause: the CPU, or a
+        setting of the user's."""
+        illegal = ""
         if crash in left_out.ILLEGAL_INSTRUCTION:
-            hint += illegal
-        elif settings := left_out.chosen_by_user(possible, load.options):
+            illegal = f": {left_out.BUILT_FOR_ANOTHER_PROCESSOR}"
+        if self.hello is None:
+            return illegal
+        loads = [
+            (request_id, request, listener)
+            for request_id, (request, listener) in self._pending.items()
+            if isinstance(request, Load) and request_id not in self._cancelled
+        ]
+        if not loads:
+            return ""
+        load_id, load, listener = loads[-1]
+        tried = self.hello.left_out if load.leave_out is None else load.leave_out
+        possible = self.hello.can_leave_out
+        step = left_out.next_step(tried, possible, load.options)
+        inbox = None
+        if step is not None:
+            with suppress(EngineStartError):
+                inbox = self._opened()
+        if step is not None and inbox is not None:
+            self._inbox, self.hello = inbox, None
+            self._pending[load_id] = msgspec.structs.replace(load, leave_out=step), listener
+            # The engine answers in order: nothing queued after the load has begun.
+            for message, _ in self._pending.values():
+                self.hand_over(message)
+            self._answer(load_id, Restarting(id=load_id, crash=crash, leave_out=step))
+            return None
+        hint = f", {left_out.without(tried)} too" if tried else ""
+        settings = left_out.chosen_by_user(possible, load.options)
+        if settings and not illegal:
             hint += f"; the likely cause is a setting of yours: {', '.join(settings)}"
-        return replace(died, hint=hint)
+        return hint + illegal
 
     def _route(self, event: Answer) -> None:
         if isinstance(event, Error) and event.code == "protocol":

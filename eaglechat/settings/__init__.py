@@ -1,6 +1,7 @@
 """The settings: one typed model, from which the TOML file's validation, the settings screen and
 the documentation are made."""
 
+from eaglechat.settings.config_file import Problem, from_mapping, load
 from eaglechat.settings.description import SettingDoc, describe, find
 from eaglechat.settings.model import (
     TABLES,
@@ -11,7 +12,6 @@ from eaglechat.settings.model import (
     Settings,
     SpeculationSettings,
 )
-from eaglechat.settings.reading import Problem, from_mapping, load
 
 __all__ = [
     "TABLES",

@@ -1,16 +1,19 @@
-"""The description of each setting, for the command line, the settings screen and the docs."""
+"""What each setting is and which values it takes, for config.toml, the command line, the settings
+screen and the docs. All of it is read from the type annotations of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from eaglechat.settings.hints import extra_of, hints_of, kind_of, members_of, metas_of, words_of
 from eaglechat.settings.model import Settings
+from eaglechat.wire.load_options import TENSOR_SPLIT_REFUSED
 from eaglechat.wire.protocol import RecommendedSampling
 
 
@@ -30,15 +33,20 @@ class Range:
         """The range in words: “between 0 and 5”, “0 or more”, “above 0 and at most 4”."""
         if self.minimum is None:
             return ""
-        least = number_text(self.minimum)
+        least = _number_text(self.minimum)
         if self.maximum is None:
             return f"above {least}" if self.above_minimum else f"{least} or more"
-        most = number_text(self.maximum)
+        most = _number_text(self.maximum)
         return (
             f"above {least} and at most {most}"
             if self.above_minimum
             else f"between {least} and {most}"
         )
+
+
+def _number_text(value: float) -> str:
+    """A number with thousands separators and no needless decimals."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class SettingDoc:
     """Its type annotation in the model."""
     kind: type
     """bool, int, float, str or tuple."""
+    item_kind: type | None
+    """The type of a list's items, str or float; None if the setting is not a list."""
     words: tuple[str, ...]
     """The words it accepts: all its values, or those instead of a number, such as auto."""
     range: Range
@@ -60,13 +70,13 @@ class SettingDoc:
     flag: str
     """Its flag on the command line; empty if it has none. The flag of a bool switches it off."""
     flag_help: str
-    shorthand: tuple[tuple[str, Any], ...] = ()
+    shorthand: tuple[tuple[str, Any], ...]
     """More flags, which take no value, each with the value that it sets."""
-    example: tuple[Any, ...] | None = None
+    example: tuple[Any, ...] | None
     """An example value; set for lists only."""
-    most_items: int | None = None
-    is_models: bool = False
-    """Whether the recommendation in the model's file applies until the user sets it."""
+    most_items: int | None
+    follows_model: bool
+    """Whether the value that the model's file recommends applies until the user sets one."""
 
     @property
     def name(self) -> str:
@@ -77,48 +87,47 @@ class SettingDoc:
         """All values, if the setting accepts only words; else empty."""
         return self.words if self.kind is str else ()
 
-    @property
-    def item_kind(self) -> type:
-        """The type of a list's items: str or float."""
-        return kind_of(get_args(members_of(self.hint)[0])[0])
 
-
-def describe() -> Iterator[SettingDoc]:
+@cache
+def describe() -> tuple[SettingDoc, ...]:
     """Every setting, in the order of the model."""
-    for table, default in _tables():
-        for key, hint in hints_of(type(default)).items():
-            yield _doc(table, key, hint, getattr(default, key))
+    return tuple(
+        _doc(table.name, key, hint, getattr(table.default, key))
+        for table in msgspec.structs.fields(Settings)
+        if isinstance(table.default, msgspec.Struct)
+        for key, hint in get_type_hints(type(table.default), include_extras=True).items()
+    )
 
 
 def find(table: str, key: str) -> SettingDoc:
-    """The setting with this name. In a table whose keys are free ([keys]), every key is a setting.
-    Raises KeyError if there is no such setting."""
-    values = hints_of(Settings).get(table)
-    if get_origin(values) is dict:
-        return _doc(table, key, get_args(values)[1], None)
+    """The setting with this name. In the table [keys] every key is a setting. Raises KeyError if
+    there is no such setting."""
+    if table == "keys":
+        any_key: Any = get_args(get_type_hints(Settings, include_extras=True)[table])[1]
+        return _doc(table, key, any_key, None)
     return {(doc.table, doc.key): doc for doc in describe()}[table, key]
 
 
-def _tables() -> Iterator[tuple[str, msgspec.Struct]]:
-    """The tables with fixed keys, each with its defaults."""
-    for field in msgspec.structs.fields(Settings):
-        if isinstance(field.default, msgspec.Struct):
-            yield field.name, field.default
-
-
 def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
-    metas = list(metas_of(hint))
-    extra = extra_of(hint)
-    kind = kind_of(hint)
+    types, metas = _taken_apart(hint)
+    values = next((one for one in types if get_origin(one) is not Literal), str)
+    kind = get_origin(values) or values
+    item_types, item_metas = _taken_apart(get_args(values)[0]) if kind is tuple else ([], [])
+    ranged = item_metas if kind is tuple else metas
     description = next((m.description for m in reversed(metas) if m.description), "")
-    ranged = metas if kind is not tuple else list(metas_of(get_args(members_of(hint)[0])[0]))
+    extra = {name: value for m in metas for name, value in (m.extra or {}).items()}
     return SettingDoc(
         table=table,
         key=key,
         hint=hint,
         kind=kind,
-        words=words_of(hint),
-        range=_range(ranged),
+        item_kind=item_types[0] if item_types else None,
+        words=tuple(w for one in types if get_origin(one) is Literal for w in get_args(one)),
+        range=Range(
+            minimum=next((v for m in ranged for v in (m.ge, m.gt) if v is not None), None),
+            maximum=next((m.le for m in ranged if m.le is not None), None),
+            above_minimum=any(m.gt is not None for m in ranged),
+        ),
         default=default,
         description=description,
         flag=extra.get("flag", f"--{key.replace('_', '-')}"),
@@ -126,18 +135,119 @@ def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
         shorthand=tuple(extra.get("shorthand", {}).items()),
         example=next((tuple(m.examples[0]) for m in metas if m.examples), None),
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
-        is_models=table == "generation" and key in RecommendedSampling.__struct_fields__,
+        follows_model=table == "generation" and key in RecommendedSampling.__struct_fields__,
     )
 
 
-def _range(metas: list[Meta]) -> Range:
-    return Range(
-        minimum=next((v for m in metas for v in (m.ge, m.gt) if v is not None), None),
-        maximum=next((m.le for m in metas if m.le is not None), None),
-        above_minimum=any(m.gt is not None for m in metas),
-    )
+def _taken_apart(hint: Any) -> tuple[list[Any], list[Meta]]:
+    """The types in a type annotation (several if it is a union), and its Meta annotations, the
+    outermost last."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        inner, *added = get_args(hint)
+        types, metas = _taken_apart(inner)
+        return types, [*metas, *(meta for meta in added if isinstance(meta, Meta))]
+    if origin in (Union, UnionType):
+        members = [_taken_apart(member) for member in get_args(hint)]
+        return [one for types, _ in members for one in types], [
+            meta for _, metas in members for meta in metas
+        ]
+    return [hint], []
 
 
-def number_text(value: float) -> str:
-    """A number with thousands separators and no needless decimals."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+# The values of a setting
+
+
+class WrongValueError(ValueError):
+    """A value that its setting does not accept. The text says which values it does, such as
+    “9.0 must be between 0 and 5”."""
+
+
+_NOUNS = {int: "a whole number", float: "a number"}
+
+
+def check(doc: SettingDoc, value: Any) -> Any:
+    """Convert a value to the type of its setting. Raises WrongValueError."""
+    if isinstance(value, bool | list | tuple):
+        shown = written(value) or "[]"
+    elif isinstance(value, str):
+        shown = f'"{value}"'
+    else:
+        shown = "a table" if isinstance(value, dict) else str(value)
+    return _checked(doc, value, shown)
+
+
+def parse(doc: SettingDoc, text: str) -> Any:
+    """Parse a value that was typed or given to a flag. Raises WrongValueError."""
+    if doc.kind is str and not doc.choices:
+        return check(doc, text)
+    text = text.strip()
+    value = text if text in doc.words else _parsed(doc, text)
+    return _checked(doc, value, f'"{text}"' if isinstance(value, str) else text)
+
+
+def written(value: Any) -> str:
+    """A value as the user would type it. A list is written as in TOML and JSON; an empty list is
+    an empty text."""
+    if isinstance(value, tuple | list):
+        # `default` is for dates, which a list in config.toml may hold and JSON does not have.
+        return json.dumps(list(value), ensure_ascii=False, default=str) if value else ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def wanted(doc: SettingDoc) -> str:
+    """The values that a setting accepts, such as “a number between 0 and 5” or “f16 or q8_0”."""
+    return _wanted(doc, _NOUNS.get(doc.kind, ""))
+
+
+def _checked(doc: SettingDoc, value: Any, shown: str) -> Any:
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise WrongValueError("this is not text in UTF-8")
+    try:
+        return msgspec.convert(value, doc.hint)
+    except msgspec.ValidationError:
+        if doc.name == "engine.split_mode" and value == "tensor":
+            raise WrongValueError(f"tensor cannot be used: {TENSOR_SPLIT_REFUSED}") from None
+        numbers = int if doc.kind is int else int | float
+        is_number = isinstance(value, numbers) and not isinstance(value, bool)
+        noun = "" if is_number else _NOUNS.get(doc.kind, "")
+        raise WrongValueError(f"{shown} must be {_wanted(doc, noun)}") from None
+
+
+def _parsed(doc: SettingDoc, text: str) -> Any:
+    """The text as a value of the setting's type, or the text itself if it cannot be one."""
+    try:
+        if doc.kind is int:
+            return int(text)
+        if doc.kind is float:
+            return float(text)
+        if doc.kind is bool:
+            return {"on": True, "true": True, "off": False, "false": False}.get(text, text)
+        if doc.kind is tuple:
+            listed = text.startswith("[") or doc.item_kind is str
+            return json.loads(text if listed else f"[{text}]") if text else []
+    except ValueError:
+        pass
+    return text
+
+
+def _wanted(doc: SettingDoc, noun: str) -> str:
+    """`noun` is the kind of number; empty if the value is such a number but out of range."""
+    if doc.choices:
+        return _either(doc.choices)
+    if doc.kind is tuple:
+        most = f"at most {doc.most_items} " if doc.most_items is not None else ""
+        items = "strings" if doc.item_kind is str else f"numbers {doc.range}".strip()
+        return f"a list of {most}{items}, such as {written(doc.example)}"
+    if doc.kind not in _NOUNS:
+        return "true or false" if doc.kind is bool else "text"
+    comma = "," if noun and doc.range.maximum is None else ""
+    alternative = f", or {_either(doc.words)}" if doc.words else ""
+    return f"{noun}{comma} {doc.range}".strip() + alternative
+
+
+def _either(words: tuple[str, ...]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last

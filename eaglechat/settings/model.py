@@ -7,17 +7,15 @@ may hold:
 - `flag`: its flag on the command line, if that is not its key with dashes; "" for none.
 - `flag_help`: the help text of the flag, if that is not the description.
 - `shorthand`: more flags, which take no value, each with the value that it sets.
-- `unset`: the value that is sent to the engine as None.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from eaglechat.settings.hints import extra_of, hints_of
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.load_options import (
     CHECKPOINTS_MIB,
@@ -80,7 +78,6 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=-1,
             le=SEED_LIMIT,
             description="Seed of sampling; -1 draws a new one for each reply.",
-            extra={"unset": -1},
         ),
     ] = -1
     max_tokens: Annotated[
@@ -177,7 +174,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
             le=1024,
             description="Threads of llama.cpp; 0: one for each fast physical core.",
-            extra={"flag": "--threads", "unset": 0},
+            extra={"flag": "--threads"},
         ),
     ] = 0
     n_gpu_layers: Annotated[
@@ -311,8 +308,6 @@ CommandKeys = Annotated[
     ),
 ]
 
-Wire = TypeVar("Wire", bound=msgspec.Struct)
-
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings, by the tables of config.toml."""
@@ -348,24 +343,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         changed = self.with_value(table, key, default)
         return msgspec.structs.replace(changed, given=self.given - {name})
 
-    def with_n_draft_max(self, n_draft_max: int | Auto) -> Settings:
-        """A copy with another draft length."""
-        return self.with_value("speculation", "n_draft_max", n_draft_max)
-
     def to_sampling(self, recommended: RecommendedSampling | None = None) -> Sampling:
         """The sampling of a reply, for the engine. The recommended values apply to the settings
         that the user has not set."""
+        values = _fields(Sampling, self.generation)
+        if values["seed"] == -1:
+            values["seed"] = None
         of_model = msgspec.structs.asdict(recommended) if recommended else {}
-        values = {
-            key: value
-            for key, value in of_model.items()
-            if value is not None and f"generation.{key}" not in self.given
-        }
-        return msgspec.structs.replace(_to_wire(Sampling, self.generation), **values)
+        for key, value in of_model.items():
+            if value is not None and f"generation.{key}" not in self.given:
+                values[key] = value
+        return Sampling(**values)
 
     def to_speculation(self) -> Speculation:
         """The settings of speculation, for the engine."""
-        return _to_wire(Speculation, self.speculation)
+        return Speculation(**_fields(Speculation, self.speculation))
 
     def to_thinking(self) -> Thinking:
         """The settings of reasoning, for the engine."""
@@ -374,21 +366,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_load_options(self) -> LoadOptions:
         """The settings of a load, for the engine."""
-        return _to_wire(LoadOptions, self.engine)
+        values = _fields(LoadOptions, self.engine)
+        return LoadOptions(**{**values, "n_threads": self.engine.n_threads or None})
 
 
 TABLES = tuple(name for name in Settings.__struct_fields__ if name not in ("given", "server"))
 """The tables of config.toml."""
 
 
-def _to_wire(wire: type[Wire], table: msgspec.Struct) -> Wire:
-    """Make a message of the wire from a table. Each field takes the setting of the same name; a
-    value that means unset becomes None."""
-    hints = hints_of(type(table))
-    values = {key: getattr(table, key) for key in wire.__struct_fields__}
-    return wire(
-        **{
-            key: None if value == extra_of(hints[key]).get("unset") else value
-            for key, value in values.items()
-        }
-    )
+def _fields(wire: type[msgspec.Struct], table: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a message of the wire, from the settings of the same names."""
+    return {key: getattr(table, key) for key in wire.__struct_fields__}

@@ -247,7 +247,7 @@ class ChatWriter:
         self._batch.clear()
         for chat in chats:
             token, position = chat.next_token()
-            self._batch.add_token(token, position, chat.seq_id, output=True)
+            self._batch.add_tokens((token,), position, chat.seq_id, output=True)
         status = self._context.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")

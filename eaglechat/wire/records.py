@@ -302,6 +302,11 @@ class Round:
         return "".join(token.text for token in self.tokens)
 
 
+def text_in(rounds: Iterable[Round], part: Part) -> str:
+    """The text that rounds wrote in one part of the reply."""
+    return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)
+
+
 @dataclass(frozen=True)
 class Prefill:
     """Progress through a prompt, in tokens. `reused` tokens were in the KV cache already."""

@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, sums
+from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
 ROLLING_ROUNDS = 64
 """The number of latest rounds that the rolling statistics cover."""
@@ -38,6 +37,11 @@ class DrafterStats:
             self.tested + other.tested,
             self.accepted + other.accepted,
         )
+
+
+def of_the_draft(by_drafter: Mapping[str, DrafterStats]) -> DrafterStats:
+    """The counts of the draft model, without those of n-grams."""
+    return sum((by_drafter[name] for name in by_drafter if name != NGRAM), DrafterStats())
 
 
 @dataclass(frozen=True)
@@ -183,19 +187,6 @@ class PartsFold:
             for part, fold in self._folds.items()
             if self._tokens[part]
         }
-
-
-class RollingStats:
-    """The statistics of the last `ROLLING_ROUNDS` rounds."""
-
-    def __init__(self, size: int = ROLLING_ROUNDS) -> None:
-        self._rounds: deque[Round] = deque(maxlen=size)
-
-    def add(self, round_: Round) -> None:
-        self._rounds.append(round_)
-
-    def stats(self) -> SpeculationStats:
-        return stats_of(self._rounds)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.misfit import misfit, of_the_draft
-from eaglechat.wire.stats import DrafterStats
+from eaglechat.chat.refusals import misfit
+from eaglechat.wire.stats import DrafterStats, of_the_draft
 from tests.chat.headless import Headless
 from tests.tui.scripted_reports import pair_info
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eaglechat.settings import SettingDoc, Settings, describe, find
-from eaglechat.settings.values import WrongValueError, check, parse, wanted, written
+from eaglechat.settings.description import WrongValueError, check, parse, wanted, written
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 
@@ -97,7 +97,7 @@ def test_the_engine_gets_what_the_settings_say() -> None:
 
     assert defaults.to_sampling().seed is None
     assert defaults.to_load_options().n_threads is None
-    assert defaults.with_n_draft_max(5).to_speculation().n_draft_max == 5
+    assert defaults.with_value("speculation", "n_draft_max", 5).to_speculation().n_draft_max == 5
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual import app as textual_app
-from textual import pilot as textual_pilot
 
 from eaglechat import paths
 from eaglechat.hub.local import pairs
@@ -18,18 +16,14 @@ from eaglechat.tui.app import EagleApp
 from eaglechat.tui.services import pace
 from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
-from tests.tui.quiet import quiet
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk
+from tests.tui.textual_private import wait_only_for_messages
 
 
 @pytest.fixture(autouse=True)
 def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are waited for until they are done, and no longer."""
-    for module in (textual_app, textual_pilot):
-        monkeypatch.setattr(module, "wait_for_idle", quiet)
-    # Textual gives up after 30 seconds, which a busy machine may need for a key.
-    monkeypatch.setattr(textual_pilot.Pilot._wait_for_screen, "__defaults__", (600.0,))
+    wait_only_for_messages(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

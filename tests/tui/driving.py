@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from textual._context import visible_screen_stack
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -24,6 +23,7 @@ from eaglechat.tui.screens.settings import SettingField, SettingsScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.protocol import Message
 from tests.tui.scripted import ScriptedEngine
+from tests.tui.textual_private import drawn_strips, notices
 
 WIDE = pytest.param((200, 50), marks=pytest.mark.slow)
 """A size that the slow tests have too."""
@@ -103,11 +103,12 @@ class Driver:
     @property
     def text(self) -> str:
         """What the screen shows, line by line."""
-        width, height = self.app.size
-        # As the app sets it to paint: else a modal screen is kept with nothing behind it.
-        visible_screen_stack.set(self.app._background_screens)
-        lines = self.app.screen._compositor.render_strips()
-        return "\n".join(line.crop(0, width).text for line in lines[:height])
+        return "\n".join(strip.text for strip in drawn_strips(self.app.screen))
+
+    @property
+    def notices(self) -> list[str]:
+        """The messages of the notices that stand on the screen."""
+        return [notice.message for notice in notices(self.app)]
 
     @property
     def chat(self) -> ChatScreen:

@@ -9,14 +9,14 @@ from pathlib import Path
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, DraftSource, GGUFSource
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, Phase
+from eaglechat.hub.downloads.client import Hub, RemoteFile
+from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.local.installed import State, Status
-from eaglechat.hub.local.library import Model
+from eaglechat.hub.local.installed import Status
+from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pair import Pair
 
 MB = 1_000_000
@@ -44,7 +44,7 @@ def facts(megabytes: int, *, need_mb: int | None = None, gated: tuple[str, ...] 
     )
 
 
-AVAILABLE = Status(State.AVAILABLE, None, None, None, None)
+AVAILABLE = Status("available", None, None, None, None)
 
 
 class ScriptedDesk(HubDesk):
@@ -59,7 +59,7 @@ class ScriptedDesk(HubDesk):
         self.moving: list[InstallSnapshot] = []
         self.left: list[str] = []
         self.started: list[str] = []
-        self.on_disk: list[Model] = []
+        self.on_disk: list[LocalModel] = []
         self.downloads = None
 
     @property
@@ -75,7 +75,7 @@ class ScriptedDesk(HubDesk):
 
     def install(self, name: str, pair: Pair) -> None:
         """What is on its way has arrived."""
-        here = Status(State.INSTALLED, pair, pair.target, pair.draft, None)
+        here = Status("installed", pair, pair.target, pair.draft, None)
         self.pairs = [(e, here if e.name == name else s) for e, s in self.pairs]
 
     def catalogue(self) -> tuple[list[tuple[CatalogueEntry, Status]], list[CatalogueProblem]]:
@@ -104,7 +104,7 @@ class ScriptedDesk(HubDesk):
     def snapshots(self) -> list[InstallSnapshot]:
         return self.moving
 
-    def models(self, folders: Sequence[str | Path]) -> list[Model]:
+    def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:
         return self.on_disk
 
     def close(self) -> None:
@@ -145,12 +145,11 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
     """A download in mid-air, of fixed numbers."""
 
     def file(name: str, megabytes: float, of: float, state: FileState) -> FileSnapshot:
-        speed = 12.5 * MB if state is FileState.RUNNING else None
+        speed = 12.5 * MB if state is FileState.DOWNLOADING else None
         done = int(megabytes * MB)
         return FileSnapshot(
-            request=FileRequest(pair.target.repo, name),
+            remote=RemoteFile(pair.target.repo, name, "0" * 40, int(of * MB), None),
             state=state,
-            phase=Phase.DOWNLOADING,
             bytes_done=done,
             bytes_total=int(of * MB),
             speed=speed,
@@ -161,9 +160,9 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
         )
 
     files = (
-        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, FileState.RUNNING),
+        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, FileState.DOWNLOADING),
         file("config.json", 0.306, 0.306, FileState.DONE),
-        file("model.safetensors", 301.5, 437, FileState.RUNNING),
+        file("model.safetensors", 301.5, 437, FileState.DOWNLOADING),
     )
     return InstallSnapshot(
         name=pair.name,

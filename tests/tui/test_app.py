@@ -204,7 +204,7 @@ async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
         await user.sees("does not export layer inputs")
         await user.ask("hello")
         await user.command("chat.compare")
-        await user.sees("hello")
+        await user.sees("already decoded plainly")
 
 
 async def test_a_bad_pair_in_the_menu_says_why_and_is_not_loaded(
@@ -361,14 +361,14 @@ async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
 
 
 def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(
-    make_app: Callable[..., EagleApp], models: Path
+    make_app: Callable[..., EagleApp], models: Path, tmp_path: Path
 ) -> None:
     pair = pair_of_files(models / "target.gguf", None)
     app = make_app()
     screen = ChatScreen(app.services, pair, pair_info("target.gguf", None, None))
     screen.leave()
     assert not screen.is_unsaved
-    assert not app.services.chats_dir.exists()
+    assert not (tmp_path / "chats").exists()
 
 
 async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input
 
 from eaglechat.hub.downloads.client import SearchHit
-from eaglechat.hub.local.installed import State, Status
+from eaglechat.hub.local.installed import Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.hub.search import SearchScreen
@@ -19,6 +19,7 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+from tests.tui.textual_private import has_measured_columns
 
 MakeApp = Callable[..., EagleApp]
 Scene = Callable[[Driver], Awaitable[None]]
@@ -50,11 +51,11 @@ async def menu(user: Driver) -> None:
     for name, says in known.items():
         desk.offer(entry(name, converts=name == "qwen3-4b"), known=says)
     desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
-    half = Status(State.PARTLY, None, None, None, None, bytes_here=1_100_000_000)
+    half = Status("partly", None, None, None, None, bytes_here=1_100_000_000)
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
     await user.sees("Q4_K_M")
     await user.sees("of 8.0 GB GPU")
-    user.app.services.installs.changed.publish(None)
+    user.app.services.models_changed.publish(None)
     await user.sees("cannot run")
     await user.press("down", "down")
 
@@ -64,14 +65,14 @@ async def mid_reply(user: Driver) -> None:
     await user.ask("Explain the Pythagorean theorem", rounds=8)
     await user.press("f8", "f8")
     await user.more_rounds(5)
-    user.chat._show_numbers()
+    user.chat.show_numbers()
 
 
 async def auto_length(user: Driver) -> None:
     await user.open_chat()
     await user.command("chat.auto")
     await user.ask("Explain the Pythagorean theorem", rounds=13)
-    user.chat._show_numbers()
+    user.chat.show_numbers()
 
 
 async def compared(user: Driver) -> None:
@@ -103,7 +104,7 @@ async def bench(user: Driver) -> None:
     await user.command("bench.measure")
     await user.sees("Fastest draft length")
     table = user.app.screen.query_one(DataTable)
-    await user.until(lambda: not table._require_update_dimensions, "the widths of the columns")
+    await user.until(lambda: has_measured_columns(table), "the widths of the columns")
     keep = user.app.screen.query_one("#keep-here")
     await user.until(lambda: user.inside(keep.region) and keep.has_focus, "the buttons")
 
@@ -135,7 +136,7 @@ def test_screen(
 
 def test_search(picture: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
-        return SearchHit(repo, downloads, gated, "apache-2.0", True, ())
+        return SearchHit(repo, downloads, gated, "apache-2.0", ())
 
     class Found:
         @staticmethod

@@ -6,10 +6,8 @@ import pytest
 
 from eaglechat.wire.records import DraftToken, Origin, Part, Round, RoundTimings, Token
 from eaglechat.wire.stats import (
-    ROLLING_ROUNDS,
     PartsFold,
     PartStats,
-    RollingStats,
     SpeculationStats,
     measured,
     stats_of,
@@ -68,19 +66,6 @@ def test_without_a_draft_there_are_no_rates(rounds: list[Round]) -> None:
     assert stats.mean_accepted_length is None
     assert stats.per_position == ()
     assert stats_of([]) == SpeculationStats()
-
-
-def test_the_rolling_gauge_forgets_all_but_the_last_64_rounds() -> None:
-    rolling = RollingStats()
-    for _ in range(100):
-        rolling.add(a_round(drafted=1, accepted=0, ms=1000.0))
-    assert rolling.stats().acceptance_rate == 0.0
-
-    for _ in range(ROLLING_ROUNDS):
-        rolling.add(a_round(drafted=1, accepted=1, ms=20.0))
-
-    assert ROLLING_ROUNDS == 64
-    assert rolling.stats() == stats_of([a_round(drafted=1, accepted=1)] * 64)
 
 
 def test_the_speed_is_tokens_over_the_wall_time_of_the_rounds() -> None:

@@ -5,6 +5,7 @@ The view is told once that something changed. It is told again only after it has
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,16 +14,6 @@ from typing import Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.capability_text import (
-    foreign,
-    no_auto,
-    no_comparison,
-    no_drafting,
-    no_prompt,
-    not_followed,
-    not_yet,
-    restart,
-)
 from eaglechat.chat.comparing import cannot_compare, plain_terms
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
@@ -32,6 +23,7 @@ from eaglechat.chat.controls import (
     first_controls,
     follow_settings,
     length_in_force,
+    not_followed,
     own_sampling,
     seeded_anew,
     terms_of,
@@ -51,7 +43,6 @@ from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnI
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
-from eaglechat.chat.misfit import misfit, of_the_draft
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
@@ -67,7 +58,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, RollingStats, stats_of
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -177,8 +168,13 @@ class ChatSession:
             log = new_log(self._chats_dir, self.pair, self._complain)
         else:
             log = resumed_log(saved, self._complain)
-        self._recorder = ChatRecorder(log, self.turns, saved)
-        self._open_role(saved.role if saved else self._settings().generation.role)
+        self.recorder = ChatRecorder(log, self.turns, saved)
+        """Writes the chat to disk; renames and pins it."""
+        name = saved.role if saved else self._settings().generation.role
+        found = find_role(self._roles_dir, name) if name else None
+        if name and not isinstance(found, Role):
+            self._note(refusals.no_role(name, str(found) if found else None), "warning")
+        self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
         elif not self.turns:
@@ -193,11 +189,6 @@ class ChatSession:
         """The view draws the session now: it is told of the next change."""
         self._is_told = False
 
-    @property
-    def record(self) -> ChatRecorder:
-        """What writes the chat to disk; renames and pins it."""
-        return self._recorder
-
     # Leaving
 
     def leave(self, written: str | QuestionParts) -> None:
@@ -206,7 +197,7 @@ class ChatSession:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             given_back = self._end()
             written = written or given_back
-        self._recorder.left(parts_of(written))
+        self.recorder.left(parts_of(written))
 
     def close(self) -> None:
         """Stop listening to the engine; after `leave`."""
@@ -215,8 +206,8 @@ class ChatSession:
     def save(self, written: str | QuestionParts) -> None:
         """Write to disk what is new; to be called once a second. `written` is in the prompt."""
         if self.running is not None:
-            self._recorder.writing(self.running.turn)
-        self._recorder.typed(parts_of(written))
+            self.recorder.writing(self.running.turn)
+        self.recorder.typed(parts_of(written))
 
     # Asking
 
@@ -226,7 +217,7 @@ class ChatSession:
         if self._refuses():
             return False
         question = self.turns.ask(composed(parts_of(written)))
-        self._recorder.asked(question)
+        self.recorder.asked(question)
         self._answer(question)
         return True
 
@@ -260,7 +251,7 @@ class ChatSession:
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.end, recording.went_on = None, True
-        self._recorder.goes_on(reply)
+        self.recorder.goes_on(reply)
         self._send(running, terms, *begun)
         return True
 
@@ -269,7 +260,7 @@ class ChatSession:
         if self._refuses() or self._is_gone(id):
             return False
         question = self.turns.edit(id, composed(parts_of(written)))
-        self._recorder.asked(question)
+        self.recorder.asked(question)
         self._answer(question)
         return True
 
@@ -280,7 +271,7 @@ class ChatSession:
         reply = self.turns.last_reply
         off = refusals.speculation_off(self.info, self.controls, None, is_comparison=False)
         recording = reply.recording if reply else None
-        reason = cannot_compare(recording, off) or no_comparison(self.hello)
+        reason = cannot_compare(recording, off) or refusals.no_comparison(self.hello)
         if reply is None or reason is not None:
             self._view.say(reason or "")
             return False
@@ -308,7 +299,7 @@ class ChatSession:
         """Ask the engine which prompt the model would read if this were sent; `then` gets it."""
         if self._refuses():
             return
-        if (reason := no_prompt(self.hello)) is not None:
+        if (reason := refusals.no_prompt(self.hello)) is not None:
             self._view.say(reason)
             return
         last = self.turns.last
@@ -341,8 +332,7 @@ class ChatSession:
         if not 0 <= place < len(siblings):
             self._view.say(refusals.no_more_siblings(len(siblings), by))
             return None
-        self._recorder.chose(self.turns.step(id, by))
-        self._touch()
+        self.choose(siblings[place])
         return siblings[place]
 
     def choose(self, id: TurnId) -> bool:
@@ -352,7 +342,7 @@ class ChatSession:
         if id not in self.turns or self._is_busy():
             return False
         self.turns.choose(id)
-        self._recorder.chose(id)
+        self.recorder.chose(id)
         self._touch()
         return True
 
@@ -363,7 +353,7 @@ class ChatSession:
         before = len(self.turns)
         gone = self.turns.delete(id)
         self._deleted.append(gone.id)
-        self._recorder.deleted(gone.id)
+        self.recorder.deleted(gone.id)
         self.notices.forget_gone(self.turns)
         self._view.say(refusals.deleted(before - len(self.turns)))
         self._touch()
@@ -378,7 +368,7 @@ class ChatSession:
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
-        self._recorder.restored(id)
+        self.recorder.restored(id)
         self._touch()
         return id
 
@@ -386,18 +376,18 @@ class ChatSession:
 
     def change_controls(self, controls: Controls) -> None:
         """Apply controls, to a running reply from its next round on."""
-        if reason := no_drafting(self.hello, differences(self.controls, controls)):
+        if reason := refusals.no_drafting(self.hello, differences(self.controls, controls)):
             self._view.say(reason)
             controls = without(not_followed(self.hello), self.controls, controls)
-        if reason := no_auto(self.hello, controls):
+        if reason := refusals.no_auto(self.hello, controls):
             self._view.say(reason)
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
         change = differences(self.controls, controls)
         self.controls = controls
-        if when := restart(self.hello, change):
+        if when := refusals.restart(self.hello, change):
             self._view.say(when)
         elif change and self.running is not None and isinstance(self.running.turn, Reply):
-            if when := not_yet(self.hello):
+            if when := refusals.not_yet(self.hello):
                 self._view.say(when)
             else:
                 self.running.turn.recording.changed.update(change)
@@ -430,17 +420,10 @@ class ChatSession:
         settings = self._settings()
         return self.role.applied(settings) if self.role else settings
 
-    def _open_role(self, name: str) -> None:
-        found = find_role(self._roles_dir, name) if name else None
-        if name and not isinstance(found, Role):
-            why = str(found) if found else f"The role “{name}” no longer exists."
-            self._note(f"{why} This chat continues without it.", "warning")
-        self.choose_role(found if isinstance(found, Role) else None)
-
     def choose_role(self, role: Role | None) -> None:
         """Ask the next questions in this role."""
         before, self.role = self.settings, role
-        self._recorder.role = role.name if role else ""
+        self.recorder.role = role.name if role else ""
         self.change_controls(
             follow_settings(self.controls, before, self.settings, self.recommended)
         )
@@ -490,10 +473,9 @@ class ChatSession:
         return self.info.n_ctx if self.info else 0
 
     def _count_latest(self) -> None:
-        self.rolling, self.n_past = RollingStats(), 0
-        """Of the latest rounds of replies, without comparisons."""
-        for round_ in self.turns.latest_rounds(ROLLING_ROUNDS):
-            self.rolling.add(round_)
+        latest = self.turns.latest_rounds(ROLLING_ROUNDS)
+        self.latest_rounds, self.n_past = deque(latest, maxlen=ROLLING_ROUNDS), 0
+        """Rounds of replies, without those of comparisons."""
         if reply := self.turns.last_reply:
             n_past = reply.recording.n_past
             # The chat may be from a larger context, of which this one holds the end.
@@ -504,7 +486,7 @@ class ChatSession:
     def loaded(self, info: protocol.PairInfo) -> None:
         """The pair was loaded again after the engine had died."""
         self.info, self.is_engine_gone = info, False
-        self._note("The models are loaded again.")
+        self._note(refusals.LOADED_AGAIN)
         self._touch()
 
     def _engine_changed(self, news: Lifecycle) -> None:
@@ -518,7 +500,7 @@ class ChatSession:
         if self._of_draft is None or self.info is None:
             return
         self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
-        if sentence := misfit(self._of_draft, self.info):
+        if sentence := refusals.misfit(self._of_draft, self.info):
             self._note(sentence, "warning")
             self._of_draft = None
 
@@ -532,10 +514,11 @@ class ChatSession:
     def terms(self) -> Terms:
         """What the next reply is requested with."""
         terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
-        return msgspec.structs.replace(terms, engine=foreign(self.hello))
+        name = self.hello.engine if self.hello is not None else ""
+        return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
-        self._recorder.began(turn)
+        self.recorder.began(turn)
         self._send(Running(turn, question), turn.recording.terms)
 
     def _send(
@@ -561,17 +544,19 @@ class ChatSession:
             case protocol.RoundDone():
                 self._add_round(turn, running.in_place(event.round))
             case protocol.Settled():
-                self._recorder.writing(turn)
+                self.recorder.writing(turn)
                 rounds = [running.in_place(round_) for round_ in event.rounds]
                 turn.recording.settle(rounds, running.n_before)
-                self._recorder.settled(turn)
+                self.recorder.settled(turn)
                 self._count_latest()
                 self._touch()
             case protocol.WindowMoved():
                 running.window = event.window
                 self._move_window(running, event.window.first_turn)
-            case protocol.Loading() | protocol.PrefillProgress():
-                self._wait(running, event)
+            case protocol.Loading():
+                running.loading = event
+            case protocol.PrefillProgress():
+                self._read_prompt(running, event.prefill)
             case protocol.SpeculationStopped():
                 turn.recording.speculation_stopped = event.off.reason
                 self._touch()
@@ -588,13 +573,11 @@ class ChatSession:
                     self._note(event.message, "error")
         self._tell()
 
-    def _wait(self, running: Running, event: protocol.Loading | protocol.PrefillProgress) -> None:
-        if isinstance(event, protocol.Loading):
-            running.loading = event
-            return
+    def _read_prompt(self, running: Running, prefill: Prefill) -> None:
         if running.prefill is None and running.window is None:
+            # The engine reports only a window that moved.
             self._move_window(running, 0)
-        running.prefill, self.n_past = event.prefill, event.prefill.done
+        running.prefill, self.n_past = prefill, prefill.done
 
     def _add_round(self, turn: Reply | Comparison, round_: Round) -> None:
         recording = turn.recording
@@ -604,14 +587,14 @@ class ChatSession:
             self.version += 1
         self.n_past = round_.n_past
         if isinstance(turn, Reply):
-            self.rolling.add(round_)
+            self.latest_rounds.append(round_)
 
     def _move_window(self, running: Running, first_turn: int) -> None:
         if isinstance(running.turn, Reply):
             path = self.turns.path_to(running.question)
             questions = [turn.id for turn in path if isinstance(turn, Question)]
             self.first_question = questions[first_turn] if first_turn else None
-            self._recorder.window(self.first_question)
+            self.recorder.window(self.first_question)
             self.version += 1
 
     # The end of a reply
@@ -628,16 +611,17 @@ class ChatSession:
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
-            self._recorder.ended(turn)
+            self.recorder.ended(turn)
             self._judge_draft(turn.recording.rounds[running.n_before :])
             return ()
         return self._take_back(turn)
 
     def _take_back(self, turn: Reply | Comparison) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
-        is_reply = isinstance(turn, Reply)
-        gone = self.turns.delete(turn.id) if is_reply else self.turns.drop_comparison(turn.id)
-        self._recorder.deleted(gone.id)
+        if isinstance(turn, Comparison):
+            self.turns.take_back_comparison(turn)
+        gone = turn if isinstance(turn, Comparison) else self.turns.delete(turn.id)
+        self.recorder.deleted(gone.id)
         moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
@@ -647,7 +631,7 @@ class ChatSession:
         if not isinstance(gone, Question):
             return ()
         others = self.turns.beside(gone)
-        self._recorder.gave_back(gone.parts)
+        self.recorder.keep_unsent(gone.parts)
         self._view.give_back(gone.parts, others[-1] if others else None)
         return gone.parts
 

@@ -67,9 +67,7 @@ class Comparison:
 
 
 Turn = Question | Reply
-AnyTurn = Question | Reply | Comparison
-Kind = TypeVar("Kind", Question, Reply, Comparison)
-NewTurn = TypeVar("NewTurn", Question, Reply)
+SomeTurn = TypeVar("SomeTurn", Question, Reply)
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,7 @@ class Branch:
     """Of the root among its siblings."""
     was_chosen: bool
     turns: dict[TurnId, Turn]
-    comparisons: dict[TurnId, Comparison]
-    beside: dict[TurnId, list[TurnId]]
-    children: dict[TurnId | None, list[TurnId]]
-    chosen: dict[TurnId | None, TurnId]
+    """By id, parents before their children."""
 
 
 class TurnError(ValueError):
@@ -96,9 +91,10 @@ class Turns:
 
     def __init__(self) -> None:
         self._turns: dict[TurnId, Turn] = {}
-        self._comparisons: dict[TurnId, Comparison] = {}
-        self._beside: dict[TurnId, list[TurnId]] = {}
-        """Ids of comparisons, by the reply they stand beside."""
+        # These three keep what they have of a deleted turn, for the case that it is restored. Only
+        # its parent does not know it any more.
+        self._comparisons: dict[TurnId, list[Comparison]] = {}
+        """By the id of the reply they stand beside."""
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
         self._deleted: dict[TurnId, Branch] = {}
@@ -114,7 +110,7 @@ class Turns:
         """Grows when turns are added or deleted, and when another sibling is chosen."""
 
     def __contains__(self, id: object) -> bool:
-        return id in self._turns or id in self._comparisons
+        return id in self._turns
 
     def __iter__(self) -> Iterator[Turn]:
         """Every turn, parents before their children."""
@@ -154,9 +150,9 @@ class Turns:
     def reply(self, id: TurnId) -> Reply:
         return self._get(id, Reply)
 
-    def find(self, id: TurnId) -> AnyTurn | None:
-        """The turn or comparison with this id, None if there is none."""
-        return self._turns.get(id) or self._comparisons.get(id)
+    def find(self, id: TurnId) -> Turn | None:
+        """The turn with this id, None if there is none."""
+        return self._turns.get(id)
 
     def is_chosen(self, id: TurnId) -> bool:
         """Whether the turn is on the path."""
@@ -177,7 +173,7 @@ class Turns:
 
     def comparisons(self, reply: TurnId) -> tuple[Comparison, ...]:
         """The comparisons of a reply, oldest first."""
-        return tuple(self._comparisons[id] for id in self._beside.get(reply, ()))
+        return tuple(self._comparisons.get(reply, ()))
 
     def path_to(self, id: TurnId) -> tuple[Turn, ...]:
         """The turns from the first question to this one, chosen or not."""
@@ -223,10 +219,14 @@ class Turns:
         """Put a comparison beside a reply."""
         self.reply(reply)
         comparison = Comparison(self._new_id(id), reply, recording)
-        self._comparisons[comparison.id] = comparison
-        self._beside.setdefault(reply, []).append(comparison.id)
+        self._comparisons.setdefault(reply, []).append(comparison)
         self.version += 1
         return comparison
+
+    def take_back_comparison(self, comparison: Comparison) -> None:
+        """Take away a comparison of which nothing came."""
+        self._comparisons[comparison.of].remove(comparison)
+        self.version += 1
 
     # Choosing and deleting
 
@@ -244,13 +244,6 @@ class Turns:
             self._follow(turn)
         self.version += 1
 
-    def step(self, id: TurnId, by: int) -> TurnId:
-        """Choose the sibling `by` positions later, at most the last or first; return its id."""
-        siblings = self.siblings(id)
-        place = min(max(siblings.index(id) + by, 0), len(siblings) - 1)
-        self.choose(siblings[place])
-        return siblings[place]
-
     def delete(self, id: TurnId) -> Turn:
         """Delete a turn with all that follows it; return the root of what was deleted.
 
@@ -263,7 +256,13 @@ class Turns:
         siblings = self._children[turn.parent]
         index = siblings.index(turn.id)
         was_chosen = self._chosen.get(turn.parent) == turn.id
-        self._deleted[turn.id] = self._taken_out(turn, index, was_chosen)
+        branch = Branch(turn, index, was_chosen, {})
+        waiting = [turn.id]
+        while waiting:
+            below = waiting.pop()
+            branch.turns[below] = self._turns.pop(below)
+            waiting += self._children.get(below, ())
+        self._deleted[turn.id] = branch
         siblings.remove(turn.id)
         if was_chosen:
             del self._chosen[turn.parent]
@@ -286,43 +285,14 @@ class Turns:
             self._turn(root.parent)
         del self._deleted[id]
         self._turns |= branch.turns
-        self._comparisons |= branch.comparisons
-        self._beside |= branch.beside
-        self._children |= branch.children
-        self._chosen |= branch.chosen
-        self._children.setdefault(root.parent, []).insert(branch.index, id)
+        self._children[root.parent].insert(branch.index, id)
         if branch.was_chosen or root.parent not in self._chosen:
             self._chosen[root.parent] = id
             self._cut_path(root.parent)
         self.version += 1
         return root
 
-    def drop_comparison(self, id: TurnId) -> Comparison:
-        """Take away a comparison for good. Raises TurnError if there is none."""
-        comparison = self._get(id, Comparison)
-        del self._comparisons[id]
-        self._beside[comparison.of].remove(id)
-        self.version += 1
-        return comparison
-
-    def _taken_out(self, root: Turn, index: int, was_chosen: bool) -> Branch:
-        branch = Branch(root, index, was_chosen, {}, {}, {}, {}, {})
-        waiting = [root.id]
-        while waiting:
-            id = waiting.pop()
-            branch.turns[id] = self._turns.pop(id)
-            if id in self._children:
-                branch.children[id] = self._children.pop(id)
-                waiting += branch.children[id]
-            if id in self._chosen:
-                branch.chosen[id] = self._chosen.pop(id)
-            if id in self._beside:
-                branch.beside[id] = self._beside.pop(id)
-                for comparison in branch.beside[id]:
-                    branch.comparisons[comparison] = self._comparisons.pop(comparison)
-        return branch
-
-    def _add(self, turn: NewTurn) -> NewTurn:
+    def _add(self, turn: SomeTurn) -> SomeTurn:
         self._turns[turn.id] = turn
         self._children.setdefault(turn.parent, []).append(turn.id)
         self.choose(turn.id)
@@ -341,7 +311,7 @@ class Turns:
             raise TurnError(f"There is no turn {id}.")
         return self._turns[id]
 
-    def _get(self, id: TurnId, kind: type[Kind]) -> Kind:
+    def _get(self, id: TurnId, kind: type[SomeTurn]) -> SomeTurn:
         found = self.find(id)
         if not isinstance(found, kind):
             raise TurnError(f"Turn {id} is not a {kind.__name__.lower()}.")

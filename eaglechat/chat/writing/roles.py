@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eaglechat.settings import Problem, Settings, describe
-from eaglechat.settings.values import WrongValueError, check
+from eaglechat.settings.description import WrongValueError, check
 
 if sys.version_info >= (3, 11):
     import tomllib

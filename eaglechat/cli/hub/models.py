@@ -12,7 +12,7 @@ from eaglechat.cli.status import OK, complain
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.local.installed import Status
-    from eaglechat.hub.local.library import Model
+    from eaglechat.hub.local.library import LocalModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _model(model: Model) -> dict[str, Any]:
+def _model(model: LocalModel) -> dict[str, Any]:
     header = model.header
     return {
         "name": model.name,
@@ -61,7 +61,7 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
     return {
         "name": entry.name,
         "title": entry.title,
-        "state": status.state.value,
+        "state": status.state,
         "base_model": entry.base_model,
         "target": str(entry.target.reference),
         "draft": str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint,
@@ -74,7 +74,7 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
     }
 
 
-def _print_models(models: Sequence[Model]) -> None:
+def _print_models(models: Sequence[LocalModel]) -> None:
     from eaglechat.hub.local.pairs import none_here
     from eaglechat.hub.units import format_bytes
 
@@ -95,7 +95,7 @@ def _print_pairs(pairs: Sequence[tuple[CatalogueEntry, Status]]) -> None:
     rows = [
         (
             entry.name,
-            status.state.value,
+            status.state,
             "download + convert" if entry.draft.checkpoint else "download",
             entry.licence,
         )

@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from typing import TextIO
 
 from eaglechat.cli.progress import Bars
-from eaglechat.hub.downloads.download import Phase
-from eaglechat.hub.downloads.queue import FileSnapshot, FileState, InstallSnapshot
+from eaglechat.hub.downloads.download import FileState
+from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot
 from eaglechat.hub.units import format_bytes, format_seconds
 
 _STEP_PERCENT = 10
@@ -25,12 +25,12 @@ class ProgressPrinter:
     def show(self, snapshot: InstallSnapshot) -> None:
         for file in snapshot.files:
             if self._bars.live:
-                name = file.request.path.rpartition("/")[2]
+                name = file.remote.path.rpartition("/")[2]
                 self._bars.draw(
-                    file.request, name, file.bytes_done, file.bytes_total, _figures(file)
+                    file.remote, name, file.bytes_done, file.bytes_total, _figures(file)
                 )
             else:
-                self._say(file.request, f"{file.request.path}: {_status(file, tenths=True)}")
+                self._say(file.remote, f"{file.remote.path}: {_status(file, tenths=True)}")
         if self._bars.live and len(snapshot.files) > 1:
             done, total = snapshot.bytes_done, snapshot.bytes_total
             figures = _amount(done, total) + _pace(snapshot.speed, snapshot.eta)
@@ -56,7 +56,7 @@ class ProgressPrinter:
 
 
 def _figures(file: FileSnapshot) -> str:
-    if file.state is not FileState.RUNNING or file.phase is not Phase.DOWNLOADING:
+    if file.state is not FileState.DOWNLOADING:
         return _status(file, tenths=False)
     return _amount(file.bytes_done, file.bytes_total) + _pace(file.speed, file.eta)
 
@@ -73,12 +73,10 @@ def _pace(speed: float | None, eta: float | None) -> str:
 def _status(file: FileSnapshot, *, tenths: bool) -> str:
     if file.state is FileState.DONE:
         return f"done, {format_bytes(file.bytes_total or 0)}"
-    if file.state is not FileState.RUNNING:
-        return str(file.state.value)
     if file.note:
         return file.note
-    if file.phase is not Phase.DOWNLOADING or not file.bytes_total:
-        return str(file.phase.value)
+    if file.state is not FileState.DOWNLOADING or not file.bytes_total:
+        return str(file.state.value)
     percent = 100 * file.bytes_done // file.bytes_total
     if tenths:
         percent -= percent % _STEP_PERCENT

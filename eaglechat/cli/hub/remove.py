@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.local.library import Model
+    from eaglechat.hub.local.library import LocalModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def _not_here(name: str) -> str:
     return f"{name} is not on this machine; `eaglechat models` lists what is"
 
 
-def _delete(models: Sequence[Model], unasked: bool) -> int:
+def _delete(models: Sequence[LocalModel], unasked: bool) -> int:
     from eaglechat.hub.local import library
     from eaglechat.hub.units import format_bytes
 
@@ -103,11 +103,11 @@ def _agreed(question: str) -> bool:
 
 
 def _of_pair(
-    entry: CatalogueEntry, entries: list[CatalogueEntry], models: list[Model]
-) -> tuple[list[Model], list[Path]]:
+    entry: CatalogueEntry, entries: list[CatalogueEntry], models: list[LocalModel]
+) -> tuple[list[LocalModel], list[Path]]:
     """What is here of a pair, and what of it stays because another installed pair needs it."""
     from eaglechat.hub.local.installed import status
-    from eaglechat.hub.local.library import Kind
+    from eaglechat.hub.local.library import ModelKind
 
     needed: set[Path | None] = set()
     for other in entries:
@@ -120,6 +120,7 @@ def _of_pair(
     found = [
         model
         for model in models
-        if model.path in own - needed or (model.kind is Kind.UNFINISHED and model.repo in repos)
+        if model.path in own - needed
+        or (model.kind is ModelKind.UNFINISHED and model.repo in repos)
     ]
     return found, [path for path in own & needed if path]

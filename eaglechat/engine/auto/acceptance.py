@@ -1,19 +1,40 @@
-"""How likely the target accepts a token, given the drafter's own probability of it.
+"""How likely the target accepts a draft token: given the drafter's own probability of it, and given
+its place in the draft, for chains and for trees.
 
 Counts fade, so the latest rounds weigh most.
+
+The tokens of a chain are in the order in which they are accepted, those of a tree ranked, likeliest
+first. A smaller tree is the beginning of a larger one, so a round teaches all lengths up to its
+own. A tree contains the chain of its likeliest tokens, so it teaches chains too; and the rates of
+chains are the first guess for trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import accumulate
+
+import numpy as np
+
+from eaglechat.engine.auto.costs import Array
+from eaglechat.engine.auto.draft_plan import PROBABILITY_STEPS, Observation, probability_step
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, depths
 
 _DISCOUNT = 0.97
 """A count is multiplied by this when the next one comes: about the last thirty decide."""
-WEIGHT = 3.0
+_WEIGHT = 3.0
 """A first guess counts as much as this many observations, so one unlucky draft does not outweigh
 it."""
-_BINS = 10
-"""Steps of the drafter's probability. Finer steps would be observed too rarely."""
+_SLOWLY = 0.995
+"""Counts are multiplied by this for each round that drafted nothing, because the text moves on; so
+are those of the long-run rate for each round that tested something."""
+_FIRST = 0.6
+"""First guess of the rate at which a draft's first token is accepted."""
+_SIBLINGS = (0.22, 0.11, 0.07)
+"""First guess for siblings: of the cases in which the likeliest token is wrong, the shares in which
+the second, third and fourth likeliest are right."""
 
 
 class Counts:
@@ -32,27 +53,27 @@ class Counts:
 
     def mean(self, place: int, guess: float) -> float:
         """The mean at a place, beginning with `guess`."""
-        return (self.sums[place] + WEIGHT * guess) / (self.tries[place] + WEIGHT)
+        return (self.sums[place] + _WEIGHT * guess) / (self.tries[place] + _WEIGHT)
 
 
-class Acceptance:
+class AcceptanceByProbability:
     """Acceptance rates of a drafter by its own probability."""
 
     def __init__(self) -> None:
-        self._counts = Counts(_BINS)
+        self._counts = Counts(PROBABILITY_STEPS)
 
     def note(self, probability: float, accepted: bool) -> None:
         """The target was asked about a token of this probability."""
-        self._counts.add(_bin(probability), accepted)
+        self._counts.add(probability_step(probability), accepted)
 
     def by_probability(self) -> tuple[float, ...]:
         """P(accepted | all before it on the path were) for each step of the drafter's probability.
         A higher step never has a lower rate."""
         counts = self._counts
         pools: list[tuple[float, float, int]] = []
-        for place in range(_BINS):
-            wins = counts.sums[place] + WEIGHT * (place + 0.5) / _BINS
-            pool = (wins, counts.tries[place] + WEIGHT, 1)
+        for place in range(PROBABILITY_STEPS):
+            wins = counts.sums[place] + _WEIGHT * (place + 0.5) / PROBABILITY_STEPS
+            pool = (wins, counts.tries[place] + _WEIGHT, 1)
             # Adjacent steps in the wrong order are pooled, so the one with fewer tries gives way.
             while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
                 before = pools.pop()
@@ -61,10 +82,135 @@ class Acceptance:
         return tuple(wins / tries for wins, tries, steps in pools for _ in range(steps))
 
 
-def accept_rate(by_probability: Sequence[float], probability: float) -> float:
-    """The acceptance rate for a drafter's probability."""
-    return by_probability[_bin(probability)]
+class AcceptanceByLength(ABC):
+    """Acceptance of drafts of one shape. Arrays have one value for each place in a draft."""
+
+    def __init__(self) -> None:
+        self._accepted, self._kept = Counts(N_DRAFT_MAX_LIMIT), Counts(N_DRAFT_MAX_LIMIT)
+
+    @abstractmethod
+    def chances(self, deviations: float = 0.0) -> Array:
+        """P(accepted), plus `deviations` standard errors."""
+
+    @abstractmethod
+    def depths(self) -> Array:
+        """The depth of a draft that ends at this place."""
+
+    @abstractmethod
+    def note(self, n_wanted: int, seen: Observation) -> None:
+        """Learn from a round of this shape that was to draft `n_wanted` tokens."""
+
+    def kept(self) -> Array:
+        """P(drafted | all before it were): a drafter may end a draft early."""
+        return np.array([self._kept.mean(place, 1.0) for place in range(N_DRAFT_MAX_LIMIT)])
+
+    def age(self, rounds: int) -> None:
+        """`rounds` rounds passed that tested nothing."""
+        self._accepted.scale(_SLOWLY**rounds)
+
+    def _note_kept(self, n_wanted: int, n_drafted: int) -> None:
+        for place in range(min(n_drafted + 1, n_wanted)):
+            self._kept.add(place, place < n_drafted)
 
 
-def _bin(probability: float) -> int:
-    return min(int(probability * _BINS), _BINS - 1)
+class ChainAcceptance(AcceptanceByLength):
+    """A place learns only when the target was asked about it: a rejected second token says nothing
+    of the third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._long_run = Counts(1, _SLOWLY)
+        self._long_run.sums[0], self._long_run.tries[0] = _FIRST * _WEIGHT, _WEIGHT
+
+    def note(self, n_wanted: int, seen: Observation) -> None:
+        """A draft that ended early counts as rejected at the place where it ended, so the rates are
+        those of drafts as they are made."""
+        n_drafted = len(seen.probabilities)
+        self._note_accepted(seen.n_tested, len(seen.path))
+        self._note_kept(n_wanted, n_drafted)
+        if len(seen.path) == n_drafted < n_wanted:
+            self._accepted.add(n_drafted, 0.0)
+
+    def note_tree(self, seen: Observation) -> None:
+        """Learn from the chain inside a tree."""
+        likeliest = seen.likeliest_path
+        n_accepted = 0
+        while n_accepted < min(len(likeliest), len(seen.path)):
+            if likeliest[n_accepted] != seen.path[n_accepted]:
+                break
+            n_accepted += 1
+        self._note_accepted(min(seen.n_tested, n_accepted + 1, len(likeliest)), n_accepted)
+
+    def _note_accepted(self, n_tested: int, n_accepted: int) -> None:
+        self._long_run.add(0, n_accepted > 0)
+        for place in range(n_tested):
+            self._accepted.add(place, place < n_accepted)
+
+    def rates(self, deviations: float = 0.0) -> list[float]:
+        """P(accepted | all before it were) by place, plus `deviations` standard errors."""
+        rates, rate = [], self._long_run.mean(0, _FIRST)
+        for place, tries in enumerate(self._accepted.tries):
+            # The first guess for a place is the rate of the place before it.
+            rate = self._accepted.mean(place, rate)
+            spread = (rate * (1.0 - rate) / (tries + _WEIGHT + 1.0)) ** 0.5
+            rates.append(min(rate + deviations * spread, 1.0))
+        return rates
+
+    def chances(self, deviations: float = 0.0) -> Array:
+        return np.array(self.rates(deviations)).cumprod()
+
+    def depths(self) -> Array:
+        return np.arange(1.0, N_DRAFT_MAX_LIMIT + 1.0)
+
+
+class TreeAcceptance(AcceptanceByLength):
+    """Begins with the chances that follow from the rates of chains."""
+
+    def __init__(self, chain: ChainAcceptance) -> None:
+        super().__init__()
+        self._chain = chain
+        self._depths = Counts(N_DRAFT_MAX_LIMIT)
+
+    def note(self, n_wanted: int, seen: Observation) -> None:
+        for place in range(n_wanted):
+            self._accepted.add(place, place in seen.path)
+        self._note_kept(n_wanted, len(seen.probabilities))
+        for place, depth in enumerate(accumulate(depths(seen.parents), max)):
+            self._depths.add(place, depth)
+        self._chain.note_tree(seen)
+
+    def chances(self, deviations: float = 0.0) -> Array:
+        guesses, _ = _tree_of(tuple(self._chain.rates(deviations)))
+        chances = np.array([self._accepted.mean(place, p) for place, p in enumerate(guesses)])
+        # The standard error of the sum of chances up to here, since that sum is what trees are
+        # compared by.
+        tries = np.array(self._accepted.tries) + _WEIGHT + 1.0
+        spread = deviations / np.sqrt(tries * np.maximum(np.cumsum(chances), 0.1))
+        hoped: Array = np.minimum(chances * (1.0 + spread), 1.0)
+        return hoped
+
+    def depths(self) -> Array:
+        _, guesses = _tree_of(tuple(self._chain.rates()))
+        return np.array([self._depths.mean(place, depth) for place, depth in enumerate(guesses)])
+
+
+@lru_cache(maxsize=4)
+def _tree_of(rates: tuple[float, ...]) -> tuple[list[float], list[int]]:
+    """Grow the best tree, given how often the likeliest token is accepted at each depth (`rates`).
+
+    Returns the chance of each token to be accepted, likeliest first, and the depth of the tree once
+    that token is in it."""
+    chances: list[float] = []
+    depths: list[int] = []
+    frontier: list[tuple[float, int]] = []
+    chance, depth, deepest = 1.0, 0, 0
+    while len(chances) < N_DRAFT_MAX_LIMIT:
+        if depth < len(rates):
+            rate = rates[depth]
+            for share in (rate, *((1.0 - rate) * part for part in _SIBLINGS)):
+                heappush(frontier, (-chance * share, depth + 1))
+        negative, depth = heappop(frontier)
+        chance, deepest = -negative, max(deepest, depth)
+        chances.append(chance)
+        depths.append(deepest)
+    return chances, depths

@@ -18,15 +18,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from eaglechat.engine.auto.acceptance import Acceptance, accept_rate
-from eaglechat.engine.auto.acceptance_by_length import (
+from eaglechat.engine.auto.acceptance import (
     AcceptanceByLength,
+    AcceptanceByProbability,
     ChainAcceptance,
     TreeAcceptance,
 )
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
-from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Allowed, Arm, DraftPlan, Observation
+from eaglechat.engine.auto.draft_plan import (
+    CHAIN,
+    TREE,
+    Allowed,
+    Arm,
+    DraftPlan,
+    Observation,
+    probability_step,
+)
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, depths
 
 LOSS_SHARE = 0.02
@@ -56,7 +64,7 @@ class Controller:
 
     def __init__(self, calibration: Calibration = NOT_CALIBRATED) -> None:
         self._costs = Costs(calibration) if calibration.verify else None
-        self._of_draft, self._of_lookups = Acceptance(), Acceptance()
+        self._of_draft, self._of_lookups = AcceptanceByProbability(), AcceptanceByProbability()
         chain = ChainAcceptance()
         self._by_length: tuple[AcceptanceByLength, ...] = (chain, TreeAcceptance(chain))
         """By shape."""
@@ -86,32 +94,36 @@ class Controller:
         if kept and self._keep_for and self._bears(kept.arm, allowed):
             self._keep_for -= 1
             return kept
-        if self._costs is None:
-            return self._unknown(allowed)
-        bucket = context_bucket(n_past)
-        self._forecast(self._costs, bucket, allowed.shapes)
-        catch_up = self._costs.catch_up(n_waiting)
-        arm, reason = self._choose(self._costs, bucket, catch_up, allowed)
+        costs, bucket = self._costs, context_bucket(n_past)
+        if costs is None:
+            # Nothing was measured yet.
+            if not allowed.plain:
+                return DraftPlan(allowed.n_most, allowed.shapes[0])
+            return DraftPlan(0, state=AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0))
+        self._forecast(costs, bucket, allowed.shapes)
+        arm, reason = self._choose(costs, bucket, costs.catch_up(n_waiting), allowed)
         plan = DraftPlan(arm.n, arm.shape, is_trial=reason is AutoReason.EXPLORING)
         if allowed.plain:
             speeds = self._rates[list(allowed.shapes), : allowed.n_most + 1].max(axis=0)
             # A trial is not cut short: it is made to learn what its width costs.
             needed = arm.n if plan.is_trial else allowed.n_min
-            plan = replace(
-                plan,
-                worth=self._worth(arm.n, needed, float(speeds.max())),
-                by_probability=self._of_draft.by_probability(),
-                state=self._state(arm, reason, speeds, self._costs.plain_error(bucket)),
+            worth = self._worth(arm.n, needed, float(speeds.max()))
+            speeds[arm.n] = self._rates[arm]
+            tokens_per_second = tuple(round(speed * 1000.0, 1) for speed in speeds.tolist())
+            state = AutoDraft(
+                n=arm.n,
+                reason=reason,
+                tokens_per_second=tokens_per_second,
+                plain_error=round(tokens_per_second[0] * 2.0 * costs.plain_error(bucket), 1),
+                lost_ms=round(self._lost_ms, 1),
+                allowed_ms=round(self._allowed_ms(self._loss(arm)), 1),
+                shape="tree" if arm.shape == TREE else "chain",
             )
+            by_probability = self._of_draft.by_probability()
+            plan = replace(plan, worth=worth, by_probability=by_probability, state=state)
         self._plan = plan if reason is AutoReason.BEST else None
         self._keep_for = _KEPT if arm.n > 0 else 4 * _KEPT
         return plan
-
-    def _unknown(self, allowed: Allowed) -> DraftPlan:
-        """The plan while nothing was measured."""
-        if not allowed.plain:
-            return DraftPlan(allowed.n_most, allowed.shapes[0])
-        return DraftPlan(0, state=AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0))
 
     def _choose(
         self, costs: Costs, bucket: int, catch_up: float, allowed: Allowed
@@ -183,7 +195,8 @@ class Controller:
         drafting, only their rows in the verify batch."""
         if self._costs is None or plan.state is None or plan.state.reason in _MEASURES:
             return None
-        rates = [accept_rate(self._of_lookups.by_probability(), p) for p in found]
+        by_probability = self._of_lookups.by_probability()
+        rates = [by_probability[probability_step(p)] for p in found]
         tokens = 1.0 + np.cumsum(np.cumprod(rates))
         speeds = tokens / self._verify[1 : len(rates) + 1]
         n = int(speeds.argmax()) + 1
@@ -218,7 +231,14 @@ class Controller:
         # Expected, not measured, times: a delay by other work is not the fault of drafting.
         took = float(verify[n_drafted])
         if plan.n > 0 and not plan.is_looked_up:
-            took += self._learn_draft(costs, plan, seen)
+            depth = max(depths(seen.parents), default=0)
+            # A draft that ended early took one step more to find out that it should.
+            steps, n_siblings = depth + (n_drafted < plan.n), n_drafted - depth
+            costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
+            self._by_length[plan.shape].note(plan.n, seen)
+            for probability, accepted in seen.tested:
+                self._of_draft.note(probability, accepted)
+            took += costs.of_draft(steps, seen.n_waiting, n_siblings)
         as_plain = (seen.n_tokens + rounds - 1) * float(verify[0])
         self._all_ms += as_plain
         if plan.is_trial:
@@ -228,17 +248,6 @@ class Controller:
         if plan.state is not None and plan.n > 0:
             self._dearest_ms = max(self._dearest_ms, took - float(verify[0]))
             self._lost_ms += took - as_plain
-
-    def _learn_draft(self, costs: Costs, plan: DraftPlan, seen: Observation) -> float:
-        """Returns the expected milliseconds of drafting."""
-        n_drafted, depth = len(seen.probabilities), max(depths(seen.parents), default=0)
-        # A draft that ended early took one step more to find out that it should.
-        steps, n_siblings = depth + (n_drafted < plan.n), n_drafted - depth
-        costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
-        self._by_length[plan.shape].note(plan.n, seen)
-        for probability, accepted in seen.tested:
-            self._of_draft.note(probability, accepted)
-        return costs.of_draft(steps, seen.n_waiting, n_siblings)
 
     def _forecast(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
         """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
@@ -263,19 +272,6 @@ class Controller:
             float(((verify[k + 1 :] - verify[k]) / np.arange(1, n - k + 1)).min()) for k in range(n)
         ]
         return (0.0,) * needed + tuple(best * ms for ms in further[needed:])
-
-    def _state(self, arm: Arm, reason: AutoReason, speeds: Array, plain_error: float) -> AutoDraft:
-        speeds[arm.n] = self._rates[arm]
-        tokens_per_second = tuple(round(speed * 1000.0, 1) for speed in speeds.tolist())
-        return AutoDraft(
-            n=arm.n,
-            reason=reason,
-            tokens_per_second=tokens_per_second,
-            plain_error=round(tokens_per_second[0] * 2.0 * plain_error, 1),
-            lost_ms=round(self._lost_ms, 1),
-            allowed_ms=round(self._allowed_ms(self._loss(arm)), 1),
-            shape="tree" if arm.shape == TREE else "chain",
-        )
 
 
 def _times(verify: Array, draft: Array, kept: Array) -> Array:

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eaglechat.engine.auto.acceptance import accept_rate
 from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import LAST_TOKEN, AutoDraft, children
 
 CHAIN, TREE = 0, 1
+PROBABILITY_STEPS = 10
+"""Steps of a drafter's probability by which acceptance is counted. Finer steps would be observed
+too rarely."""
+
+
+def probability_step(probability: float) -> int:
+    return min(int(probability * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
 
 
 def shapes_open(wanted: Shape, grows_trees: bool) -> tuple[int, ...]:
@@ -53,7 +59,7 @@ class DraftPlan:
         beside `n_others` tokens. As `Limits.is_worth`."""
         survival = 1.0
         for probability in probabilities:
-            survival *= accept_rate(self.by_probability, probability)
+            survival *= self.by_probability[probability_step(probability)]
         return survival >= self.worth[n_others]
 
 

@@ -12,9 +12,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
+from eaglechat.engine.clock import ms_since
 from eaglechat.engine.generation.live import Live
 from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
@@ -41,15 +43,12 @@ def settings_of(
     lengths: Sequence[int | Auto], shapes: Sequence[Shape], ngram: Sequence[bool]
 ) -> list[Speculation]:
     """Plain decoding, then every combination, each once."""
-    combined = (_setting(*chosen) for chosen in product(ngram, shapes, lengths))
+    combined = [
+        # A tree needs two tokens, and n-grams are looked up only to draft.
+        Speculation(n_draft_max=n, shape="chain" if n in (0, 1) else shape, ngram=ngrams and n != 0)
+        for ngrams, shape, n in product(ngram, shapes, lengths)
+    ]
     return [PLAINLY, *dict.fromkeys(combined)]
-
-
-def _setting(ngram: bool, shape: Shape, n: int | Auto) -> Speculation:
-    # A tree needs two tokens, and n-grams are looked up only to draft.
-    return Speculation(
-        n_draft_max=n, shape="chain" if n in (0, 1) else shape, ngram=ngram and n != 0
-    )
 
 
 def name_of(setting: Speculation | None) -> str:
@@ -104,12 +103,11 @@ def measure(
             for setting in order_of(settings, repeat):
                 if repeat == 0:
                     _warm_up(write, prompt, setting)
-                tally = RunTally(prompt, setting, repeat)
-                for event in write(prompt, setting, max_tokens):
-                    tally.add(event)
+                reply = _MeasuredReply(write, prompt, setting, repeat, max_tokens)
+                reply.write()
                 if cancelled():
                     return
-                yield tally.run()
+                yield reply.run()
 
 
 def measure_by_turns(
@@ -136,9 +134,7 @@ def measure_by_turns(
                 _warm_up(write, prompt, setting)
         for repeat in repeats:
             replies = {
-                setting: _ReplyInTurns(
-                    write(prompt, setting, max_tokens), RunTally(prompt, setting, repeat)
-                )
+                setting: _MeasuredReply(write, prompt, setting, repeat, max_tokens)
                 for setting, write in writers.items()
             }
             turn, length = repeat, 0
@@ -151,7 +147,7 @@ def measure_by_turns(
                 turn += 1
             if cancelled():
                 return
-            yield from (reply.run() for reply in replies.values())
+            yield from (reply.run(reply.rounds_ms) for reply in replies.values())
 
 
 def _warm_up(write: Write, prompt: BenchPrompt, setting: Speculation | None) -> None:
@@ -167,25 +163,46 @@ def order_of(settings: Sequence[T], turn: int) -> list[T]:
     return order if turn % 2 == 0 else order[::-1]
 
 
-class RunTally:
-    """Adds up the events of one reply."""
+class _MeasuredReply:
+    """A reply that is written in one go or some tokens at a time."""
 
-    def __init__(self, prompt: BenchPrompt, setting: Speculation | None, repeat: int) -> None:
+    def __init__(
+        self,
+        write: Write,
+        prompt: BenchPrompt,
+        setting: Speculation | None,
+        repeat: int,
+        max_tokens: int,
+    ) -> None:
+        self._events = iter(write(prompt, setting, max_tokens))
         self._prompt, self._setting, self._repeat = prompt.name, setting, repeat
-        self._fold = StatsFold()
+        self._fold, self._n_tokens = StatsFold(), 0
         self._verify_ms: dict[int, list[float]] = defaultdict(list)
         self._end: ReplyEnd | None = None
+        self.rounds_ms = 0.0
+        """Milliseconds of its rounds: neither of the prompt nor of what was written meanwhile."""
+        self.ended = False
 
-    def add(self, event: object) -> None:
-        """Raises BenchFailedError when the draft gives up."""
-        if isinstance(event, Round):
-            self._fold.add(event)
-            if event.timings.verify_ms is not None:
-                self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
-        elif isinstance(event, SpeculationOff):
-            raise BenchFailedError(f"{self._prompt}, n = {name_of(self._setting)}: {event.reason}")
-        elif isinstance(event, ReplyEnd):
-            self._end = event
+    def write(self, length: float = inf) -> None:
+        """Write until the reply has `length` tokens or ends. Raises BenchFailedError when the draft
+        gives up."""
+        while self._n_tokens < length:
+            started = time.perf_counter()
+            event = next(self._events, None)
+            if event is None:
+                self.ended = True
+                return
+            if isinstance(event, Round):
+                self.rounds_ms += ms_since(started)
+                self._n_tokens += len(event.tokens)
+                self._fold.add(event)
+                if event.timings.verify_ms is not None:
+                    self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
+            elif isinstance(event, SpeculationOff):
+                name = name_of(self._setting)
+                raise BenchFailedError(f"{self._prompt}, n = {name}: {event.reason}")
+            elif isinstance(event, ReplyEnd):
+                self._end = event
 
     def run(self, generation_ms: float | None = None) -> BenchRun:
         """The run, after the reply has ended. Its time is the one the reply reports unless
@@ -209,28 +226,3 @@ class RunTally:
             ngram=drafted.ngram if drafted else False,
             by_drafter=stats.by_drafter,
         )
-
-
-class _ReplyInTurns:
-    """A reply that is written some tokens at a time and timed only while it is written."""
-
-    def __init__(self, events: Iterable[object], tally: RunTally) -> None:
-        self._events, self._tally = iter(events), tally
-        self._tokens, self._ms = 0, 0.0
-        self.ended = False
-
-    def write(self, length: int) -> None:
-        """Write until the reply has `length` tokens or ends. Reading the prompt is not timed."""
-        while self._tokens < length:
-            started = time.perf_counter()
-            event = next(self._events, None)
-            if event is None:
-                self.ended = True
-                return
-            if isinstance(event, Round):
-                self._ms += (time.perf_counter() - started) * 1000.0
-                self._tokens += len(event.tokens)
-            self._tally.add(event)
-
-    def run(self) -> BenchRun:
-        return self._tally.run(self._ms)

@@ -100,7 +100,7 @@ class Limits:
 
     n_max: int
     n_min: int = 0
-    """A shorter proposal is dropped."""
+    """The loop drops a shorter proposal; a drafter need not look at this."""
     p_min: float = 0.0
     """A proposal ends before the first token to which the drafter gives less than this."""
     is_worth: Callable[[Sequence[float], int], bool] | None = None
@@ -116,9 +116,6 @@ class Limits:
     def pays(self, probabilities: Sequence[float], n_others: int) -> bool:
         """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
         return self.is_worth is None or self.is_worth(probabilities, n_others)
-
-    def suffices(self, n_tokens: int) -> bool:
-        return n_tokens >= self.n_min
 
 
 class Spent(NamedTuple):

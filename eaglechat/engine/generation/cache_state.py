@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.generation.checkpoints import Checkpoint, Checkpoints
 from eaglechat.engine.generation.context_window import common_prefix, find_cut
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.llama.branches import TRUNK, Branches
@@ -17,6 +17,59 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _NO_ROOM, _STOPPED = 1, 2
 """Statuses of llama.cpp: a decode found no free cells, or was cancelled."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state behind the first `length` tokens that the target holds."""
+
+    length: int
+    state: bytes
+    """The recurrent part; keys and values of attention layers stay in the KV cache."""
+    drafter: object
+    """What the draft model needs to go on there; None if it had not seen all the tokens."""
+
+
+class Checkpoints:
+    """The checkpoints of one conversation, up to a number of bytes; the oldest make room.
+
+    A recurrent target cannot be rewound, so a chat goes back to one of these.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._kept: list[Checkpoint] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(len(checkpoint.state) for checkpoint in self._kept)
+
+    def save(self, length: int, size: int, drafter: object, read: Callable[[], bytes]) -> None:
+        """Keep the state behind `length` tokens: `size` bytes, which `read` returns. A checkpoint
+        of the same length is replaced only if it has nothing for the draft model and this one
+        has."""
+        kept = next((one for one in self._kept if one.length == length), None)
+        if size > self._most_bytes or (kept and (kept.drafter is not None or drafter is None)):
+            return
+        if kept:
+            self._kept.remove(kept)
+        while self.n_bytes + size > self._most_bytes:
+            del self._kept[0]
+        state = read()
+        if state:
+            self._kept.append(Checkpoint(length, state, drafter))
+
+    def up_to(self, length: int) -> list[Checkpoint]:
+        """The checkpoints of at most `length` tokens, longest first."""
+        fitting = [one for one in self._kept if one.length <= length]
+        return sorted(fitting, key=lambda one: one.length, reverse=True)
+
+    def cut(self, length: int) -> None:
+        """The target no longer holds the tokens from `length` on."""
+        self._kept = [one for one in self._kept if one.length <= length]
 
 
 class CacheState:
@@ -63,10 +116,16 @@ class CacheState:
         """Prepare to hold `tokens`: keep their beginning as far as it is held, drop the rest, and
         return how many are kept. `to_draft` says that proposals follow, for which a draft model has
         to know the latest tokens."""
-        common = common_prefix(self.tokens, tokens)
-        if self._target.n_rollback is not None:
-            return self._resume_recurrent(tokens[:common])
-        return self._cut(self._drafters.resume(tokens[:common], to_draft=to_draft))
+        tokens = tokens[: common_prefix(self.tokens, tokens)]
+        if self._target.n_rollback is None:
+            return self._cut(self._drafters.resume(tokens, to_draft=to_draft))
+        # A recurrent state keeps all that is held, or goes back to a checkpoint. The drafters may
+        # not ask to see more: the target would have to decode everything again.
+        if len(tokens) == self._target.last_position(TRUNK) + 1:
+            kept = self._drafters.resume(tokens, to_draft=False)
+            if kept == len(tokens):
+                return kept
+        return self._go_back(tokens)
 
     def save_checkpoint(self) -> None:
         """Save what it takes to return to the tokens held now, if the target has a recurrent
@@ -78,34 +137,20 @@ class CacheState:
         size = self._target.recurrent_size(TRUNK)
         self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(TRUNK))
 
-    def _resume_recurrent(self, tokens: Sequence[int]) -> int:
-        """`resume` for a recurrent target: keep all that is held, or go back to a checkpoint.
-
-        The drafters may not ask to see more: the target would have to decode everything again.
-        """
-        if len(tokens) == self._target.last_position(TRUNK) + 1:
-            kept = self._drafters.resume(tokens, to_draft=False)
-            if kept == len(tokens):
-                return kept
-        return self._go_back(tokens)
-
     def _go_back(self, tokens: Sequence[int]) -> int:
-        """Restore the longest checkpoint within `tokens` from which the drafters can go on too."""
+        """Restore the longest checkpoint within `tokens` from which the drafters can go on too, and
+        return its length: 0 if there is none."""
         for checkpoint in self.checkpoints.up_to(len(tokens)):
-            self._drafters.restore(checkpoint.length, checkpoint.drafter)
-            held = tokens[: checkpoint.length]
-            if self._drafters.resume(held, to_draft=False) == len(held):
-                return self._restore(checkpoint)
+            length = checkpoint.length
+            self._drafters.restore(length, checkpoint.drafter)
+            if self._drafters.resume(tokens[:length], to_draft=False) == length:
+                restored = self._target.restore_recurrent(TRUNK, checkpoint.state)
+                if not restored or not self._branches.forget(length):
+                    break
+                del self.tokens[length:]
+                self.checkpoints.cut(length)
+                return length
         return self._cut(0)
-
-    def _restore(self, checkpoint: Checkpoint) -> int:
-        length = checkpoint.length
-        restored = self._target.restore_recurrent(TRUNK, checkpoint.state)
-        if not restored or not self._branches.forget(length):
-            return self._cut(0)
-        del self.tokens[length:]
-        self.checkpoints.cut(length)
-        return length
 
     def shift(self, before: Sequence[int], after: Sequence[int]) -> bool:
         """Remove the turns that `after` lacks from both KV caches, and keep what is behind them.

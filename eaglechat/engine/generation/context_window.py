@@ -19,7 +19,7 @@ _FREED, _FREED_TO_READ_AGAIN = 4, 2
 time."""
 
 
-class Turns(Protocol):
+class PromptTurns(Protocol):
     """The turns of a conversation, as the chat template renders them."""
 
     @property
@@ -43,7 +43,7 @@ class ContextWindow:
     back."""
 
     def __init__(
-        self, prompt: Sequence[int], turns: Turns | None, n_ctx: int, *, can_shift: bool
+        self, prompt: Sequence[int], turns: PromptTurns | None, n_ctx: int, *, can_shift: bool
     ) -> None:
         self._prompt = prompt
         self._turns = turns
@@ -63,18 +63,25 @@ class ContextWindow:
         context."""
         return len(self.tokens) + min(tokens, self._n_ctx // _ROOM) <= self._n_ctx
 
+    def fit(self, tokens: int, first_turn: int, cached: Sequence[int]) -> Sequence[int]:
+        """Have turns leave until there is room for a reply of this many tokens: first those before
+        `first_turn`, where the KV cache begins, if it holds this conversation (`cached`), so that
+        turns that left before an earlier reply stay away. Returns the tokens before any others
+        left, which the KV cache may hold."""
+        if not self.has_room(tokens):
+            self.begin_where_held(first_turn, cached)
+        before = self.tokens
+        if not self.has_room(tokens):
+            self.move()
+        return before
+
     def begin_where_held(self, first_turn: int, cached: Sequence[int]) -> None:
         """Begin at `first_turn`, where the KV cache begins, if most of what it holds is this
         conversation."""
-        left = ContextWindow(self._prompt, self._turns, self._n_ctx, can_shift=False)
-        left.begin_at(first_turn)
-        if 2 * common_prefix(cached, left.tokens) > len(cached):
-            self.first_turn, self.tokens = left.first_turn, left.tokens
-
-    def begin_at(self, first_turn: int) -> None:
-        """Have the turns before this one leave, if there are as many."""
         if self._turns is not None and 0 < first_turn < self._turns.count:
-            self.first_turn, self.tokens = first_turn, self._turns.without(first_turn)
+            tokens = self._turns.without(first_turn)
+            if 2 * common_prefix(cached, tokens) > len(cached):
+                self.first_turn, self.tokens = first_turn, tokens
 
     def move(self, n_written: int = 0) -> bool:
         """Have the oldest turns leave until enough of the context is free behind the prompt and
@@ -85,7 +92,8 @@ class ContextWindow:
         wanted = self._n_ctx - self._freed - n_written
         candidates = range(self.first_turn + 1, turns.count - 1)
         index = bisect_left(candidates, True, key=lambda n: len(turns.without(n)) <= wanted)
-        self.begin_at(self.first_turn + 1 + index)
+        first_turn = self.first_turn + 1 + index
+        self.first_turn, self.tokens = first_turn, turns.without(first_turn)
         return True
 
 

@@ -16,13 +16,12 @@ from contextlib import closing
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import DraftModel, Proposal
+from eaglechat.engine.drafters.base import DraftModel
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.cache_state import CacheState
-from eaglechat.engine.generation.context_window import ContextWindow, Turns
+from eaglechat.engine.generation.context_window import ContextWindow, PromptTurns
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.make_room import fit, make_room, open_window
 from eaglechat.engine.generation.planner import Planner
 from eaglechat.engine.generation.prefill import Reader
 from eaglechat.engine.generation.reply import ReplyState
@@ -32,6 +31,7 @@ from eaglechat.wire.errors import PromptError
 from eaglechat.wire.load_options import CHECKPOINTS_MIB
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import (
+    N_DRAFT_MAX_LIMIT,
     DraftToken,
     FinishReason,
     Prefill,
@@ -81,13 +81,13 @@ class Generator:
         return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
 
     def would_read(
-        self, prompt: Sequence[int], turns: Turns, max_tokens: int | None
+        self, prompt: Sequence[int], turns: PromptTurns, max_tokens: int | None
     ) -> tuple[int, Sequence[int]]:
         """The first turn that a reply to `prompt` would have in the context, and the tokens from
         there on. Nothing changes. Raises PromptError."""
         cache, n_ctx = self._cache, self._target.n_ctx
         window = ContextWindow(prompt, turns, n_ctx, can_shift=cache.can_shift)
-        fit(window, cache, max_tokens or n_ctx)
+        window.fit(max_tokens or n_ctx, cache.first_turn, cache.tokens)
         _check_fits(window.tokens, n_ctx)
         return window.first_turn, window.tokens
 
@@ -98,7 +98,7 @@ class Generator:
         live: Live,
         *,
         seed: int,
-        turns: Turns | None = None,
+        turns: PromptTurns | None = None,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         parts: ReplyParts | None = None,
@@ -117,7 +117,8 @@ class Generator:
         if not prompt:
             raise PromptError("the prompt is empty")
         target, cache, planner = self._target, self._cache, self._planner
-        timer = _ReplyTimer()
+        began = time.perf_counter()
+        rounds: list[RoundTimings] = []
         window = ContextWindow(prompt, turns, target.n_ctx, can_shift=cache.can_shift)
         reader = Reader(cache, self._drafters, planner, target.n_batch, cancelled)
         planner.new_reply()
@@ -133,34 +134,46 @@ class Generator:
             top=top,
         )
         with closing(reply):
-            yield from open_window(window, cache, reply.tokens_left)
+            before = window.fit(reply.tokens_left, cache.first_turn, cache.tokens)
+            kv_kept = before is window.tokens or cache.shift(before, window.tokens)
+            cache.first_turn = window.first_turn
+            if window.first_turn > 0:
+                yield Window(window.first_turn, window.tokens_left, kv_kept)
             _check_fits(window.tokens, target.n_ctx)
             left = window.tokens_left
             ends = [] if target.n_rollback is None else [end - left for end in boundaries()]
-            for progress in reader.read(window.tokens[:-1], live.speculation, ends):
-                timer.prefill = progress
-                yield progress
+            for prefill in reader.read(window.tokens[:-1], live.speculation, ends):
+                yield prefill
             if reader.stopped:
                 reply.finish = FinishReason.CANCELLED
-            timer.begin_rounds(reader.ms)
+            prefill_ms, read_ms = ms_since(began), reader.ms
+            began = time.perf_counter()
             while reply.finish is None:
                 # Read once: a change from another thread waits for the next round.
                 speculation = live.speculation
                 reply.follow_temperature(live.temperature)
                 self._drafters.follow(speculation)
-                yield from make_room(window, cache, reader, speculation)
+                yield from self._make_room(window, reader, speculation)
                 given = yield from self._end_reasoning(live, reply, reader, speculation)
                 yield from reader.catch_up(speculation)
                 if reader.stopped or cancelled():
                     reply.finish = FinishReason.CANCELLED
                     break
-                round_ = self._round(reply, speculation, len(timer.rounds), given)
-                timer.rounds.append(round_.timings)
+                round_ = self._round(reply, speculation, len(rounds), given)
+                rounds.append(round_.timings)
                 failure = self._drafters.failure() or planner.failure()
                 if failure is not None:
                     yield SpeculationOff(failure)
                 yield round_
-            yield reply.end(timer.timings(reader.ms))
+            timings = ReplyTimings(
+                prefill_ms=prefill_ms,
+                prefill_tokens=prefill.done - prefill.reused,
+                reused_tokens=prefill.reused,
+                # Reading again in mid-reply is not generation.
+                generation_ms=ms_since(began) - (reader.ms - read_ms),
+                **sums(rounds),
+            )
+            yield reply.end(timings)
 
     def _round(
         self, reply: ReplyState, speculation: Speculation, index: int, given: tuple[int, ...]
@@ -183,12 +196,21 @@ class Generator:
         cache.accept(verdict.path)
         total_ms = ms_since(started)
 
-        spent_now = drafters.spent
+        spent_now, piece = drafters.spent, self._target.model.piece
         planner.learn(plan, proposal, verdict, proposed_ms, total_ms - proposed_ms)
         return Round(
             index=index,
             n_draft_max=plan.n_draft_max,
-            drafted=self._draft_tokens(proposal),
+            drafted=tuple(
+                DraftToken(
+                    token.id,
+                    piece(token.id).decode("utf-8", errors="replace"),
+                    token.probability,
+                    token.parent,
+                    token.drafter,
+                )
+                for token in proposal
+            ),
             n_tested=verdict.n_tested,
             n_accepted=len(verdict.path),
             tokens=verdict.tokens,
@@ -205,18 +227,27 @@ class Generator:
             likely=verdict.likely,
         )
 
-    def _draft_tokens(self, proposal: Proposal) -> tuple[DraftToken, ...]:
-        piece = self._target.model.piece
-        return tuple(
-            DraftToken(
-                token.id,
-                piece(token.id).decode("utf-8", errors="replace"),
-                token.probability,
-                token.parent,
-                token.drafter,
-            )
-            for token in proposal
-        )
+    def _make_room(
+        self, window: ContextWindow, reader: Reader, speculation: Speculation
+    ) -> Iterator[Window | Prefill]:
+        """Have the oldest turns leave when a reply has come to the end of the context."""
+        cache = self._cache
+        if cache.room > N_DRAFT_MAX_LIMIT + 1:
+            return
+        # The prompt's last token is the first that a round decodes.
+        before, written = window.tokens[:-1], cache.tokens[len(window.tokens) - 1 :]
+        try:
+            moved = window.move(len(written))
+        except PromptError:
+            # The template refuses the shorter conversation: the reply ends where the context does.
+            return
+        if not moved:
+            return
+        cache.first_turn = window.first_turn
+        kv_kept = cache.shift(before, window.tokens[:-1])
+        yield Window(window.first_turn, window.tokens_left, kv_kept)
+        if not kv_kept:
+            yield from reader.read([*window.tokens[:-1], *written], speculation)
 
     def _end_reasoning(
         self, live: Live, reply: ReplyState, reader: Reader, speculation: Speculation
@@ -231,33 +262,6 @@ class Generator:
         if given:
             yield from reader.read([*self._cache.tokens, id_last, *given[:-1]], speculation)
         return given
-
-
-class _ReplyTimer:
-    """Times one reply, from when it is made."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-        self._prefill_ms = self._read_ms = 0.0
-        self.prefill = Prefill(0, 0, 0)
-        self.rounds: list[RoundTimings] = []
-
-    def begin_rounds(self, read_ms: float) -> None:
-        """The prompt has been read; the reader has taken `read_ms`."""
-        self._read_ms = read_ms
-        self._prefill_ms = ms_since(self._began)
-        self._began = time.perf_counter()
-
-    def timings(self, read_ms: float) -> ReplyTimings:
-        """Times of the whole reply. `read_ms` is the time that the reader has taken since the reply
-        began; what it took after `begin_rounds` does not count as generation."""
-        return ReplyTimings(
-            prefill_ms=self._prefill_ms,
-            prefill_tokens=self.prefill.done - self.prefill.reused,
-            reused_tokens=self.prefill.reused,
-            generation_ms=ms_since(self._began) - (read_ms - self._read_ms),
-            **sums(self.rounds),
-        )
 
 
 def _check_fits(prompt: Sequence[int], n_ctx: int) -> None:

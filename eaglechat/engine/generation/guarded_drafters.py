@@ -150,7 +150,8 @@ class GuardedDrafters:
     ) -> Proposal:
         if not self.on or limits.n_max == 0:
             return Proposal()
-        return self._ask(drafter, lambda one: one.propose(n_past, id_last, limits), Proposal())
+        proposal = self._ask(drafter, lambda one: one.propose(n_past, id_last, limits), Proposal())
+        return proposal if len(proposal) >= limits.n_min else Proposal()
 
     def accept(self, path: Sequence[int]) -> None:
         if self.on:
@@ -170,18 +171,15 @@ class GuardedDrafters:
         try:
             return question(drafter)
         except Exception as error:
-            self._leave_out(drafter, error)
+            is_ours = isinstance(error, EngineError)
+            self._cause = str(error) if is_ours else f"{type(error).__name__}: {error}"
+            self._failure = f"the draft failed: {self._cause}"
+            if not self._failed:
+                self._n_failures += 1
+                self._sits_out = 2 ** (self._n_failures - 1) - 1
+            self._failed.append(drafter)
+            self.on = self.on and self._works
+            if self._model is not None and drafter is self._model:
+                with suppress(Exception):
+                    self._model.set_export(False)
             return otherwise
-
-    def _leave_out(self, drafter: Drafter, error: Exception) -> None:
-        is_ours = isinstance(error, EngineError)
-        self._cause = str(error) if is_ours else f"{type(error).__name__}: {error}"
-        self._failure = f"the draft failed: {self._cause}"
-        if not self._failed:
-            self._n_failures += 1
-            self._sits_out = 2 ** (self._n_failures - 1) - 1
-        self._failed.append(drafter)
-        self.on = self.on and self._works
-        if self._model is not None and drafter is self._model:
-            with suppress(Exception):
-                self._model.set_export(False)

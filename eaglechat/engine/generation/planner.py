@@ -81,47 +81,41 @@ class Planner:
     def choose(
         self, found: Proposal, n_past: int, room: int, speculation: Speculation
     ) -> RoundPlan:
-        """The plan of a round behind `n_past` tokens that has room for `room` drafted ones."""
-        if not self._drafters.on:
+        """The plan of a round behind `n_past` tokens that has room for `room` drafted ones.
+
+        With an automatic length: the length and shape that are expected to be fastest, or as much
+        of what n-grams found as pays. With a length that is set: all that n-grams found, else a
+        draft of this length, in the shape that is expected to be faster.
+        """
+        drafters, n_min = self._drafters, speculation.n_min
+        if not drafters.on:
             return RoundPlan(0)
+        n_waiting = drafters.waiting
+        shapes = shapes_open(speculation.shape, drafters.grows_trees)
+        n_most = min(room, drafters.longest)
         if speculation.n_draft_max == AUTO:
-            return self._choose_length(found, n_past, room, speculation)
-        return self._choose_shape(found, n_past, room, speculation, speculation.n_draft_max)
-
-    def _choose_length(
-        self, found: Proposal, n_past: int, room: int, speculation: Speculation
-    ) -> RoundPlan:
-        """Length and shape that are expected to be fastest, or what n-grams found."""
-        n_waiting, n_min = self._drafters.waiting, speculation.n_min
-        shapes = shapes_open(speculation.shape, self._drafters.grows_trees)
-        allowed = Allowed(min(room, self._drafters.longest), n_min, shapes)
-        auto = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
-        taken = _NOTHING
-        if found:
-            probabilities = found.probabilities
-            instead = self._ask(lambda one: one.worth_taking(auto, probabilities), None)
-            if instead is not None and instead.n >= n_min:
-                auto, taken = instead, Proposal(found[: instead.n])
-        is_worth = auto.keeps if auto.worth else None
-        limits = Limits(auto.n, n_min, speculation.p_min, is_worth, is_tree=auto.shape == TREE)
-        return RoundPlan(auto.n, limits, found, taken, auto, n_past, n_waiting)
-
-    def _choose_shape(
-        self, found: Proposal, n_past: int, room: int, speculation: Speculation, length: int
-    ) -> RoundPlan:
-        """All that n-grams found, else a draft of the length that is set, in the shape that is
-        expected to be faster."""
-        n_waiting, auto = self._drafters.waiting, None
-        shapes = shapes_open(speculation.shape, self._drafters.grows_trees)
-        shape, n_max = shapes[0], min(length, room, self._drafters.longest)
-        if len(shapes) > 1 and n_max > 1:
-            allowed = Allowed(n_max, n_max, shapes, plain=False)
+            allowed = Allowed(n_most, n_min, shapes)
             auto = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
-            shape = auto.shape
+            taken = _NOTHING
             if found:
-                auto = DraftPlan(len(found), is_looked_up=True)
-        limits = Limits(n_max, speculation.n_min, speculation.p_min, is_tree=shape == TREE)
-        return RoundPlan(length, limits, found, found, auto, n_past, n_waiting)
+                probabilities = found.probabilities
+                instead = self._ask(lambda one: one.worth_taking(auto, probabilities), None)
+                if instead is not None and instead.n >= n_min:
+                    auto, taken = instead, Proposal(found[: instead.n])
+            is_worth = auto.keeps if auto.worth else None
+            is_tree = auto.shape == TREE
+            limits = Limits(auto.n, n_min, speculation.p_min, is_worth, is_tree=is_tree)
+            return RoundPlan(auto.n, limits, found, taken, auto, n_past, n_waiting)
+        length, shape, chosen = speculation.n_draft_max, shapes[0], None
+        n_most = min(length, n_most)
+        if len(shapes) > 1 and n_most > 1:
+            allowed = Allowed(n_most, n_most, shapes, plain=False)
+            chosen = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
+            shape = chosen.shape
+            if found:
+                chosen = DraftPlan(len(found), is_looked_up=True)
+        limits = Limits(n_most, n_min, speculation.p_min, is_tree=shape == TREE)
+        return RoundPlan(length, limits, found, found, chosen, n_past, n_waiting)
 
     def learn(
         self, plan: RoundPlan, proposal: Proposal, verdict: Verdict, draft_ms: float, rest_ms: float

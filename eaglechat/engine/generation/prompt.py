@@ -30,7 +30,7 @@ class Prompter:
 
     def __init__(self, model: Model, template: str | None = None) -> None:
         """`template` replaces the model's own chat template."""
-        self._model = model
+        self.model = model
         self._bos = _control_text(model, model.bos)
         self._template = ChatTemplate(
             template or model.metadata("tokenizer.chat_template"),
@@ -49,7 +49,7 @@ class Prompter:
         """The text of the prompt. Raises PromptError, PromptCancelledError."""
         text = self._template.render(messages, thinking, cancelled)
         # The tokeniser adds the BOS token; some templates write it too.
-        return text.removeprefix(self._bos) if self._model.adds_bos else text
+        return text.removeprefix(self._bos) if self.model.adds_bos else text
 
     def prompt(
         self,
@@ -61,7 +61,7 @@ class Prompter:
         """The tokens of the prompt for the next reply, followed by `begun`, the tokens that the
         reply already has. Raises PromptError, PromptCancelledError.
         """
-        if begun and max(begun) >= self._model.n_vocab:
+        if begun and max(begun) >= self.model.n_vocab:
             raise PromptError("the tokens that the reply is to begin with are not this model's")
         text = self.text(messages, thinking, cancelled)
         tokens = self._tokens_of(text)
@@ -83,32 +83,31 @@ class Prompter:
     def runs(self, tokens: Sequence[int]) -> tuple[PromptRun, ...]:
         """The text of tokens; each control token and marker of the template is a run of its own."""
         return tuple(
-            PromptRun(b"".join(map(self._model.spelled, run)).decode(errors="replace"), is_control)
+            PromptRun(b"".join(map(self.model.spelled, run)).decode(errors="replace"), is_control)
             for is_control, group in groupby(tokens, self._is_marker)
             for run in ([[token] for token in group] if is_control else [group])
         )
 
     def _is_marker(self, token: int) -> bool:
-        piece, spelled = self._model.piece(token), self._model.spelled(token)
+        piece, spelled = self.model.piece(token), self.model.spelled(token)
         return bool(spelled) and (not piece or spelled in self._markers)
 
     def _tokens_of(self, text: str) -> tuple[int, ...]:
-        return self._continued(text) or self._tokenize(text, bos=True)
-
-    def _continued(self, text: str) -> tuple[int, ...] | None:
-        """The tokens of a text, beginning with those of the longest known text that it begins with.
-        None if there is none, or if tokens would not fit at the seam."""
+        """The tokens of a text, beginning with those of the longest known text that it begins
+        with."""
         known = [entry for entry in self._known if text.startswith(entry[0])]
-        if not known:
-            return None
-        start, tokens = max(known, key=lambda entry: len(entry[0]))
-        rest = self._tokenize(text[len(start) :], bos=False)
-        # SentencePiece vocabularies put a space before text that is tokenised alone.
-        spelled = b"".join(self._model.spelled(token) for token in rest)
-        return tokens + rest if spelled == text[len(start) :].encode() else None
+        if known:
+            start, tokens = max(known, key=lambda entry: len(entry[0]))
+            rest = self._tokenize(text[len(start) :], bos=False)
+            spelled = b"".join(self.model.spelled(token) for token in rest)
+            # Not if the tokeniser put a space before text that it was given alone: those of
+            # SentencePiece vocabularies do.
+            if spelled == text[len(start) :].encode():
+                return tokens + rest
+        return self._tokenize(text, bos=True)
 
     def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
-        return tuple(self._model.tokenize(text, bos=bos, special=True))
+        return tuple(self.model.tokenize(text, bos=bos, special=True))
 
     def parts(self, thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()) -> ReplyParts:
         """How the reply to a prompt is divided into reasoning and answer."""
@@ -117,10 +116,10 @@ class Prompter:
 
     def written(self, token: int) -> bytes:
         """The bytes of a token, including control tokens that are markers of the template."""
-        piece = self._model.piece(token)
+        piece = self.model.piece(token)
         if piece or not self._markers:
             return piece
-        spelled = self._model.spelled(token)
+        spelled = self.model.spelled(token)
         return spelled if any(spelled in marker for marker in self._markers) else b""
 
     @property
@@ -146,18 +145,12 @@ class Prompter:
         begun: Sequence[int] = (),
     ) -> ConversationTurns:
         """The turns of a conversation, of which the oldest may leave the context."""
-        return ConversationTurns(
-            self, self._model, messages, thinking, cancelled, begun=tuple(begun)
-        )
-
-    def fresh_tokens(self, text: str) -> tuple[int, ...]:
-        """The tokens of a prompt's text, whatever tokens are known."""
-        return self._tokenize(text, bos=True)
+        return ConversationTurns(self, messages, thinking, cancelled, tuple(begun))
 
     def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
         """Remember the tokens that were sampled as the reply to a prompt made here."""
         before = next((text for text, tokens in self._known if tokens == prompt), None)
-        written = [token for token in reply if not self._model.is_end(token)]
+        written = [token for token in reply if not self.model.is_end(token)]
         piece = b"".join(self.written(token) for token in written)
         try:
             text = piece.decode("utf-8")
@@ -180,19 +173,14 @@ class ConversationTurns:
     def __init__(
         self,
         prompter: Prompter,
-        model: Model,
         messages: Sequence[Message],
         thinking: Thinking,
         cancelled: Callable[[], bool],
-        *,
-        begun: tuple[int, ...] = (),
+        begun: tuple[int, ...],
     ) -> None:
-        self._prompter = prompter
+        self._prompter, self._model = prompter, prompter.model
+        self._messages, self._thinking, self._cancelled = messages, thinking, cancelled
         self._begun = begun
-        self._thinking = thinking
-        self._model = model
-        self._messages = messages
-        self._cancelled = cancelled
         self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
 
     @property
@@ -217,7 +205,7 @@ class ConversationTurns:
             first, last = self._boundaries.get(start), self._boundaries.get(start + removed)
             if first is not None and last is not None:
                 return self._tokens[:first] + self._tokens[last:]
-        return self._prompter.fresh_tokens(shorter)
+        return tuple(self._model.tokenize(shorter, bos=True, special=True))
 
     def boundaries(self) -> tuple[int, ...]:
         """Positions in the prompt up to which later prompts are likely to be the same: the start of

@@ -9,6 +9,7 @@ after `synchronize`. Pointers are integers, all other values plain Python.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -133,7 +134,6 @@ _SYMBOLS: _Symbols = {
         _SIZE,
         (_PTR, _TEXT, _SIZE, _I32, _U32),
     ),
-    "seq_pos_min": (("llama_memory_seq_pos_min",), True, _I32, (_PTR, _I32)),
     "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
     "can_shift": (("llama_memory_can_shift",), True, _BOOL, (_PTR,)),
     "set_layer_inputs": (
@@ -452,10 +452,7 @@ def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
     """
     if not address:
         return None
-    size = 1
-    for extent in shape:
-        size *= extent
-    memory: Any = (ctypes.c_float * size).from_address(address)
+    memory: Any = (ctypes.c_float * math.prod(shape)).from_address(address)
     view: Floats = np.frombuffer(memory, dtype=np.float32).reshape(shape)
     return view
 

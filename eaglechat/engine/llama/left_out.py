@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from eaglechat.engine import crash_memory
-from eaglechat.engine.crash_memory import Memory
+from eaglechat.engine.crash_memory import Workaround
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
 from eaglechat.wire.left_out import LADDER, crash, next_step
@@ -30,25 +30,32 @@ VARIABLE = "EAGLECHAT_LEAVE_OUT"
 _PROBE_S = 120.0
 
 
-class _State:
-    may_crash = False
+_may_crash = False
 
 
 def this_process_may_crash() -> None:
     """To be called in a process that is started again after a crash: nothing is tried first."""
-    _State.may_crash = True
+    global _may_crash  # noqa: PLW0603 - the process is either of the two kinds
+    _may_crash = True
 
 
 @lru_cache(maxsize=1)
 def for_this_process() -> tuple[LeaveOut, ...]:
     """What to leave out in this process if a load does not say it."""
-    chosen = _from_environment()
-    if chosen is not None:
-        return chosen
+    words = os.environ.get(VARIABLE)
+    if words is not None:
+        return tuple(one for one in LADDER if one in words.split(","))
     known = remembered()
     if known is not None:
         return known.left_out
-    return () if _State.may_crash else _tried()
+    left_out: tuple[LeaveOut, ...] | None = None if _may_crash else ()
+    while left_out is not None:
+        how = probe(left_out)
+        if how is None:
+            remember(left_out)
+            return left_out
+        left_out = next_step(left_out, possible(), LoadOptions()) if how else None
+    return ()
 
 
 def possible() -> tuple[LeaveOut, ...]:
@@ -109,7 +116,7 @@ def these_devices() -> tuple[str, ...]:
     return tuple(device.description for device in backend.devices()) or (platform.processor(),)
 
 
-def remembered() -> Memory | None:
+def remembered() -> Workaround | None:
     """What worked before with this build on this machine."""
     return crash_memory.remembered(this_library(), these_devices())
 
@@ -117,27 +124,6 @@ def remembered() -> Memory | None:
 def remember(left_out: tuple[LeaveOut, ...]) -> None:
     """Keep that a model has run without these."""
     crash_memory.remember(left_out, this_library(), these_devices())
-
-
-def _from_environment() -> tuple[LeaveOut, ...] | None:
-    words = os.environ.get(VARIABLE)
-    if words is None:
-        return None
-    return tuple(one for one in LADDER if one in words.split(","))
-
-
-def _tried() -> tuple[LeaveOut, ...]:
-    """What a child process had to leave out to compute; kept once one of them did."""
-    left_out: tuple[LeaveOut, ...] | None = ()
-    while left_out is not None:
-        how = probe(left_out)
-        if how is None:
-            remember(left_out)
-            return left_out
-        if not how:
-            return ()
-        left_out = next_step(left_out, possible(), LoadOptions())
-    return ()
 
 
 def probe(left_out: tuple[LeaveOut, ...] = ()) -> str | None:

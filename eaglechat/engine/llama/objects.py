@@ -164,10 +164,6 @@ class Batch(Owned):
         self.seq_ids.clear()
         self.is_read = False
 
-    def add_token(self, token: int, position: int, seq_id: int, *, output: bool) -> None:
-        """Add a token of a sequence; `output` asks for its logits."""
-        self.add_tokens((token,), position, seq_id, output=output)
-
     def add_tokens(
         self,
         tokens: Sequence[int],
@@ -177,7 +173,7 @@ class Batch(Owned):
         output: bool,
         states: Floats | None = None,
     ) -> None:
-        """Add tokens of a sequence, the first at `position`.
+        """Add tokens of a sequence, the first at `position`; `output` asks for their logits.
 
         An EAGLE-3 draft also takes `states` [n, n_embd]. Raises DecodeError if the batch is full.
         """
@@ -410,10 +406,6 @@ class Context(Owned):
     def last_position(self, seq_id: int) -> int:
         """The highest position in a sequence's KV cache; -1 if it is empty."""
         return int(libllama.seq_pos_max(self._memory, seq_id))
-
-    def first_position(self, seq_id: int) -> int:
-        """The lowest position in a sequence's KV cache; -1 if it is empty."""
-        return int(libllama.seq_pos_min(self._memory, seq_id))
 
     def logits(self, row: int) -> Floats:
         """A view of an output row's logits [n_vocab], valid until the next decode."""

@@ -49,51 +49,38 @@ def quantise(
         text=True,
         errors="replace",
     ) as child:
-        assert child.stderr is not None
-        log = _Log(child.stderr)
+        log: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
+        total_bytes = 0
+
+        def follow(lines: Iterable[str]) -> None:
+            nonlocal total_bytes
+            for line in lines:
+                log.append(line.strip())
+                if match := _TOTAL_LINE.search(line):
+                    total_bytes = round(float(match[1]) * (1 << 20))
+
+        reader = threading.Thread(target=follow, args=(child.stderr,), daemon=True)
+        reader.start()
         try:
-            while log.is_open(_POLL_S):
-                if log.total_bytes and out.exists():
-                    written = out.stat().st_size
-                    on_progress(min(written, log.total_bytes), log.total_bytes)
+            while reader.is_alive():
+                reader.join(_POLL_S)
+                if total_bytes and out.exists():
+                    on_progress(min(out.stat().st_size, total_bytes), total_bytes)
                 else:
                     on_progress(0, 1)
         except BaseException:
             child.kill()
             raise
         status = child.wait()
-    if status != 0 and _NOT_WRITTEN.search(log.tail):
+    tail = " | ".join(line for line in log if line) or "its log is empty"
+    if status != 0 and _NOT_WRITTEN.search(tail):
         raise QuantiseError(
             f"llama.cpp could not write {out.name}: the disk of {out.parent} is full"
         )
     if status != 0:
         raise QuantiseError(
-            f"llama.cpp could not quantise {source.name} (exit status {status}): {log.tail}"
+            f"llama.cpp could not quantise {source.name} (exit status {status}): {tail}"
         )
-
-
-class _Log:
-    """Reads the child's log for the size of the result, and keeps the last lines."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.total_bytes = 0
-        self._tail: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
-        self._thread = threading.Thread(target=self._follow, args=(lines,), daemon=True)
-        self._thread.start()
-
-    def _follow(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._tail.append(line.strip())
-            if match := _TOTAL_LINE.search(line):
-                self.total_bytes = round(float(match[1]) * (1 << 20))
-
-    def is_open(self, wait_s: float) -> bool:
-        self._thread.join(wait_s)
-        return self._thread.is_alive()
-
-    @property
-    def tail(self) -> str:
-        return " | ".join(line for line in self._tail if line) or "its log is empty"
 
 
 def _main(source: str, out: str, file_type: str) -> int:

@@ -95,8 +95,8 @@ class Sampler(Owned):
             chances = dict(zip(ids, left, strict=True)) if any(left) else {sampled: 1.0}
         weights = np.exp(logits - logits.max())
         probabilities = weights / weights.sum()
-        likeliest = np.argpartition(logits, -top)[-top:].tolist()
-        seen = sorted({*likeliest, sampled, *drafted}, key=lambda id: (-probabilities[id], id))
+        best = np.argpartition(logits, -top)[-top:].tolist()
+        seen = sorted({*best, sampled, *drafted}, key=lambda id: (-probabilities[id], id))
         return sampled, tuple(
             Likely(
                 id=id,

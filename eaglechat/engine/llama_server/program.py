@@ -10,11 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import httpx2
 
 from eaglechat.wire.errors import CrashedError, LoadCancelledError, ModelLoadError
 from eaglechat.wire.left_out import crash
@@ -71,17 +71,18 @@ class Program:
         Raises LoadCancelledError then, CrashedError if the program crashes, ModelLoadError if it
         ends otherwise.
         """
-        while not self._is_ready():
-            if self.exit_status is not None:
-                self._reader.join(1.0)
-                why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
-                message = f"the models did not load: {self.how_it_ended}{why}"
-                if crashed := crash(self.exit_status):
-                    raise CrashedError(message, crashed)
-                raise ModelLoadError(message)
-            if not proceed():
-                raise LoadCancelledError("the load was cancelled")
-            time.sleep(_LOOK_S)
+        with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
+            while not self._is_ready(client):
+                if self.exit_status is not None:
+                    self._reader.join(1.0)
+                    why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
+                    message = f"the models did not load: {self.how_it_ended}{why}"
+                    if crashed := crash(self.exit_status):
+                        raise CrashedError(message, crashed)
+                    raise ModelLoadError(message)
+                if not proceed():
+                    raise LoadCancelledError("the load was cancelled")
+                time.sleep(_LOOK_S)
 
     def watch(self, on_end: Callable[[str], None]) -> None:
         """Call this with `how_it_ended`, from another thread, once the program ends unasked."""
@@ -127,16 +128,15 @@ class Program:
             self._process.wait()
         self._reader.join(1.0)
 
-    def _is_ready(self) -> bool:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    def _is_ready(self, client: httpx2.Client) -> bool:
         try:
-            with opener.open(f"{self.url}/health", timeout=_HEALTH_S) as answer:
-                return bool(answer.status == 200)
-        except (OSError, ValueError, urllib.error.HTTPError):
-            return False
-        except Exception as error:  # http.client's own, for an answer that is not HTTP
+            answer = client.get(f"{self.url}/health")
+        except httpx2.RemoteProtocolError as error:
             self._last.append(f"{self.url} does not speak HTTP: {error}")
             return False
+        except httpx2.HTTPError:
+            return False
+        return answer.status_code == 200
 
     def _pass_on(self) -> None:
         assert self._process.stdout is not None

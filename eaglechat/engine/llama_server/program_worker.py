@@ -9,9 +9,8 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 
@@ -31,7 +30,7 @@ from eaglechat.links.rpc import ask_all
 from eaglechat.links.worker import Job, Say, Worker
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.capabilities import Capabilities, Memory
+from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.errors import (
     CrashedError,
     EngineError,
@@ -99,6 +98,8 @@ class ProgramWorker(Worker):
             self._probed = probe_program(self._name)
         known = self._probed
         gpus = known.gpus if known else ()
+        gpu_memory = sum(gpu.memory_total for gpu in gpus)
+        is_unified = gpu_memory > 0 and sys.platform == "darwin"
         self.say(
             Hello(
                 protocol=PROTOCOL_VERSION,
@@ -107,23 +108,31 @@ class ProgramWorker(Worker):
                 eaglechat=eaglechat.__version__,
                 llama_cpp=f"{known.version} ({known.path})" if known else "",
                 devices=tuple(gpu.description for gpu in gpus),
-                memory=_memory(gpus),
+                memory=msgspec.structs.replace(memory(), gpu=gpu_memory, unified=is_unified),
             )
         )
 
     def do(self, job: Job) -> None:
         request = job.request
-        if isinstance(request, Load):
-            self._load(job, request)
-        elif isinstance(request, Chat):
-            self._chat(job, request)
-        elif isinstance(request, Render):
-            self._render(job, request)
-        elif isinstance(request, Unload):
-            self._unload()
-            self.say(Unloaded(id=job.id))
-        else:
-            raise EngineError(f"{NAME} does not answer this request")
+        try:
+            if isinstance(request, Load):
+                self._load(job, request)
+            elif isinstance(request, Chat):
+                self._chat(job, request)
+            elif isinstance(request, Render):
+                if self._server is None:
+                    raise NoPairError("no pair is loaded; load one first")
+                self._server.render(job, request)
+            elif isinstance(request, Unload):
+                self._unload()
+                self.say(Unloaded(id=job.id))
+            else:
+                raise EngineError(f"{NAME} does not answer this request")
+        except ServerError:
+            if self._program is not None and self._program.ends_within(_ENDS_WITHIN_S):
+                # The cause of the broken connection, which is what the user has to hear.
+                self._die(self._program.how_it_ended)
+            raise
 
     def finish(self) -> None:
         self._end_program()
@@ -169,9 +178,22 @@ class ProgramWorker(Worker):
         except EngineError:
             self._unload()
             raise
-        took_ms = (time.perf_counter() - began) * 1000.0
-        info = _pair_info(headers, request, served, took_ms, known.gpus)
-        info = msgspec.structs.replace(info, left_out=self._left_out)
+        on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
+        info = msgspec.structs.replace(
+            served,
+            target=model_info(headers[0]),
+            draft=model_info(headers[1]) if headers[1] else None,
+            # To the client this is an engine of its own, not a server.
+            server="",
+            devices=(f"{NAME} with {on}" if on else NAME,),
+            load_ms=(time.perf_counter() - began) * 1000.0,
+            n_threads=options.n_threads or 0,
+            kv_type=options.kv_type,
+            draft_kv_type=options.draft_kv_type,
+            draft_window=0,
+            speculation_off=None if draft else "no draft is loaded",
+            left_out=self._left_out,
+        )
         self.say(Loaded(id=request.id, pair=info))
 
     def _start_without_crash(self, job: Job, request: Load, drafting: Drafting) -> PairInfo:
@@ -179,7 +201,13 @@ class ProgramWorker(Worker):
 
         What worked is remembered. Raises EngineError.
         """
-        possible = self._can_leave_out()
+        gpus = self._probed.gpus if self._probed else ()
+        # The program has no option for AMX alone.
+        possible: tuple[LeaveOut, ...] = (
+            "extra_buffers",
+            "flash_attention",
+            *(("gpu",) if gpus else ()),
+        )
         has_crashed = False
         while True:
             try:
@@ -207,11 +235,6 @@ class ProgramWorker(Worker):
         devices = tuple(gpu.description for gpu in known.gpus)
         return f"{known.path} {known.version}", (processor, *devices)
 
-    def _can_leave_out(self) -> tuple[LeaveOut, ...]:
-        # The program has no option for AMX alone.
-        gpus = self._probed.gpus if self._probed else ()
-        return ("extra_buffers", "flash_attention", *(("gpu",) if gpus else ()))
-
     def _start(self, job: Job, drafting: Drafting) -> PairInfo:
         """Start the program; returns what it says of the target. Raises EngineError."""
         assert self._pair is not None
@@ -223,11 +246,17 @@ class ProgramWorker(Worker):
         )
         program = self._program = Program([self._probed.path, *options])
         self._drafting = drafting
-        stages = _Stages(headers, program)
+        draft_size = headers[1].size_bytes if headers[1] else 0
+        of_target = headers[0].size_bytes / (headers[0].size_bytes + draft_size)
+        said = ""
 
         def proceed() -> bool:
-            if stages.has_changed():
-                stage, fraction = stages.now
+            nonlocal said
+            # How far the load is, judged by which files the program's log has named.
+            stage = "draft" if draft and str(draft) in program.named else "target"
+            if stage != said:
+                said = stage
+                fraction = of_target if stage == "draft" else 0.0
                 self.say(Loading(id=job.id, stage=stage, fraction=fraction))
             return not job.is_cancelled()
 
@@ -273,22 +302,7 @@ class ProgramWorker(Worker):
                 self._end_program()
                 raise
         assert self._server is not None
-        self._asking(partial(self._server.chat, job, request))
-
-    def _render(self, job: Job, request: Render) -> None:
-        if self._server is None:
-            raise NoPairError("no pair is loaded; load one first")
-        self._asking(partial(self._server.render, job, request))
-
-    def _asking(self, ask: Callable[[], None]) -> None:
-        try:
-            ask()
-        except ServerError:
-            assert self._program is not None
-            if self._program.ends_within(_ENDS_WITHIN_S):
-                # The cause of the broken connection, which is what the user has to hear.
-                self._die(self._program.how_it_ended)
-            raise
+        self._server.chat(job, request)
 
     # The end
 
@@ -305,24 +319,6 @@ class ProgramWorker(Worker):
             program.end()
 
 
-class _Stages:
-    """How far a load is, judged by which files the program's log has named."""
-
-    def __init__(self, headers: Headers, program: Program) -> None:
-        self._sizes = [header.size_bytes if header else 0 for header in headers]
-        self._draft = str(headers[1].path) if headers[1] else None
-        self._program = program
-        self.now = ("", 0.0)
-
-    def has_changed(self) -> bool:
-        before = self.now
-        if self._draft in self._program.named:
-            self.now = "draft", self._sizes[0] / sum(self._sizes)
-        elif before[0] != "draft":
-            self.now = "target", 0.0
-        return self.now != before
-
-
 def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:
     """Bytes free on the GPUs, those of RPC servers included; of RAM if not all layers go there.
 
@@ -334,30 +330,3 @@ def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:
             raise answer
         free += answer.free
     return free if free and options.n_gpu_layers < 0 else memory().ram_available
-
-
-def _memory(gpus: Sequence[Gpu]) -> Memory:
-    own = sum(gpu.memory_total for gpu in gpus)
-    is_unified = own > 0 and sys.platform == "darwin"
-    return msgspec.structs.replace(memory(), gpu=own, unified=is_unified)
-
-
-def _pair_info(
-    headers: Headers, request: Load, served: PairInfo, load_ms: float, gpus: Sequence[Gpu]
-) -> PairInfo:
-    target, draft = headers
-    on = ", ".join([*request.options.rpc_servers, *(gpu.description for gpu in gpus)])
-    return msgspec.structs.replace(
-        served,
-        target=model_info(target),
-        draft=model_info(draft) if draft else None,
-        # To the client this is an engine of its own, not a server.
-        server="",
-        devices=(f"{NAME} with {on}" if on else NAME,),
-        load_ms=load_ms,
-        n_threads=request.options.n_threads or 0,
-        kv_type=request.options.kv_type,
-        draft_kv_type=request.options.draft_kv_type,
-        draft_window=0,
-        speculation_off=None if draft else "no draft is loaded",
-    )

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,19 +61,23 @@ def choose_threads(root: Path = _ROOT) -> ThreadChoice:
     thread on one core, a slow core, or a thread without CPU time. `/proc` and `/sys` are read
     below `root`.
     """
-    allowed = _allowed_cpus()
+    if hasattr(os, "sched_getaffinity"):
+        allowed = set(os.sched_getaffinity(0))
+    else:
+        allowed = set(range(os.cpu_count() or 1))
     topology = root / "sys/devices/system/cpu"
     cores = _cores(allowed, topology)
-    if not cores:
-        return _choose_without_topology(len(allowed))
-    fast = _cores(_fast(allowed, topology), topology)
-    return ThreadChoice(len(allowed), len(cores), len(fast), cpu_quota(root))
-
-
-def _allowed_cpus() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
+    if cores:
+        fast = _cores(_fast(allowed, topology), topology)
+        return ThreadChoice(len(allowed), len(cores), len(fast), cpu_quota(root))
+    # macOS and Windows have no such files.
+    n_fast = n_cores = min(psutil.cpu_count(logical=False) or len(allowed), len(allowed))
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "hw.perflevel0.physicalcpu"]
+        with suppress(OSError, ValueError, subprocess.SubprocessError):
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
+            n_fast = min(int(done.stdout), n_cores)
+    return ThreadChoice(len(allowed), n_cores, n_fast, None)
 
 
 def _cores(cpus: Iterable[int], topology: Path) -> set[str]:
@@ -85,20 +90,14 @@ def _cores(cpus: Iterable[int], topology: Path) -> set[str]:
 
 def _fast(cpus: set[int], topology: Path) -> set[int]:
     """The CPUs of the fast kind; all of them if there is one kind or the kinds are unknown."""
-    try:
+    with suppress(OSError):
         performance = _cpu_list((topology.parent.parent / "cpu_core/cpus").read_text())
-    except OSError:
-        performance = _fast_by_capacity(cpus, topology)
-    return cpus & performance or cpus
-
-
-def _fast_by_capacity(cpus: set[int], topology: Path) -> set[int]:
-    try:
+        return cpus & performance or cpus
+    with suppress(OSError, ValueError):
         capacity = {n: int((topology / f"cpu{n}/cpu_capacity").read_text()) for n in cpus}
-    except (OSError, ValueError):
-        return cpus
-    fastest = max(capacity.values())
-    return {n for n in cpus if capacity[n] >= _SLOW_BELOW * fastest}
+        fastest = max(capacity.values())
+        return {n for n in cpus if capacity[n] >= _SLOW_BELOW * fastest}
+    return cpus
 
 
 def _cpu_list(text: str) -> set[int]:
@@ -108,22 +107,6 @@ def _cpu_list(text: str) -> set[int]:
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return found
-
-
-def _choose_without_topology(cpus: int) -> ThreadChoice:
-    """On macOS and Windows."""
-    cores = min(psutil.cpu_count(logical=False) or cpus, cpus)
-    fast = min(_mac_fast_cores() or cores, cores) if sys.platform == "darwin" else cores
-    return ThreadChoice(cpus, cores, fast, None)
-
-
-def _mac_fast_cores() -> int | None:
-    command = ["sysctl", "-n", "hw.perflevel0.physicalcpu"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
-        return int(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
 
 
 def _count(number: int, noun: str) -> str:
@@ -158,7 +141,15 @@ def memory(devices: Sequence[Device] = ()) -> Memory:
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
     """How many CPUs' worth of time control groups grant this process; None without a limit."""
-    quotas = [q for folder in _control_groups("cpu", root) if (q := _quota(folder)) is not None]
+    quotas = []
+    for folder in _control_groups("cpu", root):
+        quota, _, period = _read(folder / "cpu.max").partition(" ")
+        if not quota:
+            quota = _read(folder / "cpu.cfs_quota_us")
+            period = _read(folder / "cpu.cfs_period_us")
+        # Unlimited is "max" in v2 and -1 in v1.
+        if quota.isdigit() and period.isdigit():
+            quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
 
 
@@ -171,15 +162,6 @@ def memory_limit(root: Path = _ROOT) -> int | None:
         if (text := _read(folder / name)).isdigit()
     ]
     return min(limits, default=None)
-
-
-def _quota(folder: Path) -> float | None:
-    quota, _, period = _read(folder / "cpu.max").partition(" ")
-    if not quota:
-        quota = _read(folder / "cpu.cfs_quota_us")
-        period = _read(folder / "cpu.cfs_period_us")
-    # Unlimited is "max" in v2 and -1 in v1.
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import msgspec
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
+from eaglechat.engine.drafters.eagle3.norms import norms_of
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.prompt import Prompter
@@ -22,7 +22,7 @@ from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.preflight import DRAFT_WINDOW, check_kv_type
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, DRAFT_WINDOW, check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import ModelInfo, PairInfo, RecommendedSampling
@@ -38,7 +38,7 @@ _A_FEW = 4
 _DRAFT_UBATCH = 128
 """The draft's logits buffer has this many rows."""
 
-Progress = Callable[[str, float], bool]
+OnProgress = Callable[[str, float], bool]
 """Gets the stage and the fraction of the whole load that is done; False stops the load."""
 
 
@@ -49,7 +49,7 @@ class LoadedPair:
         self,
         headers: tuple[GGUFHeader, GGUFHeader | None],
         options: LoadOptions,
-        progress: Progress = lambda _stage, _fraction: True,
+        on_progress: OnProgress = lambda _stage, _fraction: True,
         leave_out: tuple[LeaveOut, ...] | None = None,
     ) -> None:
         """Load the models of these headers, which `preflight.check_pair` has accepted.
@@ -58,19 +58,21 @@ class LoadedPair:
 
         Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
         """
-        started = time.perf_counter()
-        self._owned: list[Model | Context | Eagle3Drafter | Generator] = []
-        self._leave_out = leave_out
-        try:
-            self._load(headers, options, _Progress(headers, progress))
-        except BaseException:
-            self.close()
-            raise
-        self._load_ms = (time.perf_counter() - started) * 1000.0
+        with ExitStack() as owned:
+            report = _Progress(headers, on_progress)
+            self.info = self._load(owned, headers, options, leave_out, report)
+            self._owned = owned.pop_all()
 
     def _load(
-        self, headers: tuple[GGUFHeader, GGUFHeader | None], options: LoadOptions, report: _Progress
-    ) -> None:
+        self,
+        owned: ExitStack,
+        headers: tuple[GGUFHeader, GGUFHeader | None],
+        options: LoadOptions,
+        leave_out: tuple[LeaveOut, ...] | None,
+        report: _Progress,
+    ) -> PairInfo:
+        """Load everything into `owned`, which frees it in the reverse order."""
+        started = time.perf_counter()
         target_header, draft_header = headers
         # The process starts while the models are read.
         sandbox.prepare()
@@ -82,136 +84,132 @@ class LoadedPair:
         check_kv_type(target_header, options.kv_type, options.flash_attention)
         if draft_header is not None:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
-        self._n_threads = options.n_threads or choose_threads().count
+        n_threads = options.n_threads or choose_threads().count
         # Other machines' come first: the last device holds the output head, and should be near.
-        devices = self._devices = (*rpc.connect(options.rpc_servers), *backend.devices())
+        devices = (*rpc.connect(options.rpc_servers), *backend.devices())
         n_ctx = options.n_ctx or default_context(
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )
-        placement = target_placement(options, devices, self._leave_out)
-        target = self._open(target_header, placement, report)
+        placement = target_placement(options, devices, leave_out)
+        target = owned.enter_context(_open(target_header, placement, report))
         draft = None
         if draft_header is not None:
             beside = draft_placement(placement, len(target.devices))
-            draft = self._open(draft_header, beside, report)
+            draft = owned.enter_context(_open(draft_header, beside, report))
         report.stage("context")
-        self._target_context = Context(
-            target,
-            n_ctx=n_ctx,
-            n_batch=options.n_batch,
-            n_threads=self._n_threads,
-            n_outputs=N_DRAFT_MAX_LIMIT + 1,
-            n_seq=_paths(target) if draft else 1,
-            flash_attention=options.flash_attention,
-            n_rollback=N_ROLLBACK,
-            kv_type=options.kv_type,
+        # A sequence for each path of a tree. They share KV cells, so they take no memory. Each
+        # would need a recurrent state of its own, so a target that has one verifies chains only.
+        n_seq = N_DRAFT_MAX_LIMIT if draft and target.keeps_whole_history else 1
+        context = owned.enter_context(
+            Context(
+                target,
+                n_ctx=n_ctx,
+                n_batch=options.n_batch,
+                n_threads=n_threads,
+                n_outputs=N_DRAFT_MAX_LIMIT + 1,
+                n_seq=n_seq,
+                flash_attention=options.flash_attention,
+                n_rollback=N_ROLLBACK,
+                kv_type=options.kv_type,
+            )
         )
-        self._owned.insert(0, self._target_context)
-        self._options = options
-        self._off = _why_no_speculation(self._target_context)
-        self._norms = norms_of(draft_header) if draft_header else Norms()
-        self._draft_window = _draft_window(options.draft_window, draft_header)
-        eagle3, ngram, calibration = None, None, NOT_CALIBRATED
-        self._warm_up()
-        if self._off is None:
-            eagle3 = self._make_drafter(draft, options) if draft else None
-            calibration = calibrate(self._target_context, eagle3, report.is_cancelled)
-            ngram = NgramDrafter()
-        report.stage("context", 1.0)
-        self.generator = Generator(
-            self._target_context, eagle3, ngram, calibration, options.checkpoints_mib << 20
-        )
-        self._owned.insert(0, self.generator)
-        self.prompter = Prompter(target)
-        self._infos = tuple(
-            _info(header, model)
-            for header, model in ((target_header, target), (draft_header, draft))
-            if header and model
-        )
-        self._layers = draft.target_layers if draft else ()
-
-    def _open(self, header: GGUFHeader, placement: Placement, report: _Progress) -> Model:
-        report.stage("draft" if header.architecture == "eagle3" else "target")
-        try:
-            model = Model(header.path, placement, report.within_stage)
-        except ModelLoadError:
-            if report.cancelled:
-                raise LoadCancelledError("the load was cancelled") from None
-            raise
-        self._owned.insert(0, model)
-        return model
-
-    def _make_drafter(self, draft: Model, options: LoadOptions) -> Eagle3Drafter:
-        context = Context(
-            draft,
-            n_ctx=self._target_context.n_ctx,
-            n_batch=options.n_batch,
-            n_ubatch=_DRAFT_UBATCH,
-            n_threads=self._n_threads,
-            n_seq=self._target_context.n_seq,
-            flash_attention=options.flash_attention,
-            kv_type=options.draft_kv_type,
-            other=self._target_context,
-        )
-        self._owned.insert(0, context)
-        drafter = Eagle3Drafter(
-            self._target_context, context, window=self._draft_window, norms=self._norms
-        )
-        self._owned.insert(0, drafter)
-        return drafter
-
-    def _warm_up(self) -> None:
-        """Decode one row, then several, with the target; `calibrate` does so with the draft.
-
-        The first reply then need not wait for the weights to be paged in, and a kernel that crashes
-        does so here, where the client loads again without it.
-        """
-        model = self._target_context.model
-        with Batch(self._target_context) as batch:
-            for rows in (1, _A_FEW):
-                batch.clear()
-                batch.add_tokens([max(model.bos, 0)] * rows, 0, 0, output=True)
-                self._target_context.decode(batch)
-                self._target_context.forget(0, 0)
-
-    @property
-    def info(self) -> PairInfo:
-        return PairInfo(
-            target=self._infos[0],
-            draft=self._infos[1] if len(self._infos) > 1 else None,
-            target_layers=self._layers,
-            n_ctx=self._target_context.n_ctx,
-            n_threads=self._n_threads,
-            devices=tuple(device.description for device in self._devices),
-            load_ms=self._load_ms,
-            kv_type=self._options.kv_type,
-            draft_kv_type=self._options.draft_kv_type,
-            draft_window=self._draft_window,
-            speculation_off=self._off,
-            chains_only=self._why_chains_only(),
-            reasoning=self.prompter.reasoning,
-            sampling=recommended_sampling(self._target_context.model),
-            left_out=self._target_context.model.left_out,
-        )
-
-    def _why_chains_only(self) -> str | None:
-        if self._off is None and len(self._infos) > 1 and self._target_context.n_seq == 1:
-            return (
+        off = None
+        if context.n_rollback == 0:
+            off = (
+                "the target is a recurrent or hybrid model of a kind whose state cannot take back "
+                "rejected tokens"
+            )
+        chains_only = None
+        if off is None and draft and n_seq == 1:
+            chains_only = (
                 "the target is a recurrent or hybrid model: its state cannot follow several paths "
                 "at once"
             )
-        return None
+        window = options.draft_window
+        if draft_header and (trained := max(draft_header.number(DRAFT_WINDOW), 0)):
+            # The draft looks back at most as far as in its training; 0 is all positions.
+            window = min(window or trained, trained)
+        eagle3, ngram, calibration = None, None, NOT_CALIBRATED
+        _warm_up(context)
+        if off is None:
+            if draft and draft_header:
+                draft_context = owned.enter_context(
+                    Context(
+                        draft,
+                        n_ctx=context.n_ctx,
+                        n_batch=options.n_batch,
+                        n_ubatch=_DRAFT_UBATCH,
+                        n_threads=n_threads,
+                        n_seq=n_seq,
+                        flash_attention=options.flash_attention,
+                        kv_type=options.draft_kv_type,
+                        other=context,
+                    )
+                )
+                eagle3 = Eagle3Drafter(
+                    context, draft_context, window=window, norms=norms_of(draft_header)
+                )
+                owned.callback(eagle3.close)
+            calibration = calibrate(context, eagle3, report.is_cancelled)
+            ngram = NgramDrafter()
+        report.stage("context", 1.0)
+        self.generator = Generator(
+            context, eagle3, ngram, calibration, options.checkpoints_mib << 20
+        )
+        owned.callback(self.generator.close)
+        self.prompter = Prompter(target)
+        return PairInfo(
+            target=_info(target_header, target),
+            draft=_info(draft_header, draft) if draft_header and draft else None,
+            target_layers=draft.target_layers if draft else (),
+            n_ctx=context.n_ctx,
+            n_threads=n_threads,
+            devices=tuple(device.description for device in devices),
+            load_ms=(time.perf_counter() - started) * 1000.0,
+            kv_type=options.kv_type,
+            draft_kv_type=options.draft_kv_type,
+            draft_window=window,
+            speculation_off=off,
+            chains_only=chains_only,
+            reasoning=self.prompter.reasoning,
+            sampling=recommended_sampling(target),
+            left_out=target.left_out,
+        )
 
     def close(self) -> None:
-        """Free everything, in the reverse order of its making."""
-        while self._owned:
-            self._owned.pop(0).close()
+        self._owned.close()
+
+
+def _open(header: GGUFHeader, placement: Placement, report: _Progress) -> Model:
+    report.stage("draft" if header.architecture == DRAFT_ARCHITECTURE else "target")
+    try:
+        return Model(header.path, placement, report.within_stage)
+    except ModelLoadError:
+        if report.cancelled:
+            raise LoadCancelledError("the load was cancelled") from None
+        raise
+
+
+def _warm_up(target: Context) -> None:
+    """Decode one row, then several, with the target; `calibrate` does so with the draft.
+
+    The first reply then need not wait for the weights to be paged in, and a kernel that crashes
+    does so here, where the client loads again without it.
+    """
+    with Batch(target) as batch:
+        for rows in (1, _A_FEW):
+            batch.clear()
+            batch.add_tokens([max(target.model.bos, 0)] * rows, 0, 0, output=True)
+            target.decode(batch)
+            target.forget(0, 0)
 
 
 class _Progress:
     """Turns the progress of each stage into that of the load; a stage weighs its bytes."""
 
-    def __init__(self, headers: tuple[GGUFHeader, GGUFHeader | None], progress: Progress) -> None:
+    def __init__(
+        self, headers: tuple[GGUFHeader, GGUFHeader | None], on_progress: OnProgress
+    ) -> None:
         sizes = [header.size_bytes if header else 0 for header in headers]
         context = sum(sizes) * 0.1
         total = sum(sizes) + context
@@ -220,7 +218,7 @@ class _Progress:
             "draft": (sizes[0] / total, sum(sizes) / total),
             "context": (sum(sizes) / total, 1.0),
         }
-        self._progress = progress
+        self._on_progress = on_progress
         self._stage = "target"
         self._reported = -1.0
         self.cancelled = False
@@ -233,7 +231,9 @@ class _Progress:
 
     def is_cancelled(self) -> bool:
         """Report the same progress again, to ask whether to go on."""
-        self.cancelled = self.cancelled or not self._progress(self._stage, max(0.0, self._reported))
+        self.cancelled = self.cancelled or not self._on_progress(
+            self._stage, max(0.0, self._reported)
+        )
         return self.cancelled
 
     def within_stage(self, fraction: float) -> bool:
@@ -242,32 +242,8 @@ class _Progress:
         # llama.cpp reports every tensor; every percent is enough.
         if done - self._reported >= 0.01 or fraction >= 1.0:
             self._reported = done
-            self.cancelled = self.cancelled or not self._progress(self._stage, done)
+            self.cancelled = self.cancelled or not self._on_progress(self._stage, done)
         return not self.cancelled
-
-
-def _why_no_speculation(target: Context) -> str | None:
-    if target.n_rollback == 0:
-        return (
-            "the target is a recurrent or hybrid model of a kind whose state cannot take back "
-            "rejected tokens"
-        )
-    return None
-
-
-def _draft_window(wanted: int, draft: GGUFHeader | None) -> int:
-    """How many positions the draft looks back, 0 for all; at most as many as in its training."""
-    trained = max(draft.number(DRAFT_WINDOW), 0) if draft else 0
-    return min(wanted, trained) if wanted and trained else wanted or trained
-
-
-def _paths(target: Model) -> int:
-    """How many sequences a context needs: one per path of a tree.
-
-    They share KV cells, so they take no memory. Each would need a recurrent state of its own, so a
-    target that has one gets a single sequence, and verifies chains only.
-    """
-    return N_DRAFT_MAX_LIMIT if target.keeps_whole_history else 1
 
 
 def _info(header: GGUFHeader, model: Model) -> ModelInfo:

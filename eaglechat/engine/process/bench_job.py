@@ -5,10 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from eaglechat.engine.bench import measure as bench
-from eaglechat.engine.bench.measure import measure_by_turns, name_of, settings_of
+from eaglechat.engine.bench.measure import (
+    Write,
+    measure,
+    measure_by_turns,
+    name_of,
+    settings_of,
+    writer,
+)
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun
+from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import (
     AnyEvent,
@@ -49,38 +55,38 @@ class BenchJob:
 
     def run(self) -> None:
         """Raises EngineError."""
-        request = self._request
-        if reason := self._pair.info.no_bench(ngram=any(request.ngram)):
+        request, pair = self._request, self._pair
+        if reason := pair.info.no_bench(ngram=any(request.ngram)):
             raise BenchFailedError(f"there is nothing to compare: {reason}")
-        for run in self._runs():
-            self._done += 1
-            self._send(BenchRunDone(id=request.id, run=run))
-        self._send(BenchDone(id=request.id, cancelled=self._cancelled()))
-
-    def _runs(self) -> Iterator[BenchRun]:
-        request = self._request
         repeats = range(request.first_repeat, request.first_repeat + request.repeats)
-        if not request.by_turns:
-            return bench.measure(
-                self._watched(self._pair),
-                request.prompts,
+        prompts, max_tokens, cancelled = request.prompts, request.max_tokens, self._cancelled
+        if request.by_turns:
+            pairs = [pair, *self._others(len(self._settings) - 1)]
+            runs = measure_by_turns(
+                dict(zip(self._settings, map(self._watched, pairs), strict=True)),
+                prompts,
+                repeats=repeats,
+                max_tokens=max_tokens,
+                cancelled=cancelled,
+            )
+        else:
+            runs = measure(
+                self._watched(pair),
+                prompts,
                 self._settings,
                 repeats=repeats,
-                max_tokens=request.max_tokens,
-                cancelled=self._cancelled,
+                max_tokens=max_tokens,
+                cancelled=cancelled,
             )
-        pairs = [self._pair, *self._others(len(self._settings) - 1)]
-        return measure_by_turns(
-            dict(zip(self._settings, map(self._watched, pairs), strict=True)),
-            request.prompts,
-            repeats=repeats,
-            max_tokens=request.max_tokens,
-            cancelled=self._cancelled,
-        )
+        for run in runs:
+            self._done += 1
+            self._send(BenchRunDone(id=request.id, run=run))
+        self._send(BenchDone(id=request.id, cancelled=cancelled()))
 
-    def _watched(self, pair: LoadedPair) -> bench.Write:
+    def _watched(self, pair: LoadedPair) -> Write:
         """Writes with a pair and sends progress a few times a second."""
-        write = bench.writer(pair, self._cancelled)
+        request, write = self._request, writer(pair, self._cancelled)
+        total = len(request.prompts) * request.repeats * len(self._settings)
 
         def watched(
             prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
@@ -91,20 +97,16 @@ class BenchJob:
                     tokens += len(event.tokens)
                 if time.monotonic() - self._told >= _PROGRESS_EVERY_S:
                     self._told = time.monotonic()
-                    self._tell(prompt, setting, tokens)
+                    self._send(
+                        BenchProgress(
+                            id=request.id,
+                            done=self._done,
+                            total=total,
+                            prompt=prompt.name,
+                            setting=name_of(setting),
+                            tokens=tokens,
+                        )
+                    )
                 yield event
 
         return watched
-
-    def _tell(self, prompt: BenchPrompt, setting: Speculation | None, tokens: int) -> None:
-        request = self._request
-        self._send(
-            BenchProgress(
-                id=request.id,
-                done=self._done,
-                total=len(request.prompts) * request.repeats * len(self._settings),
-                prompt=prompt.name,
-                setting=name_of(setting),
-                tokens=tokens,
-            )
-        )

@@ -15,10 +15,10 @@ import eaglechat
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend, left_out
 from eaglechat.engine.loading.machine import memory
-from eaglechat.engine.loading.pair import LoadedPair, Progress
+from eaglechat.engine.loading.pair import LoadedPair, OnProgress
 from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
-from eaglechat.engine.process.chat_job import ChatJob, rendered
+from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import AnsweredRequest
 from eaglechat.links.worker import Job, Say, Worker
@@ -64,7 +64,7 @@ class PairWorker(Worker):
         self._pairs: list[LoadedPair] = []
         """The loaded pair; behind it the same pair again for each further setting that a bench
         measures by turns."""
-        self._load_again: Callable[[Progress], LoadedPair]
+        self._load_again: Callable[[OnProgress], LoadedPair]
 
     def start(self) -> None:
         # Said here and not in `begin`: Hello comes before any answer to the first line.
@@ -98,9 +98,9 @@ class PairWorker(Worker):
         if isinstance(request, Load):
             self._load(request, job)
         elif isinstance(request, Chat):
-            live = self._live[job.id]
             try:
-                ChatJob(request, live, job.is_cancelled, self.say).run(self._loaded())
+                pair, live = self._loaded(), self._live[job.id]
+                write_reply(request, pair, live, job.is_cancelled, self.say)
             finally:
                 del self._live[job.id]
         elif isinstance(request, Bench):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from eaglechat.wire.part_stream import Mode, PartStream
 from eaglechat.wire.records import Part
 
-Render = Callable[..., str]
-"""render(messages, add_generation_prompt=bool) returns a text, or raises if it is refused."""
+Render = Callable[..., "str | None"]
+"""render(messages, prompting=bool) returns a text, or None if the template refuses the messages."""
 
 _TAGS = (
     ("<think>", "</think>"),
@@ -143,13 +143,14 @@ def _by_difference(render: Render) -> Dialect:
     question = {"role": "user", "content": "Hello"}
     plain = {"role": "assistant", "content": _REPLY}
     thought = plain | dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _REASON)
-    try:
-        prompt = render([question], add_generation_prompt=True)
-        head, _, tail = render([question, thought], add_generation_prompt=False).partition(_REASON)
-        between, answered, _ = tail.partition(_REPLY)
-        unthought = render([question, plain], add_generation_prompt=False).partition(_REPLY)[0]
-    except Exception:  # it refuses one of the conversations
+    prompt = render([question])
+    with_thought = render([question, thought], prompting=False)
+    without = render([question, plain], prompting=False)
+    if prompt is None or with_thought is None or without is None:
         return ANSWER_ONLY
+    head, _, tail = with_thought.partition(_REASON)
+    between, answered, _ = tail.partition(_REPLY)
+    unthought = without.partition(_REPLY)[0]
     closing = _CLOSING.search(between)
     if not answered or closing is None:
         return ANSWER_ONLY

@@ -1,12 +1,11 @@
 """Renders chat templates: a program of its own, `python -m` this module, started by `sandbox.py`.
 
 A template comes with a model file, so it is a stranger's program. Jinja's sandbox keeps it from
-touching anything, the operating system limits the memory of this process, and `sandbox.py` ends
-it after too long a time or when the rendering is cancelled.
+touching anything, the operating system limits the memory of this process, and a thread of C ends
+the process when a template takes too long.
 
 It answers each task, a line of JSON on standard input, with an outcome, a line of JSON on standard
-output. One empty line says that it is ready. It imports little, so it starts in a tenth of a
-second.
+output. It imports little, so it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ MOST_CHARACTERS = 1 << 24
 """What a template may write: several times the longest context."""
 MOST_MEMORY = 1 << 30
 _MOST_REASON = 2_000
-_LONGEST_S = 10
-"""A rendering ends by itself after this, in case `sandbox.py`'s process was killed."""
 
 
 class Task(msgspec.Struct, array_like=True):
-    """A template and its variables; without variables it is only compiled."""
+    """A template, its variables, and how many seconds it may take."""
 
     source: str
-    variables: dict[str, Any] | None
+    variables: dict[str, Any]
+    seconds: float
 
 
 class Outcome(msgspec.Struct, array_like=True):
     """The rendered text; or why there is none, as the end of a sentence about the template."""
 
-    is_text: bool
+    kind: Literal["text", "refused", "stopped"]
+    """`refused`: the template may render other variables. `stopped`: nobody should try."""
     text: str
 
 
@@ -96,30 +95,28 @@ def _compiled(source: str) -> jinja2.Template:
 
 
 def _outcome(task: Task) -> Outcome:
-    doing: Literal["compile", "render"] = "compile"
+    template = None
     try:
         template = _compiled(task.source)
-        doing = "render"
-        text = template.render(task.variables) if task.variables is not None else ""
+        text = template.render(task.variables)
         text.encode()
+        if len(text) <= MOST_CHARACTERS:
+            return Outcome("text", text)
+        why = f"was stopped: it writes more than {MOST_CHARACTERS:,} characters"
     except MemoryError:
         why = f"was stopped: it takes more than {MOST_MEMORY >> 20:,} MiB of memory"
     except Exception as error:  # a template, and Jinja's compiler, may raise anything
         reason = str(error) or type(error).__name__
         reason = reason[:_MOST_REASON].encode(errors="replace").decode()
-        if doing == "render":
-            why = f"refuses this conversation: {reason}"
+        if template is not None:
             if isinstance(error, RecursionError):
-                why = "calls itself without end"
-        elif isinstance(error, (jinja2.TemplateError, SyntaxError)):
+                return Outcome("refused", "calls itself without end")
+            return Outcome("refused", f"refuses this conversation: {reason}")
+        if isinstance(error, (jinja2.TemplateError, SyntaxError)):
             why = f"is not valid Jinja: {reason}"
         else:
             why = f"cannot be compiled ({type(error).__name__}: {reason})"
-    else:
-        if len(text) <= MOST_CHARACTERS:
-            return Outcome(True, text)
-        why = f"was stopped: it writes more than {MOST_CHARACTERS:,} characters"
-    return Outcome(False, why)
+    return Outcome("stopped", why)
 
 
 def _limit_memory() -> None:
@@ -137,12 +134,11 @@ def main() -> None:
     decode = msgspec.json.Decoder(Task).decode
     answers = sys.stdout.buffer
     with Path(os.devnull).open("w") as nowhere:
-        answers.write(b"\n")
-        answers.flush()
         for line in sys.stdin.buffer:
+            task = decode(line)
             # It runs in a thread of C, so it also ends a regular expression or a huge number.
-            faulthandler.dump_traceback_later(_LONGEST_S, exit=True, file=nowhere)
-            answer = msgspec.json.encode(_outcome(decode(line)))
+            faulthandler.dump_traceback_later(task.seconds, exit=True, file=nowhere)
+            answer = msgspec.json.encode(_outcome(task))
             faulthandler.cancel_dump_traceback_later()
             answers.write(answer + b"\n")
             answers.flush()

@@ -13,76 +13,48 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, Any
 
 import msgspec
 
 from eaglechat.engine.templates import renderer
 from eaglechat.engine.templates.renderer import Outcome, Task
-from eaglechat.wire.errors import PromptError
+from eaglechat.wire.errors import PromptCancelledError, PromptError
 
 DEADLINE_S = 5.0
 """A long chat takes milliseconds."""
-_START_S = 60.0
 _POLL_S = 0.02
 """How often a rendering asks whether it was cancelled."""
 _decode = msgspec.json.Decoder(Outcome).decode
 
 
-class CancelledError(BaseException):
-    """The reply was cancelled while its prompt was rendered.
+class TemplateRefusedError(PromptError):
+    """The template raised an error for these variables; others may be rendered."""
 
-    Not an Exception: code that tries what a template accepts takes any Exception for a refusal.
+
+def render(
+    source: str, variables: dict[str, Any], cancelled: Callable[[], bool] = lambda: False
+) -> str:
+    """The text that a template makes of these variables.
+
+    Raises TemplateRefusedError; PromptCancelledError; PromptError if the template is not valid
+    Jinja, or takes too much time or memory.
     """
+    outcome = _the_renderer.ask(source, variables, cancelled)
+    if outcome.kind == "text":
+        return outcome.text
+    error = TemplateRefusedError if outcome.kind == "refused" else PromptError
+    raise error(f"the model's chat template {outcome.text}")
 
 
-@dataclass
-class _Limits:
-    seconds: float
-    left: float
-    cancelled: Callable[[], bool]
+def prepare() -> None:
+    """Start the renderer's process, so that the first rendering need not wait for it.
 
-
-class Template:
-    """A chat template."""
-
-    def __init__(self, source: str) -> None:
-        """Raises PromptError if it cannot be compiled."""
-        self._source = source
-        self._limits: _Limits | None = None
-        self._ask(None)
-
-    def render(self, **variables: Any) -> str:
-        """The rendered text.
-
-        Raises PromptError, with a sentence about the template; CancelledError.
-        """
-        return self._ask(variables)
-
-    @contextmanager
-    def limits(
-        self, cancelled: Callable[[], bool] = lambda: False, deadline_s: float | None = None
-    ) -> Iterator[None]:
-        """All renderings inside share one deadline, and end once `cancelled` says so."""
-        outer = self._limits
-        self._limits = outer or _limits(cancelled, deadline_s)
-        try:
-            yield
-        finally:
-            self._limits = outer
-
-    def _ask(self, variables: dict[str, Any] | None) -> str:
-        return _the_renderer.ask(Task(self._source, variables), self._limits or _limits())
-
-
-def _limits(
-    cancelled: Callable[[], bool] = lambda: False, deadline_s: float | None = None
-) -> _Limits:
-    seconds = deadline_s or DEADLINE_S
-    return _Limits(seconds, seconds, cancelled)
+    Raises PromptError.
+    """
+    _the_renderer.start()
 
 
 class _Renderer:
@@ -91,8 +63,8 @@ class _Renderer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_ready = False
-        self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        """What the process writes, and an empty line once it has ended."""
         self._reader = threading.Thread()
 
     def start(self) -> None:
@@ -104,57 +76,40 @@ class _Renderer:
         with self._lock:
             self._end()
 
-    def ask(self, task: Task, limits: _Limits) -> str:
-        """Raises PromptError, CancelledError."""
+    def ask(self, source: str, variables: dict[str, Any], cancelled: Callable[[], bool]) -> Outcome:
+        """Raises PromptCancelledError; PromptError if the process cannot be started."""
+        seconds = DEADLINE_S
         try:
-            line = msgspec.json.encode(task) + b"\n"
+            task = msgspec.json.encode(Task(source, variables, seconds)) + b"\n"
         except ValueError as error:  # half of a surrogate pair
-            raise PromptError(
-                f"the model's chat template refuses this conversation: {error}"
-            ) from error
-        with self._lock:
-            try:
-                answer = self._answer(line, limits)
-            except BaseException:
-                # Its answer to this task must not be taken for that to the next.
-                self._end()
-                raise
-        outcome = _decode(answer)
-        if not outcome.is_text:
-            raise PromptError(f"the model's chat template {outcome.text}")
-        return outcome.text
-
-    def _answer(self, line: bytes, limits: _Limits) -> bytes:
-        stdin = self._start()
-        if not self._is_ready:
-            # The template's own time begins when this is over.
-            if not self._wait(_START_S, limits.cancelled):
-                raise PromptError("the process that renders chat templates does not start")
-            self._is_ready = True
+            return Outcome("refused", f"refuses this conversation: {error}")
         started = time.monotonic()
-        with suppress(OSError):  # the process has ended, and so have its answers
-            stdin.write(line)
-            stdin.flush()
-        answer = self._wait(limits.left, limits.cancelled)
-        limits.left -= time.monotonic() - started
-        if answer is None:
-            raise _stopped(f"it took longer than {limits.seconds:g} s")
-        if not answer:
-            raise _stopped("the process that renders it ended")
-        return answer
+        with self._lock:
+            stdin = self._start()
+            answer = b""
+            try:
+                with suppress(OSError):  # the process has ended, and so have its lines
+                    stdin.write(task)
+                    stdin.flush()
+                answer = self._next_line(cancelled)
+            finally:
+                if not answer:
+                    # An answer that still comes must not be taken for that to the next task.
+                    self._end()
+        if answer:
+            return _decode(answer)
+        if time.monotonic() - started >= seconds:
+            return Outcome("stopped", f"was stopped: it took longer than {seconds:g} s")
+        return Outcome("stopped", "was stopped: the process that renders it ended")
 
-    def _wait(self, seconds: float, cancelled: Callable[[], bool]) -> bytes | None:
-        """The next line; empty if the process has ended, None after so many seconds."""
-        end = time.monotonic() + seconds
-        while True:
-            if cancelled():
-                raise CancelledError
+    def _next_line(self, cancelled: Callable[[], bool]) -> bytes:
+        while not cancelled():
             with suppress(queue.Empty):
-                return self._answers.get(timeout=_POLL_S)
-            if time.monotonic() > end:
-                return None
+                return self._lines.get(timeout=_POLL_S)
+        raise PromptCancelledError("cancelled while the prompt was rendered")
 
     def _start(self) -> IO[bytes]:
+        """Start the process if it does not run; returns its standard input."""
         if self._process is not None and self._process.poll() is not None:
             self._end()
         if self._process is None:
@@ -173,10 +128,9 @@ class _Renderer:
                     f"cannot start the process that renders chat templates: {error}"
                 ) from error
             assert self._process.stdout is not None
-            self._is_ready = False
-            self._answers = queue.SimpleQueue()
+            self._lines = queue.SimpleQueue()
             self._reader = threading.Thread(
-                target=_read, args=(self._process.stdout, self._answers), daemon=True
+                target=_read, args=(self._process.stdout, self._lines), daemon=True
             )
             self._reader.start()
         assert self._process.stdin is not None
@@ -193,24 +147,12 @@ class _Renderer:
                 process.stdin.close()
 
 
-def _read(stream: IO[bytes], answers: queue.SimpleQueue[bytes]) -> None:
+def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
     with stream:
         for line in stream:
-            answers.put(line)
-    answers.put(b"")
-
-
-def _stopped(why: str) -> PromptError:
-    return PromptError(f"the model's chat template was stopped: {why}")
+            lines.put(line)
+    lines.put(b"")
 
 
 _the_renderer = _Renderer()
 atexit.register(_the_renderer.stop)
-
-
-def prepare() -> None:
-    """Start the renderer's process, so that the first rendering need not wait for it.
-
-    Raises PromptError.
-    """
-    _the_renderer.start()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from eaglechat.engine.templates.dialect import Dialect, find_dialect
-from eaglechat.engine.templates.sandbox import CancelledError, Template
-from eaglechat.wire.errors import PromptCancelledError
+from eaglechat.engine.templates import sandbox
+from eaglechat.engine.templates.dialect import find_dialect
+from eaglechat.engine.templates.sandbox import TemplateRefusedError
 from eaglechat.wire.part_stream import PartStream
 from eaglechat.wire.protocol import AS_IT_IS, EFFORTS, Message, Thinking
 
@@ -42,7 +41,7 @@ _OFF = {
 _EFFORT = ("reasoning_effort", "reasoning_strength", "thinking_effort")
 """The names that different templates have for the same switch. All are given to each template."""
 
-_QUESTION = "A question that asks nothing."
+_QUESTION = {"role": "user", "content": "A question that asks nothing."}
 _WORDS, _OTHER_WORDS = "What was said here.", "What was said there."
 
 _Messages = Sequence[Mapping[str, Any]]
@@ -61,12 +60,15 @@ class ChatTemplate:
     ) -> None:
         """`is_control` says whether a text is one of the model's control tokens.
 
-        Raises PromptError for a template that is not valid Jinja.
+        Raises PromptError for a template that is not valid Jinja, or takes too much time or memory.
         """
         self._source = source or CHATML
-        self._template = Template(self._source)
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self._is_control = is_control
+        self._shape = _find_shape(self._try)
+        self.dialect = find_dialect(self._source, self._try, is_control)
+        """How replies to this template's prompts mark their reasoning."""
+        self.switches = _find_switches(self._try)
+        """What the template lets one choose."""
 
     def render(
         self,
@@ -78,57 +80,50 @@ class ChatTemplate:
 
         Raises PromptError, PromptCancelledError.
         """
-        try:
-            with self._template.limits(cancelled):
-                shaped = self._shape.of([_as_dict(message) for message in messages])
-                return self._text(shaped, _variables(thinking or AS_IT_IS))
-        except CancelledError:
-            raise PromptCancelledError("cancelled while the prompt was rendered") from None
+        shaped = self._shape.of(
+            [
+                {"role": one.role, "content": one.content, "reasoning_content": one.reasoning}
+                for one in messages
+            ]
+        )
+        return self._text(shaped, thinking or AS_IT_IS, cancelled=cancelled)
 
     def parts(self, thinking: Thinking | None = None) -> PartStream:
-        """Splits a reply to a prompt of this template into its parts."""
+        """Splits a reply to a prompt of this template into its parts. Raises PromptError."""
+        # A template that refuses this refuses the prompt too, with a reason.
+        prompt = self._try([_QUESTION], thinking or AS_IT_IS) or ""
+        return self.dialect.begin(prompt.rpartition(_QUESTION["content"])[2])
+
+    def _try(
+        self,
+        messages: _Messages,
+        thinking: Thinking = AS_IT_IS,
+        *,
+        prompting: bool = True,
+        shape: _MessageShape | None = None,
+    ) -> str | None:
+        """What the template makes of messages; None if it refuses them. Raises PromptError."""
+        shaped = (shape or self._shape).of(messages)
         try:
-            given = _variables(thinking or AS_IT_IS)
-            prompt = self._text([{"role": "user", "content": _QUESTION}], given)
-        except Exception:  # the prompt itself is refused too, with a reason
-            prompt = ""
-        return self.dialect.begin(prompt.rpartition(_QUESTION)[2])
-
-    @cached_property
-    def dialect(self) -> Dialect:
-        """How replies to this template's prompts mark their reasoning."""
-
-        def render(messages: _Messages, *, add_generation_prompt: bool) -> str:
-            shaped = self._shape.of(messages)
-            return self._text(shaped, _variables(AS_IT_IS), prompting=add_generation_prompt)
-
-        with self._template.limits():
-            return find_dialect(self._source, render, self._is_control)
-
-    @cached_property
-    def switches(self) -> Switches:
-        """What the template lets one choose."""
-        question = [{"role": "user", "content": _QUESTION}]
-        with self._template.limits():
-            return _find_switches(lambda given: self._text(question, given))
-
-    @cached_property
-    def _shape(self) -> _MessageShape:
-        given = _variables(AS_IT_IS)
-        return _find_shape(lambda messages: self._text(messages, given, prompting=False))
+            return self._text(shaped, thinking, prompting=prompting)
+        except TemplateRefusedError:
+            return None
 
     def _text(
-        self, messages: _Messages, given: Mapping[str, Any], *, prompting: bool = True
+        self,
+        shaped: _Messages,
+        thinking: Thinking,
+        *,
+        prompting: bool = True,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> str:
-        return self._template.render(
-            messages=messages, add_generation_prompt=prompting, **self._tokens, **given
-        )
-
-
-def _as_dict(message: Message) -> dict[str, Any]:
-    """A message as most templates read it."""
-    reasoning = {"reasoning_content": message.reasoning} if message.reasoning else {}
-    return {"role": message.role, "content": message.content, **reasoning}
+        variables = {
+            "messages": shaped,
+            "add_generation_prompt": prompting,
+            **self._tokens,
+            **_variables(thinking),
+        }
+        return sandbox.render(self._source, variables, cancelled)
 
 
 @dataclass(frozen=True)
@@ -165,16 +160,16 @@ class _MessageShape:
         return message
 
 
-def _find_shape(render: Callable[[_Messages], str]) -> _MessageShape:
-    """The shape with which a template writes all the words of the messages."""
+def _find_shape(render: Callable[..., str | None]) -> _MessageShape:
+    """The shape with which a template writes all the words of the messages.
+
+    `render(messages, prompting=False, shape=...)` returns None if the template refuses that.
+    """
 
     def shows(shape: _MessageShape, messages: _Messages) -> bool:
-        try:
-            text = render(shape.of(messages))
-        except Exception:  # it refuses this shape
-            return False
+        text = render(messages, prompting=False, shape=shape)
         # A template that expects a text writes a list of blocks as Python's code of it.
-        return _WORDS in text and "type" not in text
+        return text is not None and _WORDS in text and "type" not in text
 
     question = {"role": "user", "content": _WORDS}
     text, blocks = _MessageShape(), _MessageShape(content_in_blocks=True)
@@ -199,9 +194,9 @@ class Switches:
     efforts: tuple[str, ...]
 
 
-def _variables(thinking: Thinking, now: datetime.datetime | None = None) -> dict[str, Any]:
+def _variables(thinking: Thinking) -> dict[str, Any]:
     """The variables for a template; those that nobody chose are llama.cpp's."""
-    now = now or datetime.datetime.now()
+    now = datetime.datetime.now()
     given: dict[str, Any] = {
         "enable_thinking": True,
         "datetime": now.strftime("%b %d %Y"),
@@ -214,20 +209,13 @@ def _variables(thinking: Thinking, now: datetime.datetime | None = None) -> dict
     return given
 
 
-def _find_switches(render: Callable[[Mapping[str, Any]], str]) -> Switches:
-    """The switches that change what `render(variables)` makes of a conversation."""
-    now = datetime.datetime.now()
-
-    def text_with(thinking: Thinking) -> str | None:
-        try:
-            return render(_variables(thinking, now))
-        except Exception:  # it refuses an effort that it does not know
-            return None
-
-    on, off = text_with(Thinking(enabled=True)), text_with(Thinking(enabled=False))
-    by_effort = {effort: text_with(Thinking(effort=effort)) for effort in EFFORTS}
-    differ = len({text for text in by_effort.values() if text is not None}) > 1
+def _find_switches(render: Callable[..., str | None]) -> Switches:
+    """The switches that change what `render(messages, thinking)` makes of a question."""
+    on, off = (render([_QUESTION], Thinking(enabled=enabled)) for enabled in (True, False))
+    by_effort = {effort: render([_QUESTION], Thinking(effort=effort)) for effort in EFFORTS}
+    # A template refuses an effort that it does not know.
+    known = {effort: text for effort, text in by_effort.items() if text is not None}
     return Switches(
         on_off=on is not None and off is not None and on != off,
-        efforts=tuple(e for e, text in by_effort.items() if differ and text is not None),
+        efforts=tuple(known) if len(set(known.values())) > 1 else (),
     )

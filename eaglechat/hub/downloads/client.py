@@ -44,7 +44,7 @@ _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{6
 _LONGEST_WAIT = 5.0
 _PEEK_BYTES = 1 << 20
 _BEGINNING_BYTES = 256 << 10
-_SEARCH_FIELDS = ["downloads", "gated", "tags", "siblings"]
+_SEARCH_FIELDS = ["downloads", "gated", "tags"]
 
 Answer = TypeVar("Answer")
 
@@ -66,6 +66,8 @@ class RemoteFile:
     commit: str
     size: int
     sha256: str | None
+    revision: str = "main"
+    """The branch, tag or commit by which the repository was asked for."""
 
     @property
     def name(self) -> str:
@@ -105,7 +107,6 @@ class SearchHit:
     downloads: int
     gated: bool
     licence: str | None
-    has_gguf: bool
     tags: tuple[str, ...] = field(repr=False)
 
 
@@ -143,7 +144,7 @@ class Hub:
         self._beginnings: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
-    def repo(self, repo: str, revision: str | None = None) -> RemoteRepo:
+    def repo(self, repo: str, revision: str = "main") -> RemoteRepo:
         """A repository at a revision."""
 
         def ask() -> ModelInfo:
@@ -156,7 +157,12 @@ class Hub:
         commit = info.sha or ""
         files = tuple(
             RemoteFile(
-                repo, file.rfilename, commit, file.size or 0, file.lfs.sha256 if file.lfs else None
+                repo,
+                file.rfilename,
+                commit,
+                file.size or 0,
+                file.lfs.sha256 if file.lfs else None,
+                revision,
             )
             for file in info.siblings or ()
         )
@@ -188,7 +194,17 @@ class Hub:
                 hf_raise_for_status(response)
                 return msgspec.json.decode(response.content, type=list[dict[str, Any]])
 
-        return [_hit(ModelInfo(**{"siblings": None} | hit)) for hit in self._repeat(ask)]
+        hits = [ModelInfo(**hit) for hit in self._repeat(ask)]
+        return [
+            SearchHit(
+                repo=info.id,
+                downloads=info.downloads or 0,
+                gated=bool(info.gated),
+                licence=_licence(info),
+                tags=tuple(info.tags or ()),
+            )
+            for info in hits
+        ]
 
     def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
         """One HEAD request for a file; redirects are followed within the Hub only."""
@@ -310,18 +326,6 @@ class Hub:
             yield
         except (httpx2.RequestError, OSError, HFValidationError, *NOT_JSON) as error:
             raise explain(error, name, purpose) from error
-
-
-def _hit(info: ModelInfo) -> SearchHit:
-    tags = tuple(info.tags or ())
-    return SearchHit(
-        repo=info.id,
-        downloads=info.downloads or 0,
-        gated=bool(info.gated),
-        licence=_licence(info),
-        has_gguf="gguf" in tags or any(f.rfilename.endswith(".gguf") for f in info.siblings or ()),
-        tags=tags,
-    )
 
 
 def _licence(info: ModelInfo) -> str | None:

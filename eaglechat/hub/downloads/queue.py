@@ -15,25 +15,22 @@ from enum import Enum
 from pathlib import Path
 
 from eaglechat.hub.downloads import install as installing
-from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
+from eaglechat.hub.downloads.client import Hub, RemoteFile
+from eaglechat.hub.downloads.download import (
+    FileProgress,
+    FileState,
+    RetryPolicy,
+    download,
+)
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.installed import DEFAULT_DRAFT_TYPE, note_ended
+from eaglechat.hub.local.installed import note_ended
 from eaglechat.hub.local.pair import Pair
 
 _SPEED_WINDOW_S = 5.0
-
-
-class FileState(str, Enum):
-    """What the queue is doing with a file."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    PAUSED = "paused"
-    DONE = "done"
-    FAILED = "failed"
+_SIDE_BY_SIDE = 2
+"""Files that are downloaded at the same time."""
 
 
 class Stage(str, Enum):
@@ -50,9 +47,8 @@ class Stage(str, Enum):
 class FileSnapshot:
     """One file. `speed` in bytes per second and `eta` in seconds are set while it downloads."""
 
-    request: FileRequest
+    remote: RemoteFile
     state: FileState
-    phase: Phase
     bytes_done: int
     bytes_total: int | None
     speed: float | None
@@ -94,9 +90,6 @@ class SpeedMeter:
         while now - self._samples[0][0] > _SPEED_WINDOW_S:
             self._samples.popleft()
 
-    def reset(self) -> None:
-        self._samples.clear()
-
     def speed(self, now: float) -> float | None:
         """None before there are two counts; falls while nothing arrives."""
         samples = [s for s in self._samples if now - s[0] <= _SPEED_WINDOW_S]
@@ -109,8 +102,8 @@ class SpeedMeter:
 class _File:
     """A file that one or more installs want."""
 
-    request: FileRequest
-    progress: Progress
+    remote: RemoteFile
+    progress: FileProgress
     meter: SpeedMeter = field(default_factory=SpeedMeter)
     path: Path | None = None
     error: str | None = None
@@ -120,11 +113,11 @@ class _File:
         self.error = None
         if self.path is not None and not self.path.exists():
             self.path = None
-            self.progress = _not_begun(self.request)
+            self.progress = _not_begun(self.remote)
 
 
-def _not_begun(request: FileRequest) -> Progress:
-    return Progress(Phase.CONNECTING, 0, request.size)
+def _not_begun(remote: RemoteFile) -> FileProgress:
+    return FileProgress(FileState.CONNECTING, 0, remote.size)
 
 
 @dataclass(eq=False)
@@ -139,11 +132,6 @@ class _Install:
     error: str | None = None
     pair: Pair | None = None
 
-    @property
-    def can_finish(self) -> bool:
-        ended = self.paused or self.converting or self.error or self.pair
-        return self.plan is not None and not ended and all(file.path for file in self.files)
-
 
 class Downloads:
     """The installs of one Hub. Every method may be called from any thread and returns at once."""
@@ -152,16 +140,12 @@ class Downloads:
         self,
         hub: Hub,
         *,
-        side_by_side: int = 2,
         policy: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
-        draft_type: str = DEFAULT_DRAFT_TYPE,
     ) -> None:
         self.hub = hub
-        self._side_by_side = side_by_side
         self._policy = policy
         self._clock = clock
-        self._draft_type = draft_type
         self._installs: dict[str, _Install] = {}
         self._running: dict[_File, StopSignal] = {}
         """The files that a thread downloads. A thread that was stopped may end much later."""
@@ -177,17 +161,19 @@ class Downloads:
                 self.resume(name)
                 return
             installing.begin(plan, self.hub.cache_dir)
-            self._add(name, plan.requests, plan)
+            self.fetch(name, plan.files, plan)
 
-    def fetch(self, name: str, requests: Iterable[FileRequest]) -> None:
-        """Download the files of a model."""
+    def fetch(self, name: str, wanted: Iterable[RemoteFile], plan: Plan | None = None) -> None:
+        """Download the files of a model, or those of a pair's plan."""
         with self._changed:
-            self._add(name, requests, None)
-
-    def _add(self, name: str, requests: Iterable[FileRequest], plan: Plan | None) -> None:
-        files = [self._file_for(request) for request in requests]
-        self._installs[name] = _Install(name, files, plan)
-        self._update()
+            # A file that another install waits for is downloaded once, for both.
+            known = [file for install in self._installs.values() for file in install.files]
+            waited_for = {file.remote: file for file in known if file.path is None}
+            files = [waited_for.get(one) or _File(one, _not_begun(one)) for one in wanted]
+            for file in files:
+                file.reset_if_ended()
+            self._installs[name] = _Install(name, files, plan)
+            self._update()
 
     def pause(self, name: str) -> None:
         """Stop the files of an install that no other install wants."""
@@ -236,45 +222,48 @@ class Downloads:
         installs = [install for install in self._installs.values() if not install.paused]
         return list(dict.fromkeys(file for install in installs for file in install.files))
 
-    def _file_for(self, request: FileRequest) -> _File:
-        """A file that another install is waiting for, or a new one."""
-        for install in self._installs.values():
-            for file in install.files:
-                if file.request == request and file.path is None:
-                    file.reset_if_ended()
-                    return file
-        return _File(request, _not_begun(request))
-
     def _update(self) -> None:
         """Stop the threads of files that no install wants, and start what can be started."""
         wanted = self._wanted()
         for file in [file for file in self._running if file not in wanted]:
-            file.meter.reset()
+            file.meter = SpeedMeter()
             self._running.pop(file).stop()
         for file in wanted:
             is_waiting = self._state(file) is FileState.QUEUED
-            if is_waiting and len(self._running) < self._side_by_side:
+            if is_waiting and len(self._running) < _SIDE_BY_SIDE:
                 stop = self._running[file] = StopSignal()
-                self._start(self._download, file, stop)
+                threading.Thread(target=self._download, args=(file, stop), daemon=True).start()
         for install in self._installs.values():
-            if install.can_finish:
+            ended = install.paused or install.converting or install.error or install.pair
+            if install.plan and not ended and all(file.path for file in install.files):
                 install.converting = ("waiting for another conversion", 0, 0)
-                self._start(self._finish, install)
+                threading.Thread(target=self._finish, args=(install,), daemon=True).start()
         self._changed.notify_all()
 
-    def _start(self, work: Callable[..., None], *arguments: object) -> None:
-        threading.Thread(target=work, args=arguments, daemon=True).start()
-
     def _download(self, file: _File, stop: StopSignal) -> None:
+        def on_progress(progress: FileProgress) -> None:
+            with self._changed:
+                if self._running.get(file) is stop:
+                    total = progress.bytes_total or file.progress.bytes_total
+                    file.progress = replace(progress, bytes_total=total)
+                    if progress.state is FileState.DOWNLOADING:
+                        file.meter.add(self._clock(), progress.bytes_done)
+
+        def reserved() -> int:
+            """Bytes that the other running downloads will still write."""
+            with self._changed:
+                others = [other.progress for other in self._running if other is not file]
+                return sum((other.bytes_total or 0) - other.bytes_done for other in others)
+
         path, error = None, "The download ended unexpectedly."
         try:
             path = download(
                 self.hub,
-                file.request,
-                on_progress=lambda progress: self._note(file, stop, progress),
+                file.remote,
+                on_progress=on_progress,
                 stop=stop,
                 policy=self._policy,
-                reserved=lambda: self._reserved_by_others(file),
+                reserved=reserved,
             )
         except StoppedError:
             pass
@@ -284,27 +273,12 @@ class Downloads:
             with self._changed:
                 if self._running.get(file) is stop:
                     del self._running[file]
-                    file.meter.reset()
+                    file.meter = SpeedMeter()
                     file.path, file.error = path, None if path else error
-                    size = file.progress.bytes_total or 0
                     if path:
-                        file.progress = Progress(Phase.DOWNLOADING, size, size)
+                        size = file.progress.bytes_total or 0
+                        file.progress = FileProgress(FileState.DONE, size, size)
                     self._update()
-
-    def _note(self, file: _File, stop: StopSignal, progress: Progress) -> None:
-        with self._changed:
-            if self._running.get(file) is not stop:
-                return
-            total = progress.bytes_total or file.progress.bytes_total
-            file.progress = replace(progress, bytes_total=total)
-            if progress.phase is Phase.DOWNLOADING:
-                file.meter.add(self._clock(), progress.bytes_done)
-
-    def _reserved_by_others(self, file: _File) -> int:
-        """Bytes that the other running downloads will still write."""
-        with self._changed:
-            others = [other.progress for other in self._running if other is not file]
-            return sum((other.bytes_total or 0) - other.bytes_done for other in others)
 
     def _finish(self, install: _Install) -> None:
         def on_progress(step: str, done: int, total: int) -> None:
@@ -317,7 +291,7 @@ class Downloads:
         try:
             with self._one_conversion:
                 cache = self.hub.cache_dir
-                pair = installing.finish(install.plan, cache, self._draft_type, on_progress)
+                pair = installing.finish(install.plan, cache, on_progress=on_progress)
         except StoppedError:
             pass
         except HubError as failure:
@@ -337,45 +311,43 @@ class Downloads:
         if file.error is not None:
             return FileState.FAILED
         if file in self._running:
-            return FileState.RUNNING
+            return file.progress.state
         return FileState.QUEUED if file in self._wanted() else FileState.PAUSED
 
     def _describe(self, install: _Install) -> InstallSnapshot:
         files = tuple(self._describe_file(file) for file in install.files)
-        states = {file.state for file in files}
-        known = InstallSnapshot(
-            name=install.name,
-            stage=Stage.DOWNLOADING,
-            files=files,
-            bytes_done=sum(file.bytes_done for file in files),
-            bytes_total=sum(file.bytes_total or 0 for file in files),
-        )
+        done = sum(file.bytes_done for file in files)
+        total = sum(file.bytes_total or 0 for file in files)
+        step, error, speed = "", None, None
+        ended = {FileState.PAUSED, FileState.DONE, FileState.FAILED}
         errors = [error for error in (install.error, *(file.error for file in files)) if error]
         if install.pair is not None:
-            return replace(known, stage=Stage.INSTALLED, pair=install.pair)
-        if install.converting is not None:
+            stage = Stage.INSTALLED
+        elif install.converting is not None:
+            stage = Stage.CONVERTING
             step, done, total = install.converting
-            return replace(
-                known, stage=Stage.CONVERTING, step=step, bytes_done=done, bytes_total=total
-            )
-        if errors and not states & {FileState.QUEUED, FileState.RUNNING}:
-            return replace(known, stage=Stage.FAILED, error=errors[0])
-        if install.paused:
-            return replace(known, stage=Stage.PAUSED)
-        if states == {FileState.DONE}:
-            return replace(known, stage=Stage.INSTALLED)
-        speeds = [file.speed for file in files if file.speed is not None]
-        speed = sum(speeds) if speeds else None
-        return replace(known, speed=speed, eta=_eta(known.bytes_total, known.bytes_done, speed))
+        elif errors and all(file.state in ended for file in files):
+            stage, error = Stage.FAILED, errors[0]
+        elif install.paused:
+            stage = Stage.PAUSED
+        elif all(file.state is FileState.DONE for file in files):
+            stage = Stage.INSTALLED
+        else:
+            stage = Stage.DOWNLOADING
+            speeds = [file.speed for file in files if file.speed is not None]
+            speed = sum(speeds) if speeds else None
+        eta = _eta(total, done, speed)
+        pair = install.pair
+        return InstallSnapshot(
+            install.name, stage, files, done, total, speed, eta, step, error, pair
+        )
 
     def _describe_file(self, file: _File) -> FileSnapshot:
-        progress, state = file.progress, self._state(file)
-        is_running = state is FileState.RUNNING
+        progress, is_running = file.progress, file in self._running
         speed = file.meter.speed(self._clock()) if is_running else None
         return FileSnapshot(
-            request=file.request,
-            state=state,
-            phase=progress.phase,
+            remote=file.remote,
+            state=self._state(file),
             bytes_done=progress.bytes_done,
             bytes_total=progress.bytes_total,
             speed=speed,

@@ -11,7 +11,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -108,7 +108,10 @@ class Transfer:
         finally:
             self._ended = True
             self._disconnect()
-            self._join(threads)
+            # Not for ever: a thread that still waits for a response does not write what comes.
+            deadline = time.monotonic() + _JOIN_S
+            for thread in threads:
+                thread.join(max(deadline - time.monotonic(), 0.0))
         self._stop.check()
         if self._partial.received < self._metadata.size:
             raise min(self._errors, key=_is_transient)
@@ -116,12 +119,6 @@ class Transfer:
     def _disconnect(self) -> None:
         """Wake the threads that wait for bytes."""
         self._stop.disconnect()
-
-    def _join(self, threads: Sequence[threading.Thread]) -> None:
-        """Wait a moment. A thread that still waits for a response will not write what comes."""
-        deadline = time.monotonic() + _JOIN_S
-        for thread in threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _work(self) -> None:
         try:
@@ -159,11 +156,18 @@ class Transfer:
         size = self._metadata.size
         last = None if end == size else end - 1
         with self._hub.stream(self._metadata.location, self._name, start, last) as response:
-            self._check_etag(response)
+            etag = response.headers.get("ETag")
+            with self._lock:
+                self._etag = self._etag or etag
+            if etag and etag != self._etag:
+                # All responses of one transfer must be of the same version of the file.
+                raise self._error("changed on the Hub during the download")
             if response.status_code == 200:
                 start, end = self._begin_whole_file(response, start, end), size
             else:
-                self._check_range(response, start)
+                match = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+                if match is None or int(match[1]) != start or match[2] not in ("*", str(size)):
+                    raise HubError(f"The Hub sent the wrong part of {self._name}.", transient=True)
             with self._stop.interrupts(response):
                 self._check_wanted()
                 for chunk in response.iter_bytes():
@@ -188,20 +192,6 @@ class Transfer:
                     raise StoppedError
                 self.supports_ranges = False
         return 0
-
-    def _check_range(self, response: Any, start: int) -> None:
-        match = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        totals = ("*", str(self._metadata.size))
-        if match is None or int(match[1]) != start or match[2] not in totals:
-            raise HubError(f"The Hub sent the wrong part of {self._name}.", transient=True)
-
-    def _check_etag(self, response: Any) -> None:
-        """All responses of one transfer must be of the same version of the file."""
-        etag = response.headers.get("ETag")
-        with self._lock:
-            self._etag = self._etag or etag
-        if etag and etag != self._etag:
-            raise self._error("changed on the Hub during the download")
 
     def _check_wanted(self) -> None:
         self._stop.check()

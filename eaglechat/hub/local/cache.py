@@ -127,13 +127,11 @@ class RepoCache:
         folders = [path for path in self.folder.glob("snapshots/*") if path.is_dir()]
         return sorted(folders, key=lambda p: (p.name == commit, p.stat().st_mtime), reverse=True)
 
-    def files_of(self, etag: str) -> list[Path]:
-        """The files, in any commit, that link to this blob."""
-        blob = self.blob(etag)
-        if not blob.exists():
-            return []
-        files = self.folder.glob("snapshots/*/**/*")
-        return [path for path in files if path.is_symlink() and path.samefile(blob)]
+    def links_to(self, blob: Path) -> list[Path]:
+        """The files, in any commit, that are links to this blob."""
+        real = os.path.realpath(blob)
+        files = (self.folder / "snapshots").rglob("*")
+        return [path for path in files if path.is_symlink() and os.path.realpath(path) == real]
 
     def _commit(self, revision: str) -> str | None:
         if _COMMIT.fullmatch(revision):

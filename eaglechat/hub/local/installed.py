@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -22,19 +22,11 @@ DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
 
 
-class State(str, Enum):
-    """How much of a pair is on this machine."""
-
-    INSTALLED = "installed"
-    PARTLY = "partly"
-    AVAILABLE = "available"
-
-
 @dataclass(frozen=True)
 class Status:
     """What of a pair is on this machine; `pair` is set if it can be loaded."""
 
-    state: State
+    state: Literal["installed", "partly", "available"]
     pair: Pair | None
     target: Path | None
     draft: Path | None
@@ -55,13 +47,13 @@ def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
         checkpoint = _cached_checkpoint(folder, entry.draft)
     if target and draft:
         pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
-        return Status(State.INSTALLED, pair, target, draft, checkpoint)
+        return Status("installed", pair, target, draft, checkpoint)
     downloaded = checkpoint or (draft if gguf is not None else None)
     here = _bytes_of(target) + _bytes_of(downloaded)
     begun = list(_unfinished(folder, entry))
-    state = State.PARTLY if target or downloaded or draft or begun else State.AVAILABLE
     here += sum(left.bytes_done for left in begun)
-    return Status(state, None, target, draft, checkpoint, here)
+    is_partly = bool(target or downloaded or draft or begun)
+    return Status("partly" if is_partly else "available", None, target, draft, checkpoint, here)
 
 
 def _unfinished(cache: Path, entry: CatalogueEntry) -> Iterator[Unfinished]:
@@ -92,8 +84,9 @@ def _cached(cache: Path, source: GGUFSource) -> Path | None:
     found = cached_model(cache, source.reference)
     if found is not None or source.sha256 is None:
         return found
-    same = RepoCache(cache, source.repo).files_of(source.sha256)
-    return next((path for path in same if shard_of(path.name) is None), None)
+    repo = RepoCache(cache, source.repo)
+    links = repo.links_to(repo.blob(source.sha256))
+    return next((path for path in links if path.exists() and shard_of(path.name) is None), None)
 
 
 def cached_model(cache: Path, reference: HubReference) -> Path | None:

@@ -11,10 +11,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from huggingface_hub import constants, scan_cache_dir
@@ -28,7 +29,7 @@ from eaglechat.gguf.preflight import (
     check_headers,
 )
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.local.cache import RepoCache, Unfinished, repo_of
+from eaglechat.hub.local.cache import RepoCache, repo_of
 from eaglechat.hub.references import HubReference, choose, group_models
 
 _MAX_DEPTH = 6
@@ -36,7 +37,7 @@ _CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNOR
 _WEIGHTS = ("*.safetensors", "*.bin")
 
 
-class Kind(str, Enum):
+class ModelKind(str, Enum):
     """What a model can be used as."""
 
     TARGET = "target"
@@ -59,11 +60,11 @@ class Source(str, Enum):
 
 
 @dataclass(frozen=True)
-class Model:
+class LocalModel:
     """A model on this machine. `problem` says in one sentence why it cannot be used, if so."""
 
     name: str
-    kind: Kind
+    kind: ModelKind
     source: Source
     path: Path
     """The path to load: the first file, or a checkpoint's folder."""
@@ -79,47 +80,56 @@ def cache_dir() -> Path:
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
-def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[Model]:
+def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
     """Every model on this machine, each once. `folders` are the user's."""
-    found: dict[Path, Model] = {}
-    for model in _everything(folders, cache or cache_dir()):
+    places = [
+        (paths.drafts_dir(), Source.CONVERTED),
+        *((folder, Source.LM_STUDIO) for folder in _lm_studio_folders()),
+        (_llama_cpp_folder(), Source.LLAMA_CPP),
+        *((paths.expanded(own), Source.FOLDER) for own in folders),
+    ]
+    found: dict[Path, LocalModel] = {}
+    for model in chain(_in_cache(cache or cache_dir()), *(_in_folder(*place) for place in places)):
         found.setdefault(Path(os.path.realpath(model.path)), model)
     return list(found.values())
 
 
-def _everything(folders: Sequence[str | Path], cache: Path) -> Iterator[Model]:
-    yield from _hugging_face(cache)
-    yield from _folder(paths.drafts_dir(), Source.CONVERTED)
-    for folder in _lm_studio_folders():
-        yield from _folder(folder, Source.LM_STUDIO)
-    yield from _folder(_llama_cpp_folder(), Source.LLAMA_CPP)
-    for own in folders:
-        yield from _folder(paths.expanded(own), Source.FOLDER)
-
-
-def _hugging_face(cache: Path) -> Iterator[Model]:
+def _in_cache(cache: Path) -> Iterator[LocalModel]:
     for folder in sorted(cache.glob("models--*")):
         repo = repo_of(folder)
         for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
-            for first, files in _models_under(snapshot):
-                name = f"{repo}/{first.relative_to(snapshot).as_posix()}"
+            for files in _models_under(snapshot):
+                name = f"{repo}/{files[0].relative_to(snapshot).as_posix()}"
                 yield _recognise(name, files, Source.HUGGING_FACE, repo)
             checkpoint = _checkpoint(snapshot, repo)
             if checkpoint:
                 yield checkpoint
-        for unfinished in RepoCache(cache, repo).unfinished():
-            yield _unfinished(unfinished, RepoCache(cache, repo).is_downloading(unfinished.partial))
+        for left in RepoCache(cache, repo).unfinished():
+            percent = 100 * left.bytes_done // max(left.bytes_total, 1)
+            is_downloading = RepoCache(cache, repo).is_downloading(left.partial)
+            yield LocalModel(
+                name=f"{repo}/{left.path}",
+                kind=ModelKind.UNFINISHED,
+                source=Source.HUGGING_FACE,
+                path=left.partial,
+                files=left.files,
+                size_bytes=left.bytes_done,
+                repo=repo,
+                problem=f"It is being downloaded: {percent}% is here."
+                if is_downloading
+                else f"Its download stopped at {percent}%; pulling it resumes.",
+            )
 
 
-def _folder(folder: Path, source: Source) -> Iterator[Model]:
-    for first, files in _models_under(folder):
-        relative = first.relative_to(folder)
-        name = relative.as_posix() if len(relative.parts) > 1 else first.stem
+def _in_folder(folder: Path, source: Source) -> Iterator[LocalModel]:
+    for files in _models_under(folder):
+        relative = files[0].relative_to(folder)
+        name = relative.as_posix() if len(relative.parts) > 1 else relative.stem
         yield _recognise(name, files, source, None)
 
 
-def _models_under(folder: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    """Each model's first file and all its files; of an incomplete split model, the files there.
+def _models_under(folder: Path) -> Iterator[tuple[Path, ...]]:
+    """The files of each model, the one to load first; of an incomplete split model, those there.
 
     Folders are searched _MAX_DEPTH levels deep, because links may form a circle.
     """
@@ -133,7 +143,7 @@ def _models_under(folder: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
             model = (shard.stem, shard.count) if shard and shard.is_possible else name
             incomplete.setdefault(model, []).append(name)
     for files in (*models, *map(tuple, incomplete.values())):
-        yield folder / files[0], tuple(folder / file for file in files)
+        yield tuple(folder / file for file in files)
 
 
 def _ggufs(folder: Path, depth: int) -> Iterator[Path]:
@@ -167,16 +177,15 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _recognise(name: str, files: tuple[Path, ...], source: Source, repo: str | None) -> Model:
-    name, size = printable(name), sum(map(_size, files))
+def _recognise(name: str, files: tuple[Path, ...], source: Source, repo: str | None) -> LocalModel:
+    name, size, header, problem = printable(name), sum(map(_size, files)), None, None
     try:
         header = _header(files[0], files[0].stat().st_mtime_ns, size)
     except (OSError, GGUFError) as error:
-        return Model(
-            name, Kind.BROKEN, source, files[0], files, size, repo, problem=_sentence(error)
-        )
-    kind, problem = _kind(header)
-    return Model(name, kind, source, files[0], files, size, repo, header, problem)
+        kind, problem = ModelKind.BROKEN, _sentence(error)
+    else:
+        kind, problem = _kind(header)
+    return LocalModel(name, kind, source, files[0], files, size, repo, header, problem)
 
 
 @lru_cache(maxsize=256)
@@ -184,19 +193,19 @@ def _header(path: Path, _mtime_ns: int, _size: int) -> GGUFHeader:
     return read_header(path)
 
 
-def _kind(header: GGUFHeader) -> tuple[Kind, str | None]:
+def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
     if header.architecture == DRAFT_ARCHITECTURE:
-        return Kind.DRAFT, None
+        return ModelKind.DRAFT, None
     if not header.architecture:
-        return Kind.OTHER, "Its header does not name its architecture."
+        return ModelKind.OTHER, "Its header does not name its architecture."
     try:
         check_headers(header, None)
     except PreflightError as error:
-        return Kind.OTHER, _sentence(error)
+        return ModelKind.OTHER, _sentence(error)
     if header.architecture in TARGET_ARCHITECTURES:
-        return Kind.TARGET, None
+        return ModelKind.TARGET, None
     reason = f"Models of architecture {header.architecture} cannot be read by a draft."
-    return Kind.PLAIN, reason
+    return ModelKind.PLAIN, reason
 
 
 def _sentence(error: Exception) -> str:
@@ -204,7 +213,7 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _checkpoint(snapshot: Path, repo: str) -> Model | None:
+def _checkpoint(snapshot: Path, repo: str) -> LocalModel | None:
     """The draft checkpoint in a folder, recognised by its config.json."""
     weights = [path for pattern in _WEIGHTS for path in sorted(snapshot.glob(pattern))]
     config = snapshot / "config.json"
@@ -216,23 +225,7 @@ def _checkpoint(snapshot: Path, repo: str) -> Model | None:
         return None
     files = (config, *weights, *sorted(snapshot.glob("*.index.json")))
     size = sum(map(_size, files))
-    return Model(repo, Kind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
-
-
-def _unfinished(left: Unfinished, is_downloading: bool) -> Model:
-    percent = 100 * left.bytes_done // max(left.bytes_total, 1)
-    return Model(
-        name=f"{left.repo}/{left.path}",
-        kind=Kind.UNFINISHED,
-        source=Source.HUGGING_FACE,
-        path=left.partial,
-        files=left.files,
-        size_bytes=left.bytes_done,
-        repo=left.repo,
-        problem=f"It is being downloaded: {percent}% is here."
-        if is_downloading
-        else f"Its download stopped at {percent}%; pulling it resumes.",
-    )
+    return LocalModel(repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
 
 
 def _lm_studio_folders() -> list[Path]:
@@ -258,23 +251,20 @@ def _llama_cpp_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llama.cpp"
 
 
-def find(models: Iterable[Model], text: str) -> list[Model]:
+def find(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
     """The models that `text` may mean: a listed name, a path, a file name or a Hub reference."""
-    models = list(models)
     path = paths.expanded(text)
     exact = [model for model in models if text == model.name or path in (model.path, *model.files)]
     if exact:
         return exact
     stems = [model for model in models if text in (model.path.name, model.path.stem)]
-    return stems or _in_repo(models, text)
-
-
-def _in_repo(models: list[Model], text: str) -> list[Model]:
+    if stems:
+        return stems
     repo, _, quantization = text.partition(":")
-    inside = [model for model in models if model.repo == repo]
+    in_repo = [model for model in models if model.repo == repo]
     if not quantization:
-        return inside
-    names = {model.name.removeprefix(f"{repo}/"): model for model in inside}
+        return in_repo
+    names = {model.name.removeprefix(f"{repo}/"): model for model in in_repo}
     try:
         return [names[choose(HubReference(repo, quantization.upper()), list(names)).first]]
     except (ValueError, KeyError):
@@ -285,41 +275,32 @@ def _in_repo(models: list[Model], text: str) -> list[Model]:
 class Removal:
     """The files that a removal deletes, and the bytes that it frees."""
 
-    models: tuple[Model, ...]
+    models: tuple[LocalModel, ...]
     files: tuple[Path, ...]
     freed_bytes: int
 
 
-def plan_removal(models: Iterable[Model]) -> Removal:
+def plan_removal(models: Sequence[LocalModel]) -> Removal:
     """The files to delete to remove these models.
 
     In the Hugging Face cache, a blob is deleted with every link to it, in all commits.
     Raises OSError, also if one of them is being downloaded now.
     """
-    models = tuple(models)
-    for model in models:
-        if model.kind is Kind.UNFINISHED and _cache(model).is_downloading(model.path):
-            raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
     files: dict[Path, int] = {}
     for model in models:
+        is_unfinished = model.kind is ModelKind.UNFINISHED
+        if is_unfinished and _cache_of(model).is_downloading(model.path):
+            raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
         for file in model.files:
-            in_cache = model.source is Source.HUGGING_FACE and model.kind is not Kind.UNFINISHED
-            for path in _with_blob(file) if in_cache else [file]:
-                files[path] = 0 if path.is_symlink() else path.stat().st_size
-            if model.kind is Kind.UNFINISHED:
-                # The file is sparse: its gaps take no disk space.
-                files[model.path] = model.size_bytes
-    return Removal(models, tuple(files), sum(files.values()))
-
-
-def _with_blob(file: Path) -> list[Path]:
-    """A file of a snapshot, all links to its blob, and the blob."""
-    if not file.is_symlink():
-        return [file]
-    blob = file.resolve()
-    snapshots = blob.parent.parent / "snapshots"
-    links = [path for path in snapshots.rglob("*") if path.is_symlink() and path.resolve() == blob]
-    return [*links, blob]
+            found = [file]
+            if model.source is Source.HUGGING_FACE and file.is_symlink():
+                blob = file.resolve()
+                found = [*_cache_of(model).links_to(blob), blob]
+            files |= {path: 0 if path.is_symlink() else _size(path) for path in found}
+        if is_unfinished:
+            # The file is sparse: its gaps take no disk space.
+            files[model.path] = model.size_bytes
+    return Removal(tuple(models), tuple(files), sum(files.values()))
 
 
 def remove(removal: Removal) -> None:
@@ -328,19 +309,16 @@ def remove(removal: Removal) -> None:
         file.unlink(missing_ok=True)
     for model in removal.models:
         if model.source is Source.HUGGING_FACE:
-            _tidy(_repo_folder(model))
+            _delete_empty_commits(_cache_of(model).folder)
 
 
-def _cache(model: Model) -> RepoCache:
-    return RepoCache(_repo_folder(model).parent, model.repo or "")
+def _cache_of(model: LocalModel) -> RepoCache:
+    parents = model.files[0].parents
+    folder = next(parent for parent in parents if parent.name.startswith("models--"))
+    return RepoCache(folder.parent, model.repo or "")
 
 
-def _repo_folder(model: Model) -> Path:
-    first = model.files[0]
-    return next(parent for parent in first.parents if parent.name.startswith("models--"))
-
-
-def _tidy(folder: Path) -> None:
+def _delete_empty_commits(folder: Path) -> None:
     """Let huggingface_hub delete the commits of a repository that have no files left."""
     if not folder.is_dir() or any(folder.glob("blobs/*.part")):
         return

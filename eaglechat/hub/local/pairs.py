@@ -88,10 +88,14 @@ class PairLibrary:
     """
 
     def __init__(self, state_dir: Path) -> None:
-        self._file = state_dir / "recent-pairs.json"
+        self._recent_file = state_dir / "recent-pairs.json"
         self._lengths_file = state_dir / "draft-lengths.json"
         self.problem: str | None = None
-        self._recent = self._load_recent()
+        why = "The list of recent pairs cannot be read"
+        self._recent = [
+            Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
+            for r in self._load(self._recent_file, RecentPair, why)
+        ]
 
     def pairs(self) -> list[Pair]:
         """The built-in pair first, then the recent ones, latest first."""
@@ -112,7 +116,7 @@ class PairLibrary:
 
         here = installed.status(entry)
         if here.pair is None:
-            raise NotInstalledError(entry.name, here.state.value)
+            raise NotInstalledError(entry.name, here.state)
         return here.pair
 
     def resolve(self, name: str, target: Path, draft: Path | None) -> Pair:
@@ -125,16 +129,20 @@ class PairLibrary:
 
     def remember(self, pair: Pair) -> None:
         """Make a pair that was loaded the most recent one."""
-        if pair.source in ("built-in", "server"):
-            return
-        others = [known for known in self._recent if not _same_files(known, pair)]
-        self._recent = [replace(pair, source="recent"), *others][:MOST_RECENT]
-        self._save_recent()
+        if pair.source not in ("built-in", "server"):
+            self._set_recent([replace(pair, source="recent"), *self._without(pair)][:MOST_RECENT])
 
     def forget(self, pair: Pair) -> None:
         """Remove a pair from the recent ones; its files stay."""
-        self._recent = [known for known in self._recent if not _same_files(known, pair)]
-        self._save_recent()
+        self._set_recent(self._without(pair))
+
+    def _without(self, pair: Pair) -> list[Pair]:
+        return [known for known in self._recent if _files(known) != _files(pair)]
+
+    def _set_recent(self, pairs: list[Pair]) -> None:
+        self._recent = pairs
+        recents = [RecentPair(pair.name, *_files(pair)) for pair in pairs]
+        self._save(self._recent_file, recents, "The list of recent pairs cannot be written")
 
     def as_kept(self, pair: Pair) -> Pair:
         """The pair with the draft length that the user chose for its files, if any."""
@@ -143,34 +151,20 @@ class PairLibrary:
 
     def kept_length(self, pair: Pair) -> int | Auto | None:
         """The draft length that the user chose for the pair's files, or None."""
-        lengths = (kept.n_draft_max for kept in self._kept_lengths() if _is_of(kept, pair))
-        return next(lengths, None)
+        lengths = {(kept.target, kept.draft): kept.n_draft_max for kept in self._kept_lengths()}
+        return lengths.get(_files(pair))
 
     def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
         """Save a draft length for the pair's files; None deletes it."""
-        others = [kept for kept in self._kept_lengths() if not _is_of(kept, pair)]
+        files = _files(pair)
+        lengths = [kept for kept in self._kept_lengths() if (kept.target, kept.draft) != files]
         if n_draft_max is not None:
-            draft = str(pair.draft) if pair.draft else None
-            others.append(KeptLength(str(pair.target), draft, n_draft_max))
-        self._save(self._lengths_file, others, "The draft length of the pair cannot be saved")
+            lengths.append(KeptLength(*files, n_draft_max))
+        self._save(self._lengths_file, lengths, "The draft length of the pair cannot be saved")
 
     def _kept_lengths(self) -> list[KeptLength]:
         why = "The pairs' draft lengths cannot be read"
         return self._load(self._lengths_file, KeptLength, why)
-
-    def _load_recent(self) -> list[Pair]:
-        recents = self._load(self._file, RecentPair, "The list of recent pairs cannot be read")
-        return [
-            Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
-            for r in recents
-        ]
-
-    def _save_recent(self) -> None:
-        recents = [
-            RecentPair(pair.name, str(pair.target), str(pair.draft) if pair.draft else None)
-            for pair in self._recent
-        ]
-        self._save(self._file, recents, "The list of recent pairs cannot be written")
 
     def _load(self, file: Path, element: type[T], problem: str) -> list[T]:
         try:
@@ -187,6 +181,11 @@ class PairLibrary:
             write_atomically(file, msgspec.json.format(msgspec.json.encode(elements)))
         except OSError as error:
             self.problem = f"{problem} ({error})."
+
+
+def _files(pair: Pair) -> tuple[str, str | None]:
+    """The paths of a pair's files, by which it is known again."""
+    return str(pair.target), str(pair.draft) if pair.draft else None
 
 
 def builtin_pair() -> Pair:
@@ -239,20 +238,6 @@ def inspect(pair: Pair) -> InspectedPair:
     return InspectedPair(pair, target, draft, None)
 
 
-def _is_of(kept: KeptLength, pair: Pair) -> bool:
-    return (kept.target, kept.draft) == (
-        str(pair.target),
-        str(pair.draft) if pair.draft else None,
-    )
-
-
-def _same_files(one: Pair, other: Pair) -> bool:
-    return (one.target, one.draft) == (other.target, other.draft)
-
-
-_ORDER = ("installed", "partly", "available")
-
-
 @dataclass(frozen=True)
 class Offer:
     """A row of the menu. `pair` is set if it can be loaded, `entry` and `status` if it is in the
@@ -294,7 +279,8 @@ def offers(
             listed.append(Offer(pair.name, "installed", status.pair, entry, status))
             del known[pair.name]
     listed += [Offer(pair.name, pair.source, pair) for pair in served]
-    rest = sorted(known.values(), key=lambda one: _ORDER.index(one[1].state.value))
+    order = ("installed", "partly", "available")
+    rest = sorted(known.values(), key=lambda one: order.index(one[1].state))
     return listed + [
-        Offer(entry.name, status.state.value, status.pair, entry, status) for entry, status in rest
+        Offer(entry.name, status.state, status.pair, entry, status) for entry, status in rest
     ]

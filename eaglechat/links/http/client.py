@@ -22,11 +22,11 @@ from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.faults import (
     CUT,
     ServerError,
+    environment_fault,
     message_in,
     not_understood,
-    of_environment,
-    of_status,
-    of_transport,
+    status_fault,
+    transport_fault,
 )
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
@@ -71,7 +71,7 @@ class ServerClient:
                 trust_env=not self.address.is_here,
             )
         except (ImportError, OSError, ValueError) as error:
-            raise of_environment(error) from None
+            raise environment_fault(error) from None
 
     async def close(self) -> None:
         if self._http is not None:
@@ -154,14 +154,14 @@ class ServerClient:
         except _FAULTS as error:
             times = self.server.connect_timeout, silence_s
             proxy = self.address.proxy
-            raise self.without_key(of_transport(error, self.where, proxy, *times)) from None
+            raise self.without_key(transport_fault(error, self.where, proxy, *times)) from None
 
     def _check(self, response: httpx2.Response, body: Mapping[str, Any] | None) -> None:
         if response.status_code == 200:
             return
         model = str((body or {}).get("model", ""))
         has_key = "Authorization" in response.request.headers
-        error = of_status(response, self.where, has_key=has_key, model=model)
+        error = status_fault(response, self.where, has_key=has_key, model=model)
         if error.code == "key":
             # A key_command prints another one next time.
             _printed_keys.pop(self.server.key_command, None)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,7 +27,7 @@ from eaglechat.links.http.faults import (
     not_understood,
 )
 from eaglechat.links.http.loop import close_loop, new_loop
-from eaglechat.links.http.servers.base import Kind, ReplyReader
+from eaglechat.links.http.servers.base import ReplyReader, ServerKind
 from eaglechat.links.http.servers.chunks import Chunk, chunk_decoder
 from eaglechat.links.http.window import ServerWindow
 from eaglechat.links.worker import Job
@@ -51,7 +51,7 @@ from eaglechat.wire.protocol import (
     Settled,
     WindowMoved,
 )
-from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round
+from eaglechat.wire.records import FinishReason, Prefill, Round
 from eaglechat.wire.stats import StatsFold
 
 Result = TypeVar("Result")
@@ -84,15 +84,7 @@ class _Tokenized(msgspec.Struct):
     tokens: list[int]
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """A prompt, and how many tokens it is."""
-
-    text: str
-    tokens: int
-
-
-class Reply:
+class StreamedReply:
     """A reply while it streams: tells the client what its reader makes of the chunks."""
 
     def __init__(self, id: int, reader: ReplyReader, say: Callable[[AnyEvent], None]) -> None:
@@ -175,7 +167,7 @@ class ServerConnection:
         )
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ServerKind:
         assert self._found is not None
         return self._found.kind
 
@@ -229,7 +221,7 @@ class ServerConnection:
     def chat(self, job: Job, request: Chat) -> None:
         """Write a reply: a Done ends its events. Raises ServerError, NoPairError."""
         model, seed = self.loaded(), request.sampling.draw_seed()
-        reply = Reply(job.id, self.kind.reader(request), self._say)
+        reply = StreamedReply(job.id, self.kind.reader(request), self._say)
         is_cancelled = False
         try:
             self._until_done(job, self._stream(request, model, seed, reply))
@@ -241,7 +233,8 @@ class ServerConnection:
         reply.rest()
         reply.settle()
         end = reply.reader.end(seed, is_cancelled=is_cancelled)
-        if end.finish_reason is FinishReason.CONTEXT and not _is_full(model, end):
+        is_full = 0 < model.n_ctx <= end.n_past + _NEARLY
+        if end.finish_reason is FinishReason.CONTEXT and not is_full:
             # The server ended it at a limit of its own.
             end = replace(end, finish_reason=FinishReason.LENGTH)
         self._say(Done(id=job.id, end=end, stats=reply.fold.stats()))
@@ -256,20 +249,21 @@ class ServerConnection:
             max_tokens=request.max_tokens,
         )
 
-        async def work() -> tuple[ServerWindow, Prompt]:
+        async def work() -> Rendered:
             window = await self._window(chat, model)
             seen = msgspec.structs.replace(chat, messages=window.sent)
-            return window, await self._prompt(seen, model)
+            text, n_tokens = await self._prompt(seen, model)
+            runs = (PromptRun(text),)
+            return Rendered(id=job.id, runs=runs, tokens=n_tokens, first_turn=window.first_turn)
 
         try:
-            window, prompt = self._until_done(job, work())
+            self._say(self._until_done(job, work()))
         except WorkCancelledError:
             raise ServerError("the prompt was not shown: that was cancelled") from None
-        runs = (PromptRun(prompt.text),)
-        first = window.first_turn
-        self._say(Rendered(id=job.id, runs=runs, tokens=prompt.tokens, first_turn=first))
 
-    async def _stream(self, chat: Chat, model: ServedModel, seed: int, reply: Reply) -> None:
+    async def _stream(
+        self, chat: Chat, model: ServedModel, seed: int, reply: StreamedReply
+    ) -> None:
         """Ask for a reply; ask again without the oldest turns while the server finds the prompt too
         long and nothing of the reply has come."""
         plain = "" if chat.speculation.enabled else self._client.server.plain_model
@@ -296,15 +290,17 @@ class ServerConnection:
 
         async def count(messages: Sequence[Message]) -> int:
             asked = msgspec.structs.replace(chat, messages=messages)
-            return (await self._prompt(asked, model)).tokens
+            _, n_tokens = await self._prompt(asked, model)
+            return n_tokens
 
         # A server that does not count refuses what is too long, in time to leave out turns.
         with suppress(ServerError):
             await window.fit(count, model.n_ctx, chat.max_tokens, self._left)
         return window
 
-    async def _prompt(self, chat: Chat, model: ServedModel) -> Prompt:
-        """The prompt of a request for a reply, by llama-server's own template and vocabulary."""
+    async def _prompt(self, chat: Chat, model: ServedModel) -> tuple[str, int]:
+        """The prompt of a request for a reply, by llama-server's own template, and its length in
+        tokens."""
         pages = self._found.pages if self._found else ""
         if not pages:
             raise ServerError(f"{self.kind.name} does not show prompts", code="unsupported")
@@ -315,12 +311,12 @@ class ServerConnection:
         if "model" in body:
             content["model"] = body["model"]
         tokens = (await self._client.post(f"{pages}/tokenize", content, _Tokenized)).tokens
-        return Prompt(text, len(tokens))
+        return text, len(tokens)
 
-    async def _ask(self, body: Mapping[str, Any], reply: Reply) -> None:
+    async def _ask(self, body: Mapping[str, Any], reply: StreamedReply) -> None:
         """Stream a reply; ask again after a passing fault while nothing of it has come."""
         url = f"{self._client.address.api}/chat/completions"
-        waits = list(RETRY_WAITS_S)
+        retry_waits_s = iter(RETRY_WAITS_S)
         while True:
             try:
                 async with self._client.stream(url, body) as events:
@@ -335,17 +331,15 @@ class ServerConnection:
                 if error.code == CUT and reply.is_whole:
                     # Some servers just end the connection.
                     return
-                wait_s = error.wait_s or (LOADING_WAIT_S if error.is_loading else None)
-                is_hopeless = reply.has_begun or not error.is_passing
-                if is_hopeless or (wait_s or 0.0) > LONGEST_WAIT_S:
+                # A server that is loading its model is asked until it has.
+                wait_s = LOADING_WAIT_S if error.is_loading else next(retry_waits_s, None)
+                if reply.has_begun or not error.is_passing or wait_s is None:
                     raise
-                if not error.is_loading:
-                    if not waits:
-                        raise
-                    wait_s = wait_s or waits[0]
-                    waits.pop(0)
+                wait_s = error.wait_s or wait_s
+                if wait_s > LONGEST_WAIT_S:
+                    raise
                 reply.wait()
-                await asyncio.sleep(wait_s or LOADING_WAIT_S)
+                await asyncio.sleep(wait_s)
 
     def _chunk(self, event: str) -> Chunk:
         try:
@@ -374,11 +368,6 @@ class ServerConnection:
             return self._loop.run_until_complete(task)
         except asyncio.CancelledError:
             raise WorkCancelledError from None
-
-
-def _is_full(model: ServedModel, end: ReplyEnd) -> bool:
-    """Whether a reply ended because the context is full."""
-    return 0 < model.n_ctx <= end.n_past + _NEARLY
 
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:

@@ -17,8 +17,8 @@ import msgspec
 
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import MISSING, ServerError, not_understood
-from eaglechat.links.http.loop import result_of
-from eaglechat.links.http.servers.base import Kind
+from eaglechat.links.http.loop import close_loop, new_loop
+from eaglechat.links.http.servers.base import ServerKind
 from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
 from eaglechat.links.http.servers.openai import OpenAIServer
 from eaglechat.links.http.servers.stepwise import VLLM, SGLang
@@ -35,8 +35,8 @@ _STAGES = {"spec_model": "draft"}
 Tell = Callable[[str, float], None]
 """Is told what is being loaded, and the fraction of the whole load that is done."""
 
-State = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
-_STATES: dict[str, State] = {
+ModelState = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
+_STATES: dict[str, ModelState] = {
     "loading": "loading",
     "starting": "loading",
     "downloading": "downloading",
@@ -89,7 +89,7 @@ class _Listed(_Named):
         return next((length for length in (*lengths, self.max_context_length) if length), 0)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ModelState:
         if self.status is None:
             return "loaded"
         return "failed to load" if self.status.failed else _STATES.get(self.status.value, "loaded")
@@ -135,14 +135,14 @@ class ServedModel:
     id: str
     n_ctx: int = 0
     info: ModelInfo | None = None
-    state: State = "loaded"
+    state: ModelState = "loaded"
 
 
 @dataclass(frozen=True)
 class Found:
     """What answers at an address."""
 
-    kind: Kind
+    kind: ServerKind
     models: tuple[ServedModel, ...]
     version: str = ""
     drafts: bool | None = None
@@ -166,11 +166,16 @@ async def discover(client: ServerClient) -> Found:
         return await _llama_server(client, models)
     if "llama-swap" in owners:
         return await _llama_swap(client, models)
+    root = client.address.root
+    drafts: bool | None = None
     if "vllm" in owners:
-        drafts = await _vllm_drafts(client)
+        with suppress(ServerError):
+            drafts = _VLLM_COUNTER in await client.text(f"{root}/metrics")
         return Found(VLLM(drafts=drafts), models, drafts=drafts)
     if "sglang" in owners:
-        drafts = await _sglang_drafts(client)
+        with suppress(ServerError):
+            info = await client.get(f"{root}/server_info", _ServerInfo)
+            drafts = info.speculative_algorithm is not None
         return Found(SGLang(drafts=drafts), models, drafts=drafts)
     return Found(OpenAIServer(), models)
 
@@ -191,21 +196,6 @@ def _listed(raw: msgspec.Raw) -> _Listed:
         return msgspec.json.decode(raw, type=_Listed)
     except msgspec.ValidationError:
         return _Listed(msgspec.json.decode(raw, type=_Named).id)
-
-
-async def _vllm_drafts(client: ServerClient) -> bool | None:
-    try:
-        return _VLLM_COUNTER in await client.text(f"{client.address.root}/metrics")
-    except ServerError:
-        return None
-
-
-async def _sglang_drafts(client: ServerClient) -> bool | None:
-    try:
-        info = await client.get(f"{client.address.root}/server_info", _ServerInfo)
-    except ServerError:
-        return None
-    return info.speculative_algorithm is not None
 
 
 async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
@@ -258,25 +248,20 @@ def _upstream(client: ServerClient, model: ServedModel) -> str:
 
 
 async def _described(client: ServerClient, found: Found, props: _Props, slots_at: str) -> Found:
-    template = props.chat_template
+    """What llama-server says of the model that it has loaded."""
+    template, slots = props.chat_template, list[_Slot]()
+    # Its slots are shown unless it was started with --no-slots.
+    with suppress(ServerError):
+        slots = await client.get(slots_at, list[_Slot])
     return replace(
         found,
-        drafts=await _drafts(client, slots_at),
+        drafts=any(slot.speculative for slot in slots) if slots else None,
         reasoning=Reasoning(
             marked=_THINKING in template or _EFFORT in template,
             on_off=_THINKING in template,
             efforts=_EFFORTS if _EFFORT in template else (),
         ),
     )
-
-
-async def _drafts(client: ServerClient, slots_at: str) -> bool | None:
-    """Whether llama-server drafts; None if it does not show its slots."""
-    try:
-        slots = await client.get(slots_at, list[_Slot])
-    except ServerError:
-        return None
-    return any(slot.speculative for slot in slots) if slots else None
 
 
 def _info(listed: _Listed) -> ModelInfo:
@@ -373,12 +358,10 @@ async def _follow(client: ServerClient, name: str, tell: Tell) -> None:
 
 def ask(server: ServerSettings) -> Found:
     """What answers at a server's address; waits for the answer. Raises EngineError."""
-    return result_of(_ask(ServerClient(server)))
-
-
-async def _ask(client: ServerClient) -> Found:
+    client, loop = ServerClient(server), new_loop()
     try:
         client.open()
-        return await discover(client)
+        return loop.run_until_complete(discover(client))
     finally:
-        await client.close()
+        loop.run_until_complete(client.close())
+        close_loop(loop)

@@ -62,7 +62,7 @@ class _Refusal(msgspec.Struct):
     detail: msgspec.Raw = msgspec.Raw(b"")
 
 
-def of_environment(error: Exception) -> ServerError:
+def environment_fault(error: Exception) -> ServerError:
     """The certificates or the proxy that the environment names cannot be used."""
     if isinstance(error, OSError):
         why = error.strerror or error
@@ -77,7 +77,7 @@ def of_environment(error: Exception) -> ServerError:
     return ServerError(message, code="settings")
 
 
-def of_transport(
+def transport_fault(
     error: Exception, where: str, proxy: str, connect_s: float, silence_s: float
 ) -> ServerError:
     """The connection to a server, or to the proxy before it, failed with this error."""
@@ -89,7 +89,7 @@ def of_transport(
                 "not answer; check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or put the server's "
                 "host in NO_PROXY"
             )
-        return _no_connection(error, where, connect_s)
+        return _unreachable(_why_no_connection(error, where, connect_s))
     if isinstance(error, httpx2.TimeoutException):
         return ServerError(f"{where} has sent nothing for {silence_s:g} s", code="silent")
     if isinstance(error, httpx2.ProxyError):
@@ -99,28 +99,26 @@ def of_transport(
     return not_understood(where, str(error))
 
 
-def _no_connection(
-    error: httpx2.ConnectTimeout | httpx2.ConnectError, where: str, connect_s: float
-) -> ServerError:
+def _unreachable(message: str) -> ServerError:
+    return ServerError(message, code="unreachable", is_passing=True)
+
+
+def _why_no_connection(error: Exception, where: str, connect_s: float) -> str:
     if isinstance(error, httpx2.ConnectTimeout):
-        return _unreachable(f"{where} did not answer within {connect_s:g} s")
+        return f"{where} did not answer within {connect_s:g} s"
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return _unreachable(
+            return (
                 f"the certificate of {where} is not trusted ({cause.verify_message}): name the "
                 "file of the CA that signed it in ca_file"
             )
         if isinstance(cause, ssl.SSLError):
-            return _unreachable(f"{where} does not speak TLS ({cause.reason}): is it http://?")
+            return f"{where} does not speak TLS ({cause.reason}): is it http://?"
         if isinstance(cause, socket.gaierror):
-            return _unreachable(f"the host of {where} is not known")
+            return f"the host of {where} is not known"
         if isinstance(cause, ConnectionRefusedError):
-            return _unreachable(f"nothing answers at {where}: is the server running there?")
-    return _unreachable(f"{where} cannot be reached: {error}")
-
-
-def _unreachable(message: str) -> ServerError:
-    return ServerError(message, code="unreachable", is_passing=True)
+            return f"nothing answers at {where}: is the server running there?"
+    return f"{where} cannot be reached: {error}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -133,14 +131,16 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def not_understood(where: str, why: str = "") -> ServerError:
-    """What answers does not answer as an OpenAI-compatible server would."""
+    """An answer that no OpenAI-compatible server would give."""
     detail = f" ({_shortened(why)})" if why else ""
     return ServerError(f"the answer of {where} is not understood{detail}", code="protocol")
 
 
-def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: str) -> ServerError:
+def status_fault(
+    response: httpx2.Response, where: str, *, has_key: bool, model: str
+) -> ServerError:
     """A server answered with a status other than 200; the body has been read."""
-    status, said = response.status_code, message_in(response.content)
+    status, text, said = response.status_code, response.text, message_in(response.content)
     because = f": {said}" if said else ""
     if 300 <= status < 400:
         to = response.headers.get("Location", "somewhere else")
@@ -160,25 +160,19 @@ def of_status(response: httpx2.Response, where: str, *, has_key: bool, model: st
         has = f"has no model named “{model}”" if model else "has no such page"
         check = "" if model else "; check its address (url)"
         return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
+    wait_s = retry_after.seconds_of(response.headers.get("Retry-After", ""))
     if status == 429:
-        wait_s = retry_after.seconds_of(response.headers.get("Retry-After", ""))
         asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
         return ServerError(
             f"{where} {asks} (HTTP 429{because})", code="busy", is_passing=True, wait_s=wait_s
         )
     if status >= 500:
-        is_loading = status == 503 and _LOADING in said
         return ServerError(
             f"{where} failed (HTTP {status}){because}",
             is_passing=status in (502, 503, 504),
-            is_loading=is_loading,
-            wait_s=retry_after.seconds_of(response.headers.get("Retry-After", "")),
+            is_loading=status == 503 and _LOADING in said,
+            wait_s=wait_s,
         )
-    return _of_request(response, where, because)
-
-
-def _of_request(response: httpx2.Response, where: str, because: str) -> ServerError:
-    status, text = response.status_code, response.text
     what, code, advice = "this request", "refused", ""
     if status == 400 and _NO_ROOM.search(text):
         what, code = "to write as much as max_tokens", TOO_LONG

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
-
-Result = TypeVar("Result")
+from typing import Any
 
 
 class DaemonExecutor(ThreadPoolExecutor):
@@ -47,12 +45,3 @@ async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def result_of(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of the work, done in this thread; what it raises is raised here."""
-    loop = new_loop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        close_loop(loop)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from textual import events
@@ -20,6 +22,8 @@ from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")
+Update = Callable[[], object]
+"""Hands a result to a screen. It runs in the thread of the app, which alone touches widgets."""
 
 
 class TooSmall(Static):
@@ -70,7 +74,8 @@ class EagleScreen(Screen[Result]):
 
     @property
     def says(self) -> object:
-        """Tells it from another screen of its class: two questions may be open at once."""
+        """What distinguishes it from another screen of its class: two different questions may be
+        open at once, the same one only once."""
         return None
 
     @property
@@ -115,8 +120,41 @@ class EagleScreen(Screen[Result]):
         """Open a screen above this one; `then` gets what is chosen there, if anything is."""
         open_screen(self.app, screen, then)
 
+    def in_background(self, work: Callable[[], Iterable[Update]]) -> None:
+        """Run `work` in a thread, to wait for the network or the disk. Each update that it yields
+        is called in the app's thread, unless the screen has closed.
+
+        The thread is a daemon, unlike Textual's workers: quitting does not wait for a network that
+        does not answer.
+        """
+
+        def run() -> None:
+            try:
+                for update in work():
+                    if not self.is_running:
+                        return
+                    post(self.call_later, _call, update)
+            except Exception as bug:
+                # An exception ends the app, as in Textual's workers.
+                post(self.app.call_later, _raise, bug)
+
+        def post(call: Callable[..., object], *values: object) -> None:
+            with suppress(RuntimeError):  # the app ended meanwhile
+                call(*values)
+
+        threading.Thread(target=run, name="background", daemon=True).start()
+
     def leave(self) -> None:
         """Stop what runs for this screen and save the user's work: the app is about to close it."""
+
+
+def _call(update: Update) -> None:
+    # Without its result: Textual would await that of `dismiss`, which must not be.
+    update()
+
+
+def _raise(bug: Exception) -> None:
+    raise bug
 
 
 def open_screen(
@@ -141,12 +179,6 @@ class PromptScreen(EagleScreen[Result]):
     """A screen with a prompt, which gets what is typed whatever has the focus, also before the
     prompt has it."""
 
-    def __init__(
-        self, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name, id, classes)
-        self._waiting: list[Callable[[], object]] = []
-
     AUTO_FOCUS = ""
 
     @property
@@ -154,21 +186,7 @@ class PromptScreen(EagleScreen[Result]):
         return self.query_one(Prompt)
 
     def on_mount(self) -> None:
-        self.when_quiet(self.prompt.take_focus)
-
-    def when_quiet(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as no key is queued for this screen or its prompt."""
-        self._waiting.append(then)
-        if len(self._waiting) == 1:
-            self._wait()
-
-    def _wait(self) -> None:
-        if self.message_queue_size or self.prompt.message_queue_size:
-            self.call_later(self.prompt.call_later, self._wait)
-            return
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        self.prompt.take_focus()
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Select, Static
 
 from eaglechat.settings import SettingDoc, describe
-from eaglechat.settings.values import WrongValueError, parse, wanted, written
+from eaglechat.settings.description import WrongValueError, parse, wanted, written
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
@@ -66,7 +66,7 @@ class SettingsScreen(EagleModal[None]):
 
     def _value(self, doc: SettingDoc) -> Any:
         """The value in force; None if it is left to the model."""
-        if doc.is_models and doc.name not in self._settings.current.given:
+        if doc.follows_model and doc.name not in self._settings.current.given:
             return None
         return getattr(getattr(self._settings.current, doc.table), doc.key)
 
@@ -84,7 +84,7 @@ class SettingsScreen(EagleModal[None]):
         self.dismiss(None)
 
 
-class Choice(Select[str]):
+class SettingSelect(Select[str]):
     """One of a few values."""
 
     async def on_event(self, event: events.Event) -> None:
@@ -126,18 +126,18 @@ class SettingField(Vertical):
         if doc.name == "interface.theme":
             names = sorted(self.app.available_themes)
             chosen = self._value if self._value in names else self.app.theme
-            return Choice(
+            return SettingSelect(
                 [(name, name) for name in names], value=chosen, allow_blank=False, compact=True
             )
         if doc.choices:
             choices = [(choice, choice) for choice in doc.choices]
-            return Choice(choices, value=self._value, allow_blank=False, compact=True)
+            return SettingSelect(choices, value=self._value, allow_blank=False, compact=True)
         value = "" if self._value is None else written(self._value)
         return Input(value, self._unset(), compact=True, name=doc.name)
 
     def _unset(self) -> str:
         """The placeholder: the value in force while the field is empty."""
-        if not self._doc.is_models:
+        if not self._doc.follows_model:
             return ""
         if self._recommended is None:
             return f"{written(self._doc.default)} (default)"
@@ -147,7 +147,7 @@ class SettingField(Vertical):
         doc = self._doc
         fits = wanted(doc)
         fits = f" {fits[0].upper()}{fits[1:]}." if doc.range or doc.example else ""
-        if doc.is_models:
+        if doc.follows_model:
             unset = f"Empty: as the model's file recommends, else {written(doc.default)}."
         else:
             unset = f"Default: {written(doc.default) or 'empty'}."
@@ -169,7 +169,7 @@ class SettingField(Vertical):
         """Put what is typed in force if it is valid."""
         for field in self.query(Input):
             try:
-                is_unset = self._doc.is_models and not field.value.strip()
+                is_unset = self._doc.follows_model and not field.value.strip()
                 self._take(None if is_unset else parse(self._doc, field.value))
             except WrongValueError as error:
                 self._complain(str(error))

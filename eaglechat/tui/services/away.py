@@ -25,26 +25,26 @@ class Away:
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._write, self._is_watched, self._settings = write, is_watched, settings
+        self.write, self._is_watched, self._settings = write, is_watched, settings
         self._environment, self._clock = environment, clock
         self._title = ""
         self._began: float | None = None
 
     def open(self) -> None:
         """Keep the terminal's own title, and set one."""
-        self._write(_KEEP_TITLE)
+        self.write(_KEEP_TITLE)
         self.show("")
 
     def close(self) -> None:
         """Restore the terminal's own title."""
-        self._write(_OLD_TITLE)
+        self.write(_OLD_TITLE)
 
     def show(self, doing: str) -> None:
         """Set the title to what the app is doing."""
         title = _plain(f"{doing} · eaglechat" if doing else "eaglechat")
         if title != self._title:
             self._title = title
-            self._write(f"\x1b]2;{title}\x07")
+            self.write(f"\x1b]2;{title}\x07")
 
     def follow(self, doing: str | None, about: str) -> None:
         """Show the progress of a reply, None if none is being written; `about` names the chat.
@@ -65,9 +65,9 @@ class Away:
     def _notify(self, text: str) -> None:
         how = self._settings().interface.notify
         if how == "bell":
-            self._write("\x07")
+            self.write("\x07")
         elif how == "desktop":
-            self._write(self._notice(_plain(text)))
+            self.write(self._notice(_plain(text)))
 
     def _notice(self, text: str) -> str:
         is_urxvt = self._environment.get("TERM", "").startswith(_NOTICES_OF_URXVT)

@@ -20,7 +20,7 @@ from eaglechat.links.base import (
 )
 from eaglechat.links.rpc import RpcServer, ask_all
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.tui.services.pace import drawing_pace
+from eaglechat.tui.services.pace import FramePace
 from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import (
     Answer,
@@ -54,7 +54,7 @@ class EngineService:
         self._is_here = is_here
         self._connect = connect or _server_link
         self._watchers: list[Watcher] = []
-        self._pace = drawing_pace(FEWEST_FRAMES_PER_SECOND)
+        self._pace = FramePace(FEWEST_FRAMES_PER_SECOND)
         self.loaded: PairInfo | None = None
         """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._latest: object = None

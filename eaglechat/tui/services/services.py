@@ -1,17 +1,18 @@
-"""The services the app hands to its screens."""
+"""What the app hands to its screens."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from textual.signal import Signal
+
+from eaglechat.chat.history.folder import ChatFolder, ReadProgress
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.tui.services.away import Away
-from eaglechat.tui.services.chats import ChatsService
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.tui.services.installs import InstallWatch
-from eaglechat.tui.services.servers import ServerWatch
 from eaglechat.tui.services.settings import SettingsService
 
 
@@ -29,6 +30,33 @@ class Typeahead:
         return taken
 
 
+class ChatReader:
+    """Reads the chats on disk in a thread, so that words can be found in them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.folder = ChatFolder(directory)
+        self.progress: ReadProgress | None = None
+        """How many chats are read; None while none is being read."""
+        self.version = 0
+        """Grows whenever something else can be found."""
+        self._thread: threading.Thread | None = None
+
+    def update(self) -> None:
+        """Read the chats that changed. It goes on when the list is closed; quitting ends it."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._update, name="chats", daemon=True)
+            self._thread.start()
+
+    def _update(self) -> None:
+        try:
+            for progress in self.folder.read():
+                self.progress = progress if progress.done < progress.total else None
+                self.version += 1
+        finally:
+            self.progress = None
+            self.version += 1
+
+
 @dataclass(frozen=True)
 class Services:
     """What screens share besides their own widgets."""
@@ -37,9 +65,8 @@ class Services:
     settings: SettingsService
     pairs: PairLibrary
     desk: HubDesk
-    installs: InstallWatch
-    chats_dir: Path
-    chats: ChatsService
+    models_changed: Signal[None]
+    """Published when models were installed or deleted."""
+    chats: ChatReader
     typeahead: Typeahead
     away: Away
-    servers: ServerWatch

@@ -11,7 +11,7 @@ from textual.dom import DOMNode
 from textual.signal import Signal
 
 from eaglechat.settings import Settings
-from eaglechat.settings.writing import SettingsFileError, save_setting
+from eaglechat.settings.config_file import SettingsFileError, save_setting
 
 
 @dataclass(frozen=True)

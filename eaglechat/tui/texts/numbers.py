@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eaglechat.chat import refusals
-from eaglechat.chat.capability_text import foreign, not_followed, not_reported
 from eaglechat.chat.comparing import Compared, latest_compared
-from eaglechat.chat.controls import Controls
+from eaglechat.chat.controls import Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.texts import wording
-from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
+from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling, Sampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
-from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats
+from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats, stats_of
+
+_MOST_ROUNDS = 512
+"""The most rounds that the panel draws."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +69,17 @@ class Numbers:
         return f"{self.n_past:,}" if self.n_past else "not known"
 
 
-def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
-    """The numbers of a session at this moment. `most_rounds` limits `Numbers.rounds`."""
+def numbers_of(session: ChatSession) -> Numbers:
+    """The numbers of a session at this moment."""
     shown, controls = session.shown, session.controls
-    rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
+    rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
+    rolling = stats_of(session.latest_rounds)
     return Numbers(
         reply=shown.stats if shown else SpeculationStats(),
-        measured=replace(shown.measured if shown else Measured(), stats=session.rolling.stats()),
+        measured=replace(shown.measured if shown else Measured(), stats=rolling),
         rounds=rounds,
-        times=not_reported(session.hello, "times") or _times(latest),
+        times=wording.not_reported(session.hello, "times") or _times(latest),
         n_past=session.n_past,
         n_ctx=session.n_ctx,
         prefill=_prefill(session),
@@ -90,19 +93,15 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         controls=controls,
         reasoning=session.reasoning,
         by_part=shown.by_part if shown and shown.has_reasoning else {},
-        unreported=not_reported(session.hello, "origins"),
+        unreported=wording.not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
-        engine=shown.terms.engine if shown else foreign(session.hello),
+        engine=(shown.terms if shown else session.terms).engine,
         not_followed=not_followed(session.hello),
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
-        own_sampling=wording.own_sampling(session.recommended, session.terms.sampling),
-        auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
+        own_sampling=_own_sampling(session.recommended, session.terms.sampling),
+        auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
     )
-
-
-def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
-    return rounds[-1].auto if rounds else None
 
 
 def _times(rounds: Sequence[Round]) -> str:
@@ -133,3 +132,14 @@ def _prefill(session: ChatSession) -> str:
     if prefill is None:
         return "starting"
     return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} cached"
+
+
+def _own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) -> str:
+    """The sampling settings without a control that have the value the model's file recommends."""
+    keys = ("top_k", "top_p", "min_p", "repeat_penalty")
+    own = [
+        f"{key} {getattr(in_force, key):g}"
+        for key in keys
+        if recommended and getattr(recommended, key) == getattr(in_force, key)
+    ]
+    return f"The model's: {', '.join(own)}" if own else ""

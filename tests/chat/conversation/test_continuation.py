@@ -13,6 +13,7 @@ from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
+from eaglechat.wire.stats import stats_of
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
 
@@ -167,7 +168,7 @@ def test_it_is_not_compared(chat: Headless) -> None:
 
 def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -> None:
     chat.ask("Once")
-    before = chat.session.rolling.stats()
+    before = stats_of(chat.session.latest_rounds)
     assert chat.session.ask("Again")
     chat.rounds(4)
     running = chat.session.running
@@ -177,7 +178,7 @@ def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -
     chat.engine.tell(protocol.Settled(id=running.request_id, rounds=tuple(settled)))
     chat.engine.budget = 0
     chat.pump_until(lambda: running.turn.recording.is_settled)
-    after = chat.session.rolling.stats()
+    after = stats_of(chat.session.latest_rounds)
     assert after.rounds == before.rounds + 2
     chat.finish()
 

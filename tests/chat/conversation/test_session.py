@@ -20,6 +20,7 @@ from eaglechat.tui.texts.replies import progress
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
+from eaglechat.wire.stats import stats_of
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY, SEED
@@ -171,7 +172,7 @@ def test_an_answer_again_of_which_nothing_came_leaves_the_first_one(chat: Headle
 
 def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headless) -> None:
     chat.ask("why?")
-    rolling = chat.session.rolling.stats()
+    rolling = stats_of(chat.session.latest_rounds)
     asked = chat.last_request
     assert chat.session.compare()
     assert chat.last_request.messages == asked.messages
@@ -179,7 +180,7 @@ def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headle
     assert not chat.last_request.speculation.enabled
     chat.finish()
     assert chat.texts == ["why?", REPLY]
-    assert chat.session.rolling.stats() == rolling
+    assert stats_of(chat.session.latest_rounds) == rolling
     assert latest_compared(chat.session.turns) is not None
     assert [entry.kind for entry in chat.entries[-3:]] == [
         "information",

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.history.packing import pack, unpack
-from eaglechat.chat.recording import text_in
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
@@ -21,6 +20,7 @@ from eaglechat.wire.records import (
     Round,
     RoundTimings,
     Token,
+    text_in,
 )
 
 # Text of models comes from UTF-8: no half characters of UTF-16.

@@ -157,7 +157,7 @@ def test_the_context_of_a_long_chat_is_known_without_its_rounds(
     wanted = [turn.recording.n_past for turn in chat.session.turns.path if isinstance(turn, Reply)]
     chat.session.leave("")
     chat.session.close()
-    monkeypatch.setattr("eaglechat.chat.history.saved_chat.unpack", nobody_unpacks)
+    monkeypatch.setattr("eaglechat.chat.history.packing.unpack", nobody_unpacks)
     (saved,) = saved_chats(tmp_path / "chats")
 
     found = [turn.recording.n_past for turn in saved.turns.path if isinstance(turn, Reply)]

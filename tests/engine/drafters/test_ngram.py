@@ -67,7 +67,6 @@ def test_probabilities_are_the_share_of_places_that_agree_and_end_a_draft() -> N
     both, one = (token.probability for token in drafter.propose(12, 2, Limits(2)))
     assert (both, one) == pytest.approx((2 / 2.5, 1 / (2 + 1 / 3)))
     assert drafter.propose(12, 2, Limits(2, p_min=0.6)).ids == [3]
-    assert drafter.propose(12, 2, Limits(2, p_min=0.6, n_min=2)).ids == []
     assert drafter.propose(12, 2, Limits(2, is_worth=lambda seen, _others: len(seen) < 2)).ids == [
         3
     ]

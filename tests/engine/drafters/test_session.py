@@ -55,9 +55,9 @@ class Conversation:
 
 
 @contextmanager
-def conversations(models: Models, n_seq: int = 1) -> Iterator[list[Conversation]]:
+def conversations(models: Models, n_seq: int = 1, n_min: int = 0) -> Iterator[list[Conversation]]:
     """One for each sequence of a session."""
-    config = Eagle3SessionConfig(n_seq, n_draft_max=3)
+    config = Eagle3SessionConfig(n_seq, n_draft_max=3, n_min=n_min)
     with (
         open_contexts(*models, n_ctx=512, n_seq=n_seq) as contexts,
         Batch(contexts[0]) as batch,
@@ -113,6 +113,13 @@ def test_n_draft_max_may_be_set_between_rounds(one: Conversation) -> None:
     assert one.round() == ([], 0)
     one.session.n_draft_max = 5
     assert len(one.round()[0]) == 5
+
+
+def test_a_draft_that_is_shorter_than_n_min_is_dropped(tiny_models: Models) -> None:
+    with conversations(tiny_models, n_min=4) as (conversation,):
+        conversation.prefill(prompt_of(tiny_models[0]))
+        assert conversation.round() == ([], 0)
+        assert conversation.session.stats().n_drafts == 0
 
 
 @pytest.mark.parametrize("seq_id", [-1, 1])

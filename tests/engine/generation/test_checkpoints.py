@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.checkpoints import Checkpoints
+from eaglechat.engine.generation.cache_state import Checkpoints
 from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.process.chat_job import ChatJob, rendered
+from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.gguf.preflight import check_pair
-from eaglechat.tui.texts.wording import prompt_seen
+from eaglechat.tui.screens.chat.seen import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny
@@ -137,7 +137,7 @@ def test_a_loaded_pair_goes_on_from_a_checkpoint_and_says_what_they_cost(
             messages = (*messages, Message(role="user", content=question))
             said: list[AnyEvent] = []
             request = Chat(id=1, messages=messages, sampling=GREEDY, max_tokens=8)
-            ChatJob(request, live(enabled=True), lambda: False, said.append).run(pair)
+            write_reply(request, pair, live(enabled=True), lambda: False, said.append)
             [done] = [event for event in said if isinstance(event, Done)]
             reads.append(done.end.timings.reused_tokens)
             messages = (*messages, Message(role="assistant", content="the cat sat"))

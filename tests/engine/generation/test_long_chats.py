@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from eaglechat.engine.generation.context_window import find_cut
 from eaglechat.engine.generation.generator import ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
@@ -256,17 +257,12 @@ def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:
     chat.ask("two")
     messages = [*chat.messages, Message(role="user", content="three")]
     prompt, turns = reads_again.prompter.prompt(messages), reads_again.prompter.turns(messages)
-    events: list[ReplyEvent] = []
 
-    def moved_in_mid_reply() -> bool:
+    def moved_in_mid_reply(events: Sequence[ReplyEvent]) -> bool:
         kinds = [type(event) for event in events]
         return Round in kinds and Window in kinds[kinds.index(Round) :]
 
-    for event in reads_again.stream(
-        prompt, turns=turns, max_tokens=200, cancelled=moved_in_mid_reply
-    ):
-        events.append(event)
-    reply = Reply(tuple(events))
+    reply = reads_again.reply(prompt, turns=turns, max_tokens=200, cancel_at=moved_in_mid_reply)
 
     assert reply.end.finish_reason is FinishReason.CANCELLED
     assert not reply.windows[-1].kv_kept
@@ -347,7 +343,8 @@ def test_the_draft_keeps_the_last_positions_and_the_text_stays_the_same(
             reply = chat.ask(question, max_tokens=50)
             assert reply.tokens == plain.ask(question, max_tokens=50, live=plainly()).tokens
             check_cache(chat)
-            kept = len(rig.generator.cached) - rig.draft.first_position(0)
+            first = api.llama_memory_seq_pos_min(api.llama_get_memory(rig.draft.pointer), 0)
+            kept = len(rig.generator.cached) - first
             assert min(draft_window, len(rig.generator.cached)) <= kept < draft_window + 64 + 64
         assert any(reply.windows for reply in chat.replies)
         assert sum(round_.n_accepted for reply in chat.replies for round_ in reply.rounds) > 0

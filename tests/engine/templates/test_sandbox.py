@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eaglechat.engine.templates import sandbox
 from eaglechat.engine.templates.renderer import MOST_CHARACTERS
-from eaglechat.engine.templates.sandbox import CancelledError, Template
+from eaglechat.engine.templates.sandbox import render
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptCancelledError, PromptError
 from eaglechat.wire.protocol import Message
@@ -58,35 +58,49 @@ NOT_OPEN = [
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
 
 
-def limited(source: str, **values: Any) -> str:
-    template = Template(source)
-    with template.limits(deadline_s=0.2):
-        return template.render(**values)
+@pytest.fixture
+def a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 1.0)
 
 
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS.keys())
-def test_what_never_ends_is_stopped_at_the_deadline(source: str) -> None:
+def test_what_never_ends_is_stopped_at_the_deadline(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 0.2)
     with pytest.raises(PromptError, match=r"was stopped: it took longer than 0\.2 s"):
-        limited(source)
+        render(source, {})
 
 
-def test_what_never_ends_is_stopped_when_it_is_cancelled() -> None:
+def test_what_never_ends_is_stopped_when_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 60.0)
     asked = iter([False] * 3)
-    template = Template(LOOPS)
-    with template.limits(lambda: next(asked, True), deadline_s=60.0), pytest.raises(CancelledError):
-        template.render()
+    with pytest.raises(PromptCancelledError):
+        render(LOOPS, {}, lambda: next(asked, True))
 
 
 @ON_LINUX
 @pytest.mark.parametrize("source", TOO_LARGE.values(), ids=TOO_LARGE.keys())
-def test_what_would_take_all_memory_is_stopped_before_it_does(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Jinja works out what is constant while it compiles, which has a deadline of its own.
-    monkeypatch.setattr(sandbox, "DEADLINE_S", 1.0)
+@pytest.mark.usefixtures("a_second")
+def test_what_would_take_all_memory_is_stopped_before_it_does(source: str) -> None:
     says = r"was stopped: it (takes|writes) more than|it took longer than"
     with pytest.raises(PromptError, match=says):
-        limited(source)
+        render(source, {})
+
+
+def test_a_template_that_was_stopped_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its message shape, dialect and switches are found with a dozen renderings."""
+    monkeypatch.setattr(sandbox, "DEADLINE_S", 0.2)
+    tries: list[str] = []
+
+    def counted(source: str, *rest: Any) -> str:
+        tries.append(source)
+        return render(source, *rest)
+
+    monkeypatch.setattr(sandbox, "render", counted)
+    with pytest.raises(PromptError, match="was stopped"):
+        ChatTemplate(LOOPS, bos="", eos="")
+    assert tries == [LOOPS]
 
 
 @ON_LINUX
@@ -96,12 +110,11 @@ def test_the_system_limits_the_memory_of_a_template() -> None:
 
 
 @pytest.mark.parametrize("source", [NESTED, LOOPS, "{{ n ** (n ** n) }}"])
+@pytest.mark.usefixtures("a_second")
 def test_the_next_template_is_rendered_when_one_was_stopped(source: str) -> None:
-    before = Template("{{ text }}")
     with pytest.raises(PromptError, match="was stopped"):
-        limited(source, n=9)
-    assert before.render(text="still here") == "still here"
-    assert Template("{{ text }}!").render(text="here too") == "here too!"
+        render(source, {"n": 9})
+    assert render("{{ text }}!", {"text": "still here"}) == "still here!"
 
 
 def test_a_template_may_join_a_long_chat_with_tildes() -> None:
@@ -118,11 +131,10 @@ def test_a_template_may_join_a_long_chat_with_tildes() -> None:
 
 @ON_LINUX
 def test_a_bomb_takes_nothing_of_the_process_that_holds_the_models() -> None:
-    template = Template("{{ ('\u03a9' * n) | list | length }}")
     tracemalloc.start()
     try:
         with pytest.raises(PromptError, match="was stopped"):
-            template.render(n=1 << 26)
+            render("{{ ('\u03a9' * n) | list | length }}", {"n": 1 << 26})
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -130,7 +142,7 @@ def test_a_bomb_takes_nothing_of_the_process_that_holds_the_models() -> None:
 
 
 def test_a_template_may_be_long() -> None:
-    assert Template("x" * (1 << 19)).render() == "x" * (1 << 19)
+    assert render("x" * (1 << 19), {}) == "x" * (1 << 19)
 
 
 @pytest.mark.parametrize("source", ["{{ '\\ud800' }}", "{{ messages[0].content }}"])
@@ -143,6 +155,11 @@ def test_half_a_character_is_an_error_of_the_prompt(source: str) -> None:
 def test_what_is_behind_the_template_is_not_open(source: str) -> None:
     with pytest.raises(PromptError, match="refuses this conversation"):
         ChatTemplate(source, bos="", eos="").render((USER,))
+
+
+def test_what_the_filter_attr_finds_behind_the_template_is_empty() -> None:
+    source = "{{ ('%s' | attr('format')).__self__.__class__ }}"
+    assert ChatTemplate(source, bos="", eos="").render((USER,)) == ""
 
 
 def test_a_cancelled_rendering_leaves_nothing_wrong_behind() -> None:
@@ -186,7 +203,7 @@ def test_whatever_a_template_raises_is_an_error_of_the_prompt(source: str, says:
     ],
 )
 def test_what_chat_templates_have_beside_jinja(source: str, text: str) -> None:
-    assert Template(source).render() == text
+    assert render(source, {}) == text
 
 
 PIECES = st.sampled_from(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from eaglechat.hub.downloads.download import Progress
+from eaglechat.hub.downloads.download import FileProgress
 from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
 
 
@@ -15,7 +15,7 @@ def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:
     stop, arrived = StopSignal(), threading.Event()
     outcome: list[BaseException] = []
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: FileProgress) -> None:
         if progress.bytes_done == bytes_done:
             arrived.set()
 

@@ -12,12 +12,17 @@ import pytest
 
 from eaglechat.hub.downloads import transfer
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
+from eaglechat.hub.downloads.download import (
+    FileProgress,
+    FileState,
+    RetryPolicy,
+    download,
+)
 from eaglechat.hub.downloads.queue import Downloads, Stage
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import partial_file
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import Kind, plan_removal, remove, scan
+from eaglechat.hub.local.library import ModelKind, plan_removal, remove, scan
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -43,7 +48,7 @@ def patient(fake: FakeHub, tmp_path: Path) -> Hub:
 
 def pull(hub: Hub, attempts: int = 4, **options: object) -> Path:
     policy = RetryPolicy(attempts=attempts, first_wait=0.01, longest_wait=0.02)
-    return download(hub, FileRequest(REPO, FILE), policy=policy, **options)  # type: ignore[arg-type]
+    return download(hub, hub.repo(REPO).file(FILE), policy=policy, **options)  # type: ignore[arg-type]
 
 
 def part_of(hub: Hub) -> Path:
@@ -55,7 +60,7 @@ def asked(fake: FakeHub) -> Counter[str | None]:
 
 
 def test_each_block_is_asked_for_once_over_at_most_eight_connections(
-    hub: Hub, fake: FakeHub
+    patient: Hub, fake: FakeHub
 ) -> None:
     open_now: set[int] = set()
     most = 0
@@ -72,7 +77,7 @@ def test_each_block_is_asked_for_once_over_at_most_eight_connections(
             open_now.discard(id(seen))
 
     fake.pace = pace
-    assert pull(hub).read_bytes() == DATA
+    assert pull(patient).read_bytes() == DATA
     assert most == transfer.CONNECTIONS
     blocks = [f"bytes={at}-{at + BLOCK - 1}" for at in range(0, LAST, BLOCK)]
     assert asked(fake) == Counter([*blocks, f"bytes={LAST}-"])
@@ -83,18 +88,18 @@ def test_a_block_that_was_cut_is_finished_by_another_connection(
     patient: Hub, fake: FakeHub
 ) -> None:
     fake.fail(at=2 * BLOCK, close_after=5000)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
     assert asked(fake)[f"bytes={2 * BLOCK + 5000}-{3 * BLOCK - 1}"] == 1
     # The others went on: the file was not asked about again.
-    assert Phase.RETRYING not in {note.phase for note in notes}
+    assert FileState.RETRYING not in {note.state for note in notes}
 
 
 def test_connections_that_break_again_and_again_stay_as_many(patient: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=12_000, times=15)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
-    assert Phase.RETRYING not in {note.phase for note in notes}
+    assert FileState.RETRYING not in {note.state for note in notes}
     assert len(fake.requests("hub", "HEAD")) == 1
 
 
@@ -150,9 +155,9 @@ def test_a_server_without_ranges_sends_the_file_over_one_connection(
 
     monkeypatch.setattr(partial_file.PartialFile, "write", noted)
     fake.fail(ignore_range=True, times=99)
-    notes: list[Progress] = []
+    notes: list[FileProgress] = []
     assert pull(patient, on_progress=notes.append).read_bytes() == DATA
-    assert Phase.RETRYING not in {note.phase for note in notes}
+    assert FileState.RETRYING not in {note.state for note in notes}
     assert len(writers) == 1
 
 
@@ -245,7 +250,7 @@ def test_pausing_and_resuming_it_is_one_download(patient: Hub, fake: FakeHub) ->
 
     fake.pace = hold
     downloads = Downloads(patient)
-    downloads.fetch("m", [FileRequest(REPO, FILE, size=len(DATA))])
+    downloads.fetch("m", [patient.repo(REPO).file(FILE)])
     assert paused.wait(10)
     downloads.pause("m")
     gate.set()
@@ -265,7 +270,7 @@ def test_a_download_under_way_is_listed_and_removed_with_its_map(hub: Hub) -> No
     cache = RepoCache(hub.cache_dir, REPO)
     cache.write_record(sha256(DATA), FILE, "main", len(DATA))
     (model,) = scan([], hub.cache_dir)
-    assert (model.kind, model.size_bytes) == (Kind.UNFINISHED, 2 * BLOCK)
+    assert (model.kind, model.size_bytes) == (ModelKind.UNFINISHED, 2 * BLOCK)
     assert "stopped at 19%" in (model.problem or "")
     remove(plan_removal([model]))
     assert not list(cache.folder.rglob("*.part*"))

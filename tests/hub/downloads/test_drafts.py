@@ -70,7 +70,6 @@ def test_search_finds_gguf_repositories_most_downloaded_first(hub: Hub, fake: Fa
     hits = hub.search("base", tags=("gguf",))
     assert [hit.repo for hit in hits] == ["b/base-GGUF", "a/base-GGUF"]
     assert [(hit.gated, hit.licence) for hit in hits] == [(True, None), (False, "apache-2.0")]
-    assert all(hit.has_gguf for hit in hits)
 
 
 def test_a_search_without_a_network_says_so(tmp_path: Path) -> None:

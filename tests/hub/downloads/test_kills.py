@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import Kind, scan
+from eaglechat.hub.local.library import ModelKind, scan
 from eaglechat.hub.local.partial_file import BLOCK, PartialFile, bytes_received
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, Seen, sha256
@@ -64,7 +64,7 @@ def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: P
         process.communicate()
         assert seen.range == (f"bytes={begins}-" if begins else None)
         assert part.read_bytes() == data[: on_disk()]
-        assert all(model.kind is Kind.UNFINISHED for model in scan([], commands.cache))
+        assert all(model.kind is ModelKind.UNFINISHED for model in scan([], commands.cache))
         fake.faults.clear()
 
     result = commands.run("pull", "user/model")

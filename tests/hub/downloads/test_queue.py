@@ -14,7 +14,7 @@ import pytest
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
+from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter, Stage
 from eaglechat.hub.local import library
@@ -74,8 +74,9 @@ def until(condition: Callable[[], object]) -> None:
 
 def fetch(downloads: Downloads, *numbers: int) -> None:
     """Download each of these files of user/model under its own name, m0 to m3."""
+    listing = downloads.hub.repo("user/model")
     for number in numbers:
-        downloads.fetch(f"m{number}", [FileRequest("user/model", f"m{number}.gguf", size=SIZE)])
+        downloads.fetch(f"m{number}", [listing.file(f"m{number}.gguf")])
 
 
 def look(downloads: Downloads, name: str) -> InstallSnapshot:
@@ -84,8 +85,10 @@ def look(downloads: Downloads, name: str) -> InstallSnapshot:
 
 
 def states(downloads: Downloads) -> dict[str, str]:
-    """The state of the only file of each download."""
-    return {one.name: one.files[0].state.value for one in downloads.snapshots()}
+    """The state of the only file of each download; "running" whatever its thread is doing."""
+    found = {one.name: one.files[0].state.value for one in downloads.snapshots()}
+    at_rest = ("queued", "paused", "done", "failed")
+    return {name: state if state in at_rest else "running" for name, state in found.items()}
 
 
 def until_half(downloads: Downloads, *names: str) -> None:
@@ -275,11 +278,11 @@ def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
 ) -> None:
     finish = install.finish
 
-    def finish_without_target(plan: Plan, cache: Path, *rest: Any) -> Pair:
+    def finish_without_target(plan: Plan, cache: Path, **rest: Any) -> Pair:
         monkeypatch.setattr(install, "finish", finish)
         found = library.find(library.scan(cache=cache), "org/model")
         library.remove(library.plan_removal(found))
-        return finish(plan, cache, *rest)
+        return finish(plan, cache, **rest)
 
     monkeypatch.setattr(install, "finish", finish_without_target)
     downloads.install(install.plan(hub, ONE))

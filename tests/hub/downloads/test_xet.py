@@ -11,7 +11,12 @@ import pytest
 from huggingface_hub import constants, hf_hub_download
 
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, Phase, Progress, RetryPolicy, download
+from eaglechat.hub.downloads.download import (
+    FileProgress,
+    FileState,
+    RetryPolicy,
+    download,
+)
 from eaglechat.hub.errors import CorruptError, HubError
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.partial_file import bytes_received
@@ -22,7 +27,6 @@ pytest.importorskip("hf_xet")
 
 REPO, FILE = "user/model", "model.gguf"
 DATA = random.Random(3).randbytes(6 * XORB + 12_345)
-REQUEST = FileRequest(REPO, FILE)
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02)
 
 
@@ -36,7 +40,7 @@ def too_large_for_http(fake: FakeHub, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def pull(hub: Hub, **options: object) -> Path:
-    return download(hub, REQUEST, policy=QUICK, **options)  # type: ignore[arg-type]
+    return download(hub, hub.repo(REPO).file(FILE), policy=QUICK, **options)  # type: ignore[arg-type]
 
 
 def here(hub: Hub) -> int:
@@ -55,13 +59,13 @@ class HeldFrom:
 
 
 def test_a_file_too_large_for_http_comes_from_xet_storage(hub: Hub, fake: FakeHub) -> None:
-    progress: list[Progress] = []
+    progress: list[FileProgress] = []
     path = pull(hub, on_progress=progress.append)
     assert path.read_bytes() == DATA
     assert {seen.path.split("/")[1] for seen in fake.requests("storage")} == {"xorbs"}
     assert Path(hf_hub_download(REPO, FILE, cache_dir=hub.cache_dir, local_files_only=True)) == path
     assert list(path.resolve().parent.iterdir()) == [path.resolve()]
-    assert all(p.bytes_total == len(DATA) for p in progress if p.phase is Phase.DOWNLOADING)
+    assert all(p.bytes_total == len(DATA) for p in progress if p.state is FileState.DOWNLOADING)
     assert pull(hub) == path
 
 
@@ -95,11 +99,11 @@ def test_stops_at_once_while_nothing_comes_and_resumes_there(hub: Hub, fake: Fak
     held.gate.set()
     assert here(hub) == 3 * XORB
     fake.seen.clear()
-    progress: list[Progress] = []
+    progress: list[FileProgress] = []
     assert pull(hub, on_progress=progress.append).read_bytes() == DATA
     asked = [seen.range for seen in fake.requests("hub") if seen.path.startswith("/v2")]
     assert asked == [f"bytes={3 * XORB}-{len(DATA) - 1}"]
-    assert min(p.bytes_done for p in progress if p.phase is Phase.DOWNLOADING) == 3 * XORB
+    assert min(p.bytes_done for p in progress if p.state is FileState.DOWNLOADING) == 3 * XORB
 
 
 def test_what_arrives_damaged_is_fetched_once_more(hub: Hub, fake: FakeHub) -> None:
@@ -121,7 +125,7 @@ def test_a_storage_that_fails_leaves_what_came(hub: Hub, fake: FakeHub) -> None:
     held.gate.set()
     fake.fail(status=404, times=1000)
     with pytest.raises(HubError, match=r"storage failed on user/model/model\.gguf"):
-        download(hub, REQUEST, policy=RetryPolicy(attempts=1))
+        download(hub, hub.repo(REPO).file(FILE), policy=RetryPolicy(attempts=1))
     assert here(hub) == 2 * XORB
     fake.faults.clear()
     assert pull(hub).read_bytes() == DATA

@@ -25,7 +25,7 @@ from eaglechat.gguf.header import (
 )
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import PreflightError, check_kv_type, check_pair
-from eaglechat.hub.local.library import Kind, Model, scan
+from eaglechat.hub.local.library import LocalModel, ModelKind, scan
 from eaglechat.hub.local.pairs import inspect, pair_of_files
 from eaglechat.wire.errors import SettingsError
 from tests import ggufs
@@ -43,7 +43,7 @@ def folder_of(files: dict[str, bytes]) -> Iterator[Path]:
         yield Path(folder)
 
 
-def go_through(folder: Path) -> list[Model]:
+def go_through(folder: Path) -> list[LocalModel]:
     """What the menu, the library and a load do with the files of a folder."""
     models = scan([folder], folder / "no-cache")
     for model in models:
@@ -119,7 +119,7 @@ BROKEN = {
 def test_a_broken_header_is_told_in_a_sentence(data: bytes, says: str) -> None:
     with folder_of({"x.gguf": data}) as folder:
         (model,) = go_through(folder)
-        assert model.kind is Kind.BROKEN
+        assert model.kind is ModelKind.BROKEN
         assert says in (model.problem or "")
     with pytest.raises(GGUFError, match=r"x\.gguf"):
         parse_header(data, Path("x.gguf"), len(data))
@@ -177,7 +177,7 @@ def test_a_vocabulary_map_of_a_shape_of_its_own_is_refused(shape: Shape, says: s
 def test_impossible_names_of_split_models_are_told_in_a_sentence(name: str, says: str) -> None:
     with folder_of({name: TARGET}) as folder:
         (model,) = go_through(folder)
-        assert model.kind is Kind.BROKEN
+        assert model.kind is ModelKind.BROKEN
         assert says in (model.problem or "")
 
 
@@ -212,7 +212,7 @@ def test_links_that_lead_nowhere_or_in_a_circle_cost_nobody_else(tmp_path: Path)
     (snapshot / "config.json").write_text('{"draft_vocab_size": 3}')
     (snapshot / "model.safetensors").symlink_to("gone")
     (checkpoint,) = scan([], tmp_path / "cache")
-    assert (checkpoint.kind, checkpoint.size_bytes) == (Kind.CHECKPOINT, 23)
+    assert (checkpoint.kind, checkpoint.size_bytes) == (ModelKind.CHECKPOINT, 23)
 
 
 # --- cut short while they are read ---

@@ -10,11 +10,11 @@ from huggingface_hub import scan_cache_dir
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, RetryPolicy, download
+from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import library
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import Kind, Model, Source, find, scan
+from eaglechat.hub.local.library import LocalModel, ModelKind, Source, find, scan
 from eaglechat.hub.local.partial_file import BLOCK, PartialFile
 from tests import ggufs
 from tests.hub.fakehub import FakeHub
@@ -30,10 +30,10 @@ def put(path: Path, data: bytes = TARGET) -> Path:
 
 
 def pull(hub: Hub, repo: str, path: str) -> Path:
-    return download(hub, FileRequest(repo, path), policy=RetryPolicy(attempts=1))
+    return download(hub, hub.repo(repo).file(path), policy=RetryPolicy(attempts=1))
 
 
-def by_name(models: list[Model]) -> dict[str, Model]:
+def by_name(models: list[LocalModel]) -> dict[str, LocalModel]:
     return {model.name: model for model in models}
 
 
@@ -46,11 +46,11 @@ def test_every_place_is_searched(hub: Hub, fake: FakeHub, home: Path, tmp_path: 
     put(tmp_path / "own" / "o.gguf")
     found = scan([tmp_path / "own", tmp_path / "nowhere"], hub.cache_dir)
     assert {(model.name, model.source, model.kind) for model in found} == {
-        ("user/model/m.gguf", Source.HUGGING_FACE, Kind.TARGET),
-        ("lm/repo/l.gguf", Source.LM_STUDIO, Kind.TARGET),
-        ("user_repo_c", Source.LLAMA_CPP, Kind.TARGET),
-        ("eagle3-mine-Q8_0", Source.CONVERTED, Kind.DRAFT),
-        ("o", Source.FOLDER, Kind.TARGET),
+        ("user/model/m.gguf", Source.HUGGING_FACE, ModelKind.TARGET),
+        ("lm/repo/l.gguf", Source.LM_STUDIO, ModelKind.TARGET),
+        ("user_repo_c", Source.LLAMA_CPP, ModelKind.TARGET),
+        ("eagle3-mine-Q8_0", Source.CONVERTED, ModelKind.DRAFT),
+        ("o", Source.FOLDER, ModelKind.TARGET),
     }
     assert all(model.size_bytes == len(model.path.read_bytes()) for model in found)
 
@@ -65,12 +65,12 @@ def test_the_header_counts_not_the_name(tmp_path: Path, hub: Hub) -> None:
     put(own / "text.gguf", b"hello")
     kinds = {model.name: model.kind for model in scan([own], hub.cache_dir)}
     assert kinds == {
-        "eagle3-looks-like-a-draft": Kind.TARGET,
-        "looks-like-a-target": Kind.DRAFT,
-        "projector": Kind.OTHER,
-        "gemma3": Kind.PLAIN,
-        "cut": Kind.BROKEN,
-        "text": Kind.BROKEN,
+        "eagle3-looks-like-a-draft": ModelKind.TARGET,
+        "looks-like-a-target": ModelKind.DRAFT,
+        "projector": ModelKind.OTHER,
+        "gemma3": ModelKind.PLAIN,
+        "cut": ModelKind.BROKEN,
+        "text": ModelKind.BROKEN,
     }
     models = by_name(scan([own], hub.cache_dir))
     assert "cut short" in (models["cut"].problem or "")
@@ -85,7 +85,7 @@ def test_a_split_model_is_one_and_says_which_part_is_missing(tmp_path: Path, hub
     assert (model.name, model.size_bytes) == (SPLIT[0], 2 * len(TARGET))
     (own / SPLIT[1]).unlink()
     (model,) = scan([own], hub.cache_dir)
-    assert model.kind is Kind.BROKEN
+    assert model.kind is ModelKind.BROKEN
     assert "missing: m-Q8_0-00002-of-00002.gguf" in (model.problem or "")
 
 
@@ -113,10 +113,10 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
     with pytest.raises(HubError):
         pull(hub, "user/big", "big.gguf")
     models = by_name(scan([], hub.cache_dir))
-    assert models["user/eagle"].kind is Kind.CHECKPOINT
+    assert models["user/eagle"].kind is ModelKind.CHECKPOINT
     assert models["user/eagle"].size_bytes == 1000 + len(files["config.json"])
     left = models["user/big/big.gguf"]
-    assert (left.kind, left.size_bytes) == (Kind.UNFINISHED, 100)
+    assert (left.kind, left.size_bytes) == (ModelKind.UNFINISHED, 100)
     freed = library.plan_removal([left])
     library.remove(freed)
     assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))

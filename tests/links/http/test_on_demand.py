@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,12 @@ PROPS = {"build_info": "b1", "chat_template": "{% if enable_thinking %}{% endif 
 
 @dataclass
 class Router:
-    """llama-server without a model of its own. A load ends when it is looked at a second time."""
+    """llama-server without a model of its own. A load ends once its progress was told."""
 
     faults: FaultServer
     ends_in: str = "loaded"
     states: dict[str, str] = field(default_factory=lambda: {"big": "unloaded", "small": "loaded"})
+    begun: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.faults.others |= {
@@ -51,10 +53,13 @@ class Router:
     def _load(self, handler: Handler) -> None:
         self.states["big"] = "loading"
         self._list()
+        self.begun.set()
         handler.json({"success": True})
 
     def _sse(self, handler: Handler) -> None:
         handler.begin()
+        # The client follows the news before it asks for the load, on another connection.
+        self.begun.wait(30)
         progress = {"stages": ["text_model", "spec_model"], "current": "spec_model", "value": 0.5}
         handler.event({"model": "other", "event": "model_status", "data": {"status": "loading"}})
         handler.event("not json")

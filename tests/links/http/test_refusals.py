@@ -11,7 +11,7 @@ import pytest
 
 from eaglechat.links.http import client as http_client
 from eaglechat.links.http.discovery import ask
-from eaglechat.links.http.faults import ServerError, of_environment
+from eaglechat.links.http.faults import ServerError, environment_fault
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
@@ -282,4 +282,4 @@ def test_a_proxy_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_socks_proxy_says_what_it_needs() -> None:
-    assert "install socksio" in str(of_environment(ImportError("socksio")))
+    assert "install socksio" in str(environment_fault(ImportError("socksio")))

@@ -12,7 +12,7 @@ import pytest
 from textual.widgets import Input, OptionList, TextArea
 
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.library import Kind, Model, Source
+from eaglechat.hub.local.library import LocalModel, ModelKind, Source
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import OpenMenu
@@ -21,7 +21,7 @@ from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.dialogs import AskDialog, ConfirmDialog, MessageDialog
-from eaglechat.tui.screens.help import HelpScreen, Terms
+from eaglechat.tui.screens.help import Definitions, HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
@@ -38,6 +38,7 @@ from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from tests.tui.driving import Driver, pressed
 from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
+from tests.tui.textual_private import drawn_strips
 
 Drive = Callable[..., Driver]
 Way = Callable[[Driver], Awaitable[None]]
@@ -185,7 +186,7 @@ async def to_ask(user: Driver) -> None:
 
 async def to_export(user: Driver) -> None:
     await to_chat(user)
-    user.app.push_screen(ExportScreen(user.chat.session.record.reader()))
+    user.app.push_screen(ExportScreen(user.chat.session.recorder.reader()))
     await user.on(ExportScreen)
 
 
@@ -246,7 +247,7 @@ def desk(models: Path) -> ScriptedDesk:
     desk.downloads = Halting(desk)  # type: ignore[assignment]
     desk.plans["qwen3-4b"] = HubError("The Hub is not there.")
     desk.on_disk = [
-        Model(file.name, Kind.BROKEN, Source.FOLDER, file, (file,), 1)
+        LocalModel(file.name, ModelKind.BROKEN, Source.FOLDER, file, (file,), 1)
         for file in (models / "target.gguf", models / "draft.gguf", models / "other.gguf")
     ]
     return desk
@@ -300,7 +301,9 @@ async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
             await user.on(MenuScreen)
             return
         await user.on(HelpScreen)
-        listed = [meaning for terms in user.app.screen.query(Terms) for _, meaning in terms.rows]
+        listed = [
+            meaning for terms in user.app.screen.query(Definitions) for _, meaning in terms.rows
+        ]
         assert listed[: len(meant)] == meant
         assert len(listed) == len(set(listed))
         await user.press("escape")
@@ -350,16 +353,14 @@ def look(user: Driver) -> tuple[object, ...]:
     app, screen = user.app, user.app.screen
     for field in screen.query("Input, TextArea"):
         field.cursor_blink = False
-    width, height = app.size
-    strips = [list(strip.crop(0, width)) for strip in screen._compositor.render_strips()[:height]]
     return (
         id(screen),
-        strips,
+        [list(strip) for strip in drawn_strips(screen)],
         screen.focused,
         [options.highlighted for options in screen.query(OptionList)],
         [field.text for field in screen.query(TextArea)],
         [(one.markdown, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
-        [(one.title, one.message) for one in app._notifications],
+        user.notices,
         app.clipboard,
         len(user.engine.sent),
     )

@@ -146,8 +146,8 @@ async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:
     async with drive(settings=Settings(keys={"chat.stp": "ctrl+x"})) as user:
         await user.sees("keys.chat.stp")
         # Where a toast breaks its lines depends on how long the file's path is.
-        (notice,) = user.app._notifications
-        assert "is not a command (did" in notice.message
+        (notice,) = user.notices
+        assert "is not a command (did" in notice
 
 
 async def test_what_is_typed_at_once_behind_the_leaders_keys_goes_to_the_prompt(

@@ -11,10 +11,11 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.downloads.client import RemoteFile
+from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import FileState, Stage
+from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import GatedError
-from eaglechat.hub.local.installed import State, Status
+from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
@@ -70,7 +71,7 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
     desk.offer(msgspec.structs.replace(half, target=target))
     huge = msgspec.structs.replace(seen.target, size=10**15)
     desk.offer(msgspec.structs.replace(entry("huge"), target=huge))
-    desk.offer(entry("here"), Status(State.INSTALLED, pair, pair.target, pair.draft, None))
+    desk.offer(entry("here"), Status("installed", pair, pair.target, pair.draft, None))
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("size unknown: Hub unreachable")
         await user.sees("2.9 GB when last seen: Hub unreachable")
@@ -207,7 +208,7 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
 
 
 async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: ScriptedDesk) -> None:
-    left = Status(State.PARTLY, None, None, None, None, bytes_here=1100 * MB)
+    left = Status("partly", None, None, None, None, bytes_here=1100 * MB)
     desk.offer(entry("small", converts=True), left, facts(3000))
     desk.left = ["small"]
     desk.plans["small"] = a_plan("small", missing=1900)

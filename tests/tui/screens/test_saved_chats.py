@@ -59,9 +59,7 @@ async def test_a_file_that_is_no_chat_stands_in_the_list_with_the_reason(
         await user.sees("cannot be read: it does not begin like a chat")
         await user.press("enter")
         await user.until(
-            lambda: any(
-                "broken.jsonl cannot be read" in n.message for n in user.app._notifications
-            ),
+            lambda: any("broken.jsonl cannot be read" in said for said in user.notices),
             "the reason once more",
         )
 

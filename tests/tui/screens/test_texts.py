@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub.local.library import Kind, Model, Source
+from eaglechat.hub.local.library import LocalModel, ModelKind, Source
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.loading import LoadingScreen
@@ -44,13 +44,13 @@ async def test_loading(drive: Drive, snapshot: Any, fails: bool) -> None:
 async def test_library(drive: Drive, snapshot: Any) -> None:
     desk = ScriptedDesk()
     for name, kind, problem in (
-        ("qwen3-4b-Q4_K_M", Kind.TARGET, None),
-        ("qwen3-4b-eagle3-Q8_0", Kind.DRAFT, None),
-        ("half-a-model", Kind.BROKEN, "its second file of two is missing"),
+        ("qwen3-4b-Q4_K_M", ModelKind.TARGET, None),
+        ("qwen3-4b-eagle3-Q8_0", ModelKind.DRAFT, None),
+        ("half-a-model", ModelKind.BROKEN, "its second file of two is missing"),
     ):
         path = Path("models") / f"{name}.gguf"
         desk.on_disk.append(
-            Model(name, kind, Source.FOLDER, path, (path,), 2500 * MB, problem=problem)
+            LocalModel(name, kind, Source.FOLDER, path, (path,), 2500 * MB, problem=problem)
         )
     async with drive(size=SIZE, desk=desk) as user:
         await user.sees("Q4_K_M")

@@ -90,7 +90,7 @@ async def test_the_app_tells_its_terminal(drive: Drive, monkeypatch: pytest.Monk
     interface = InterfaceSettings(notify_after=0)
     user = drive(settings=Settings(interface=interface))
     written: list[str] = []
-    monkeypatch.setattr(user.app.services.away, "_write", written.append)
+    monkeypatch.setattr(user.app.services.away, "write", written.append)
     async with user:
         await user.open_chat()
         assert any("loading smollm2-135m" in one for one in written)

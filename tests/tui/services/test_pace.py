@@ -6,9 +6,15 @@ import itertools
 
 import pytest
 
+from eaglechat.tui.services import pace
 from eaglechat.tui.services.pace import FramePace
 
 TICK_S = 1 / 30
+
+
+@pytest.fixture(autouse=True)
+def share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "DRAWING_SHARE", 0.1)
 
 
 class Machine:
@@ -18,7 +24,7 @@ class Machine:
         self.now = self.spent = 0.0
         self.frames: list[float] = []
         self._frame_s = frame_s
-        self._pace = FramePace(0.1, 0.125, lambda: self.now, lambda: self.spent)
+        self._pace = FramePace(8, lambda: self.now, lambda: self.spent)
 
     def run(self, seconds: float) -> None:
         while self.now < seconds:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
-from textual.messages import Layout
 from textual.pilot import Pilot
 from textual.widgets import Static
 
 from eaglechat.tui.screens.base import EagleScreen
+from tests.tui.textual_private import has_stale_map, rows_drawn_again
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     make_round,
@@ -31,9 +30,8 @@ class Looking(EagleScreen[None]):
         yield Static("a line", id="line")
         yield Static("below\n\n", id="below")
 
-    async def _on_layout(self, message: Layout) -> None:
+    def on_layout(self) -> None:
         assert not self.query_one("#unseen").region.overlaps(self.region)
-        await super()._on_layout(message)
 
 
 async def test_what_moved_is_drawn_there_whoever_looked_before(
@@ -46,17 +44,9 @@ async def test_what_moved_is_drawn_there_whoever_looked_before(
         await until(pilot, lambda: line.region.y == 8)
         app.screen.query_one(VerticalScroll).scroll_to(y=5, animate=False)
         await frames(app, pilot, 2)
-        assert app.screen._compositor._full_map_invalidated
+        assert has_stale_map(app.screen)
 
-        rows: set[int] = set()
-        render = Compositor.render_partial_update
-
-        def rendered(compositor: Compositor) -> ChopsUpdate:
-            update = render(compositor)
-            rows.update(row for row, _, _ in update.spans)
-            return update
-
-        monkeypatch.setattr(Compositor, "render_partial_update", rendered)
+        rows = rows_drawn_again(monkeypatch)
         app.screen.query_one("#below").styles.height = 1
         await until(pilot, lambda: line.region.y == 10)
         await frames(app, pilot, 2)

@@ -40,8 +40,8 @@ def test_a_reply_that_grows_costs_the_same_however_long_the_chat_is(
     rows.take(LONG)
     rows.count(80, {"turn 1998": 5, "turn 1999": 2})
     asked: list[str] = []
-    height = Rows._height
-    monkeypatch.setattr(Rows, "_height", lambda rows, e: asked.append(e.key) or height(rows, e))
+    height = Rows.height
+    monkeypatch.setattr(Rows, "height", lambda rows, e: asked.append(e.key) or height(rows, e))
     before = rows.total
     rows.count(80, {"turn 1998": 5, "turn 1999": 3})
     assert (asked, rows.total) == (["turn 1999"], before + 1)
@@ -57,7 +57,7 @@ def test_rows_are_where_their_heights_put_them(counted: list[tuple[int, int]]) -
         if height == 9:
             rows.forget()
         rows.count(80, {f"turn {place}": height})
-        heights = map(rows._height, rows.entries)
+        heights = map(rows.height, rows.entries)
         assert [*map(rows.top, rows.place_of), rows.total] == [*accumulate(heights, initial=0)]
 
 
@@ -163,5 +163,5 @@ async def test_an_entry_that_is_gone_can_be_drawn_until_the_next_layout() -> Non
         await opened(app, pilot, LONG[:3])
         entry = app.transcript.children[0]
         await entry.remove()
-        entry._strips.clear()
+        entry.forget_drawn_rows()
         assert [strip.cell_length for strip in entry.render_lines(Region(0, 0, 40, 2))] == [40, 40]

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.entry import QuestionEntry
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
+from tests.tui.textual_private import notices
 from tests.tui.widgets.transcript_app import (
     ROUNDS,
     THEMES,
@@ -231,7 +232,7 @@ async def test_the_transcript_follows_until_the_reader_scrolls_up() -> None:
         await stream()
         assert transcript.scroll_y == transcript.max_scroll_y
 
-        await pilot._post_mouse_events([MouseScrollUp], transcript, offset=(5, 5))
+        transcript.post_message(MouseScrollUp(transcript, 5, 5, 0, 0, 0, False, False, False))
         await until(pilot, lambda: transcript.scroll_y < transcript.max_scroll_y)
         place = transcript.scroll_y
         await stream()
@@ -302,9 +303,9 @@ async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
     async with app.run_test(notifications=True) as pilot:
         app.add_reply("**bold**")
         app.transcript.markdown = True
-        await until(pilot, lambda: app._notifications)
-        [notification] = app._notifications
-        assert "nested too deep" in notification.message
+        await until(pilot, lambda: notices(app))
+        [notice] = notices(app)
+        assert "nested too deep" in notice.message
         assert drawn_rows(app.query_one(ReplyEntry)) == ["• **bold**"]
 
 

@@ -30,6 +30,7 @@ from eaglechat.wire.records import (
     Token,
 )
 from tests.chat.records import answering
+from tests.tui.textual_private import drawn_strips
 
 THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir())[0]}
 
@@ -165,9 +166,8 @@ def drawn_rows(widget: Widget) -> list[str]:
 
 def on_screen(widget: Widget) -> list[str]:
     """The rows of a widget as the terminal has them, caches of the screen included."""
-    strips = widget.screen._compositor.render_strips(widget.screen.size)
     region = widget.region
-    rows = strips[region.y : region.bottom]
+    rows = drawn_strips(widget.screen)[region.y : region.bottom]
     return [row.crop(region.x, region.right).text.rstrip() for row in rows]
 
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Proposal, ProposedToken, Spent
+from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Proposal, Spent
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms
-from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode, parents_of
+from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode
 from eaglechat.engine.drafters.eagle3.waiting_rows import Boundary, WaitingRows
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import Branches
@@ -87,6 +87,11 @@ class Eagle3Drafter:
         """Index among the waiting rows of the first row of the batch last seen."""
         self._process_s = self._draft_s = 0.0
         self._encoder_batch, self._batch = Batch(draft), Batch(draft)
+        self._trees = None
+        if self._branches is not None:
+            self._trees = TreeGrower(
+                draft, self._branches, self._batch, self._likeliest, self._norms, name=self.name
+            )
         self._closed = False
         draft.export_states()
         self.set_export(True)
@@ -224,13 +229,13 @@ class Eagle3Drafter:
         following = [*self._rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(following, n_quiet=n_quiet)
-        if limits.is_tree and self.grows_trees:
-            proposal = self._tree(n_past, limits)
+        if self._trees is not None and limits.is_tree and self.grows_trees:
+            proposal = self._trees.grow(limits, n_past, len(self._batch) - 1)
         else:
             proposal = self._chain(n_past, limits)
         in_encoder = self._process_s - process_before
         self._draft_s += time.perf_counter() - started - in_encoder
-        return proposal if limits.suffices(len(proposal)) else Proposal()
+        return proposal
 
     def accept(self, path: Sequence[int]) -> None:
         self._rows.keep_path(self._batch_start + 1, path)
@@ -298,16 +303,6 @@ class Eagle3Drafter:
             ids.append(token)
             probabilities.append(probability)
         return Proposal.chain(ids, probabilities, self.name)
-
-    def _tree(self, n_past: int, limits: Limits) -> Proposal:
-        """Draft a tree behind the last row of the batch just decoded."""
-        assert self._branches is not None
-        grower = TreeGrower(self._draft, self._branches, self._batch, self._likeliest, self._norms)
-        nodes = grower.grow(limits, n_past, len(self._batch) - 1)
-        return Proposal(
-            ProposedToken(node.id, node.path[-1], parent, self.name)
-            for node, parent in zip(nodes, parents_of(nodes), strict=True)
-        )
 
     def _forget(self, start: int, end: int = -1) -> None:
         if self._branches is not None:

@@ -143,6 +143,8 @@ class Eagle3Session:
     def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:
         """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError."""
         ids = self._drafter(seq_id).propose(n_past, id_last, self._limits).ids
+        if len(ids) < self._limits.n_min:
+            ids = []
         self._n_drafted[seq_id] = len(ids)
         self._stats = replace(
             self._stats,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.llama.bindings import Floats
@@ -49,11 +49,13 @@ class TreeGrower:
         batch: Batch,
         likeliest: Likeliest,
         norms: Norms,
+        *,
+        name: str,
     ) -> None:
         self._draft, self._branches, self._batch = draft, branches, batch
-        self._likeliest, self._norms = likeliest, norms
+        self._likeliest, self._norms, self._name = likeliest, norms, name
 
-    def grow(self, limits: Limits, n_past: int, row: int) -> list[Node]:
+    def grow(self, limits: Limits, n_past: int, row: int) -> Proposal:
         """The likeliest tokens behind output row `row` of the batch just decoded, likeliest first,
         so parents come before their children. Before the call the draft holds `n_past` positions,
         after it also parts of the tree. Raises ProcessError."""
@@ -64,7 +66,18 @@ class TreeGrower:
         nodes = _likeliest(frontier, limits)
         depth = 0
         while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
-            self._decode_level(going_on, n_past + depth)
+            self._batch.clear()
+            states = np.stack([node.state for node in going_on])
+            for place, node in enumerate(going_on):
+                assert node.branch is not None
+                self._batch.add_tokens(
+                    [node.id],
+                    n_past + depth,
+                    node.branch,
+                    output=True,
+                    states=states[place : place + 1],
+                )
+            decode(self._draft, self._batch)
             states = self._norms.of_states(self._draft.states(len(going_on))).copy()
             frontier = [
                 child
@@ -73,7 +86,16 @@ class TreeGrower:
             ]
             nodes = _likeliest([*nodes, *frontier], limits)
             depth += 1
-        return nodes
+        places = {id(node): place for place, node in enumerate(nodes)}
+        return Proposal(
+            ProposedToken(
+                node.id,
+                node.path[-1],
+                LAST_TOKEN if node.parent is None else places[id(node.parent)],
+                self._name,
+            )
+            for node in nodes
+        )
 
     def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
         path, chance = (node.path, node.chance) if node else ((), 1.0)
@@ -111,16 +133,6 @@ class TreeGrower:
             placed.append(node)
         return placed
 
-    def _decode_level(self, nodes: Sequence[Node], position: int) -> None:
-        self._batch.clear()
-        states = np.stack([node.state for node in nodes])
-        for place, node in enumerate(nodes):
-            assert node.branch is not None
-            self._batch.add_tokens(
-                [node.id], position, node.branch, output=True, states=states[place : place + 1]
-            )
-        decode(self._draft, self._batch)
-
 
 def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:
     """The nodes that are worth verifying, likeliest first."""
@@ -136,9 +148,3 @@ def decode(draft: Context, batch: Batch) -> None:
     status = draft.decode(batch)
     if status != 0:
         raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
-
-
-def parents_of(nodes: Sequence[Node]) -> list[int]:
-    """The index of each node's parent among the nodes."""
-    places = {id(node): place for place, node in enumerate(nodes)}
-    return [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes]

@@ -40,7 +40,7 @@ class ReplyReader(Protocol):
         """How the reply ended."""
 
 
-class Kind(Protocol):
+class ServerKind(Protocol):
     """A kind of server."""
 
     name: str

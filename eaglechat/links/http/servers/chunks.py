@@ -16,17 +16,17 @@ def counted(value: int | None) -> int:
     return min(max(value or 0, 0), MOST_COUNTED)
 
 
-class TextPart(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     text: str | None = None
 
 
 class Delta(msgspec.Struct):
-    content: str | list[TextPart] | None = None
+    content: str | list[ContentPart] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
 
-class Choice(msgspec.Struct):
+class StreamedChoice(msgspec.Struct):
     delta: Delta | None = None
     finish_reason: str | None = None
 
@@ -97,7 +97,7 @@ class SGLExt(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    choices: list[Choice] | None = None
+    choices: list[StreamedChoice] | None = None
     usage: Usage | None = None
     timings: Timings | None = None
     prompt_progress: PromptProgress | None = None
@@ -108,7 +108,7 @@ class Chunk(msgspec.Struct):
     """Is “error” in an error of an older vLLM."""
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> StreamedChoice | None:
         return self.choices[0] if self.choices else None
 
 

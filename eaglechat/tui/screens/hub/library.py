@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
-from textual.widgets.option_list import Option
 
+from eaglechat.hub.local.library import LocalModel, Removal, plan_removal, remove
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
-
-if TYPE_CHECKING:
-    from eaglechat.hub.local.library import Model, Removal
 
 TARGETS = ("target", "target without drafts")
 
@@ -42,7 +37,7 @@ class LibraryScreen(EagleModal[Pair]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._models: list[Model] | None = None
+        self._models: list[LocalModel] | None = None
         self._users: dict[str, list[str]] = {}
         self._pairs: list[Pair] = []
 
@@ -69,7 +64,7 @@ class LibraryScreen(EagleModal[Pair]):
     # In the background
 
     def _scan(self) -> None:
-        in_background(self, self._scan_folders)
+        self.in_background(self._scan_folders)
 
     def _scan_folders(self) -> Iterator[Update]:
         desk = self._services.desk
@@ -80,11 +75,11 @@ class LibraryScreen(EagleModal[Pair]):
         models = desk.models(self._services.settings.current.library.folders)
         yield partial(self._take_models, models, users)
 
-    def _take_models(self, models: list[Model], users: dict[str, list[str]]) -> None:
+    def _take_models(self, models: list[LocalModel], users: dict[str, list[str]]) -> None:
         self._models, self._users = models, users
         self._list_anew()
 
-    def _find_fitting(self, target: Model, drafts: Sequence[Model]) -> Iterator[Update]:
+    def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
         pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
         fitting = [pair for pair in pairs if inspect(pair).problem is None]
         yield partial(self._take_pairs, [*fitting, pair_of_files(target.path, None)])
@@ -98,13 +93,13 @@ class LibraryScreen(EagleModal[Pair]):
         self.query_one(Filter).clear()
         self._list_anew()
 
-    def _plan_removal(self, model: Model) -> Iterator[Update]:
+    def _plan_removal(self, model: LocalModel) -> Iterator[Update]:
         try:
-            yield partial(self._confirm, model, self._services.desk.plan_removal(model))
+            yield partial(self._confirm, model, plan_removal([model]))
         except OSError as error:
             yield partial(self._fail, f"{model.name} cannot be deleted: {error.strerror}.")
 
-    def _confirm(self, model: Model, planned: Removal) -> None:
+    def _confirm(self, model: LocalModel, planned: Removal) -> None:
         users = self._users.get(str(model.path), [])
         used = f"\n\nPairs that need it: {', '.join(users)}." if users else ""
         text = (
@@ -112,13 +107,13 @@ class LibraryScreen(EagleModal[Pair]):
         )
 
         def delete(_agreed: bool) -> None:
-            in_background(self, lambda: self._delete(model, planned))
+            self.in_background(lambda: self._delete(model, planned))
 
         self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
 
-    def _delete(self, model: Model, planned: Removal) -> Iterator[Update]:
+    def _delete(self, model: LocalModel, planned: Removal) -> Iterator[Update]:
         try:
-            self._services.desk.remove(planned)
+            remove(planned)
         except OSError as error:
             yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
         else:
@@ -127,7 +122,7 @@ class LibraryScreen(EagleModal[Pair]):
         yield self._after_deleting
 
     def _after_deleting(self) -> None:
-        self._services.installs.changed.publish(None)
+        self._services.models_changed.publish(None)
         self._scan()
 
     def _fail(self, sentence: str) -> None:
@@ -139,16 +134,9 @@ class LibraryScreen(EagleModal[Pair]):
     def _list_anew(self) -> None:
         if self._models is None:
             return
-        options = self.query_one("#models", OptionList)
-        highlighted = options.highlighted or 0
-        wanted = self.query_one(Filter).words
+        highlighted = self.query_one("#models", OptionList).highlighted or 0
         rows = list(map(_pair_row, self._pairs)) or list(map(_row, self._models))
-        options.clear_options()
-        for index, row in enumerate(rows):
-            if all(word in row.plain.casefold() for word in wanted):
-                options.add_option(Option(row, id=str(index)))
-        count = options.option_count
-        options.highlighted = min(highlighted, count - 1) if count else None
+        self.query_one(Filter).show(rows, highlight=highlighted)
         self.query_one("#said", Static).update(self._heading())
         self.query_one("#delete").display = not self._pairs
 
@@ -160,27 +148,23 @@ class LibraryScreen(EagleModal[Pair]):
         total = format_bytes(sum(model.size_bytes for model in self._models))
         return f"{wording.plural(len(self._models), 'model')}, {total} in all"
 
-    @property
-    def _index(self) -> int | None:
-        option = self.query_one("#models", OptionList).highlighted_option
-        return int(option.id) if option is not None and option.id is not None else None
-
     # What the keys do
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     @on(Button.Pressed, "#load")
     def _choose(self) -> None:
-        if self._index is None or self._models is None:
+        index = self.query_one(Filter).chosen
+        if index is None or self._models is None:
             return
         if self._pairs:
-            self.dismiss(self._pairs[self._index])
+            self.dismiss(self._pairs[index])
             return
-        model = self._models[self._index]
+        model = self._models[index]
         if model.kind.value in TARGETS:
             drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
-            in_background(self, lambda: self._find_fitting(model, drafts))
+            self.in_background(lambda: self._find_fitting(model, drafts))
         elif model.kind.value == "draft":
             self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
@@ -191,9 +175,10 @@ class LibraryScreen(EagleModal[Pair]):
 
     @on(Button.Pressed, "#delete")
     def action_delete(self) -> None:
-        if self._index is not None and self._models is not None and not self._pairs:
-            model = self._models[self._index]
-            in_background(self, lambda: self._plan_removal(model))
+        index = self.query_one(Filter).chosen
+        if index is not None and self._models is not None and not self._pairs:
+            model = self._models[index]
+            self.in_background(lambda: self._plan_removal(model))
 
     @on(Button.Pressed, "#back")
     def action_back(self) -> None:
@@ -209,7 +194,7 @@ class LibraryScreen(EagleModal[Pair]):
         said.set_class(bad, "problem")
 
 
-def _row(model: Model) -> Content:
+def _row(model: LocalModel) -> Content:
     header = model.header
     what = f"{header.architecture} {header.quantization}" if header else ""
     facts = [model.kind.value, what, format_bytes(model.size_bytes), model.source.value]

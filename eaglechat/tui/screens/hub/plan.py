@@ -20,8 +20,7 @@ from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.services.background import Update, in_background
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
@@ -85,12 +84,12 @@ class PlanScreen(EagleModal[bool]):
             self._ask()
             return
         self.query_one("#go", Button).disabled = True
-        in_background(self, lambda: self._start(plan))
+        self.in_background(lambda: self._start(plan))
 
     def _ask(self) -> None:
         self.query_one("#go", Button).disabled = True
         self.query_one("#what", Static).update("Asking the Hub for the files…")
-        in_background(self, self._ask_hub)
+        self.in_background(self._ask_hub)
 
     # In the background
 

@@ -20,7 +20,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, Offer
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.services.servers import ServerNews
+from eaglechat.tui.screens.menu.servers import ServerNews
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.records import KvType

@@ -18,8 +18,7 @@ from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.services.background import Update, in_background
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.texts import wording
 
 _ASK = "Type a path, or choose a file below."
@@ -94,7 +93,7 @@ class OpenFilesScreen(EagleModal[Pair]):
             self._say(f"{target} is a directory: choose a file in it.")
         else:
             pair = pair_of_files(target, draft)
-            in_background(self, lambda: self._inspect(pair))
+            self.in_background(lambda: self._inspect(pair))
 
     def _inspect(self, pair: Pair) -> Iterator[Update]:
         yield partial(self._take_status, inspect(pair))

@@ -21,12 +21,11 @@ from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import LoadInstead, Resume
-from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.menu import offer_rows
 from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
-from eaglechat.tui.services.background import Update, in_background
-from eaglechat.tui.services.servers import ServerNews
+from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -54,6 +53,7 @@ class MenuScreen(EagleScreen[None]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
+        self._servers = ServerWatch()
         self._offers: dict[str, Offer] = {}
         self._catalogue: list[tuple[CatalogueEntry, Status]] = []
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
@@ -76,7 +76,7 @@ class MenuScreen(EagleScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self._services.installs.changed.subscribe(self, self._read_catalogue)
+        self._services.models_changed.subscribe(self, self._read_catalogue)
         self._list_anew()
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
@@ -110,7 +110,7 @@ class MenuScreen(EagleScreen[None]):
             unfinished = [entry.name for entry, _ in desk.unfinished()]
             yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
 
-        in_background(self, read)
+        self.in_background(read)
 
     def _take_catalogue(
         self,
@@ -155,18 +155,18 @@ class MenuScreen(EagleScreen[None]):
         if not self.is_current:
             return
         for server in self._services.settings.current.server:
-            if ask := self._services.servers.question(server):
-                in_background(self, partial(self._server_updates, ask))
+            if ask := self._servers.question(server):
+                self.in_background(partial(self._server_updates, ask))
         rpc_servers = self._services.settings.current.engine.rpc_servers
         if ask_lent := self._services.engine.ask_lent(rpc_servers):
-            in_background(self, lambda: iter([partial(self._take_lent, ask_lent())]))
+            self.in_background(lambda: iter([partial(self._take_lent, ask_lent())]))
 
     def _server_updates(self, ask: Callable[[], Iterator[ServerNews]]) -> Iterator[Update]:
         for news in ask():
             yield partial(self._take_news, news)
 
     def _take_news(self, news: ServerNews) -> None:
-        self._services.servers.news[news.server.name] = news
+        self._servers.news[news.server.name] = news
         self._list_anew()
 
     def _take_lent(self, free_bytes: int) -> None:
@@ -189,7 +189,7 @@ class MenuScreen(EagleScreen[None]):
         self._asking += 1
         if wanted:
             this_round = self._asking
-            in_background(self, lambda: self._fact_updates(wanted, n_ctx, this_round))
+            self.in_background(lambda: self._fact_updates(wanted, n_ctx, this_round))
 
     def _fact_updates(
         self, wanted: list[CatalogueEntry], n_ctx: int, this_round: int
@@ -232,7 +232,7 @@ class MenuScreen(EagleScreen[None]):
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name),
             moving=self._moving.get(offer.name),
-            news=self._services.servers.news_of(pair),
+            news=self._servers.news_of(pair),
         )
 
     # The list
@@ -247,7 +247,7 @@ class MenuScreen(EagleScreen[None]):
         before = options.highlighted_option
         highlighted = options.highlighted or 0
         wanted = self.query_one(Filter).words
-        served = self._services.servers.pairs(self._services.settings.current.server)
+        served = self._servers.pairs(self._services.settings.current.server)
         listed = offers(self._services.pairs, self._catalogue, served)
         self._offers = {offer.key: offer for offer in listed}
         matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)

@@ -20,10 +20,9 @@ from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import Passage, SavedChat, read_chat
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
@@ -32,8 +31,8 @@ from eaglechat.wire.neutral import neutralise
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100
-_TITLE = 44
-"""Characters of a title above a passage, which leave room for the date."""
+_TITLE = 45
+"""Cells of a title above a passage, which leave room for the date."""
 Row = ChatSummary | Hit
 
 
@@ -87,7 +86,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             for chats in self._folder.listed():
                 yield partial(self._take_list, chats)
 
-        in_background(self, read)
+        self.in_background(read)
 
     def _take_list(self, chats: list[ChatSummary]) -> None:
         self._chats = chats
@@ -108,7 +107,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             if (found := find()) is not None:
                 yield partial(self._take_found, typed, found)
 
-        in_background(self, search)
+        self.in_background(search)
 
     def _take_found(self, typed: str, found: list[Hit]) -> None:
         if typed == self._typed:
@@ -127,7 +126,7 @@ class ChatsScreen(EagleModal[SavedChat]):
                     chat.opened_at = place
                 yield partial(self.dismiss, chat)
 
-        in_background(self, read)
+        self.in_background(read)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
         def apply() -> Iterator[Update]:
@@ -140,7 +139,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             else:
                 yield partial(self._say_changed, sentence)
 
-        in_background(self, apply)
+        self.in_background(apply)
 
     def _say_changed(self, sentence: str) -> None:
         if sentence:
@@ -282,7 +281,7 @@ class ChatsScreen(EagleModal[SavedChat]):
                 said = "Restored." if file else "There is no deleted chat to restore."
                 yield partial(self._say_changed, said)
 
-        in_background(self, restore)
+        self.in_background(restore)
 
     def action_thought(self) -> None:
         self._with_thoughts = not self._with_thoughts
@@ -291,8 +290,8 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._search()
 
     def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
-        """What writes the chat's file, where it is the one on the screen below: for this thread
-        alone, which writes the chat too."""
+        """The recorder of the chat, if it is open on the screen below. It is used in this thread
+        only, which also records the chat."""
         record = self._open_chat
         return record if record is not None and record.file == chat.file else None
 
@@ -331,7 +330,5 @@ def _passage(found: Hit) -> Content:
     for start, stop in found.excerpt.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
-    title = neutralise(found.chat.title or found.chat.file.name)
-    if len(title) > _TITLE:
-        title = title[:_TITLE] + "…"
+    title = wording.fitting(neutralise(found.chat.title or found.chat.file.name), _TITLE)
     return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

@@ -17,9 +17,8 @@ from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.services.background import Update, in_background
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -82,7 +81,7 @@ class ExportScreen(EagleModal[None]):
         choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
         with_reasoning = self.query_one(Tick).value
         folder = self.query_one(Input).value
-        in_background(self, lambda: self._export(choice, with_reasoning, folder))
+        self.in_background(lambda: self._export(choice, with_reasoning, folder))
 
     def _export(self, choice: _Choice, with_reasoning: bool, folder: str) -> Iterator[Update]:
         try:

@@ -75,10 +75,11 @@ class Rows:
 
     def _add_up(self, first: int = 0) -> None:
         """Compute the rows at which the entries from index `first` on begin."""
-        heights = map(self._height, self.entries[first:])
+        heights = map(self.height, self.entries[first:])
         self._tops[first:] = accumulate(heights, initial=self._tops[first])
 
-    def _height(self, entry: Entry) -> int:
+    def height(self, entry: Entry) -> int:
+        """The height of an entry in rows, measured or estimated, with the margin below it."""
         height = self._counted.get(entry.key) or self._estimated.get(entry.key)
         if height is None:
             height = self._estimated[entry.key] = MARGIN + _estimate(entry, self._width or 80)

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.chunks import Choice, Chunk, Delta, Timings
+from eaglechat.links.http.servers.chunks import Chunk, Delta, StreamedChoice, Timings
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Origin, Part, Round
@@ -21,13 +21,13 @@ A, C, B, P, U = (
 def chunk(n: int, ms: float, drafted: int, accepted: int, text: str | None = None) -> Chunk:
     timings = Timings(3, 20, 9.0, n, ms, drafted, accepted)
     delta = Delta(content=f"t{n} " if text is None else text)
-    return Chunk(choices=[Choice(delta=delta)], timings=timings)
+    return Chunk(choices=[StreamedChoice(delta=delta)], timings=timings)
 
 
 def over(n: int, ms: float, drafted: int, accepted: int) -> list[Chunk]:
     """The end of a reply: why, and then the last counts."""
     return [
-        Chunk(choices=[Choice(delta=Delta(), finish_reason="stop")]),
+        Chunk(choices=[StreamedChoice(delta=Delta(), finish_reason="stop")]),
         Chunk(timings=Timings(3, 20, 9.0, n, ms, drafted, accepted)),
     ]
 

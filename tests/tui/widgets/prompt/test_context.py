@@ -26,9 +26,8 @@ async def test_a_question_that_fills_the_context_is_asked_about_first(drive: Dri
         await user.open_chat()
         user.prompt.load_text("word " * 8000)
         await user.press("enter")
-        said = user.app._notifications
         await user.until(
-            lambda: any("little or no room" in one.message for one in said), "a warning"
+            lambda: any("little or no room" in said for said in user.notices), "a warning"
         )
         assert not user.engine.requests(protocol.Chat)
         await user.press("enter")

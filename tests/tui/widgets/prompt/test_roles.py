@@ -85,8 +85,7 @@ async def test_a_role_is_written(
         assert (tmp_path / "roles" / "terse.toml").is_file()
         user.prompt.load_text("/write_role ../x")
         user.prompt.action_send()
-        said = user.app._notifications
-        await user.until(lambda: any("a valid file name" in one.message for one in said), "why")
+        await user.until(lambda: any("a valid file name" in said for said in user.notices), "why")
 
 
 async def test_an_editor_that_is_left_without_a_change_writes_no_role(

@@ -31,19 +31,10 @@ class ServerNews:
         return next((model for model in models if model.id == name), None)
 
 
-def ask_server(server: ServerSettings) -> Found:
-    """Ask a server which models it has. Raises EngineError."""
-    # Imports the HTTP client, for which the first paint does not wait.
-    from eaglechat.links.http.discovery import ask  # noqa: PLC0415
-
-    return ask(server)
-
-
 class ServerWatch:
-    """Keeps the last answer of each server. `ask` asks one, and blocks until it answers."""
+    """Keeps the last answer of each server."""
 
-    def __init__(self, ask: Callable[[ServerSettings], Found] = ask_server) -> None:
-        self._ask = ask
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asking: set[str] = set()
         self.news: dict[str, ServerNews] = {}
@@ -57,16 +48,19 @@ class ServerWatch:
                 return None
             self._asking.add(server.name)
 
-        def ask() -> Iterator[ServerNews]:
+        def ask_it() -> Iterator[ServerNews]:
+            # Imports the HTTP client, for which the first paint does not wait.
+            from eaglechat.links.http.discovery import ask
+
             try:
-                yield ServerNews(server, self._ask(server), None)
+                yield ServerNews(server, ask(server), None)
             except EngineError as error:
                 yield ServerNews(server, None, str(error))
             finally:
                 with self._lock:
                     self._asking.discard(server.name)
 
-        return ask
+        return ask_it
 
     def news_of(self, pair: Pair | None) -> ServerNews | None:
         """The last news of the server that has a pair."""

@@ -1,11 +1,14 @@
-"""Reads config.toml. Each setting is checked by itself: a bad value is reported with its file and
-key and replaced by the default, and the other settings keep their values.
+"""Reads config.toml, and changes single settings in it.
+
+Each setting is checked by itself: a bad value is reported with its file and key and replaced by the
+default, and the other settings keep their values. A change keeps the rest of the file, including
+comments.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,15 +16,30 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.settings.description import SettingDoc, describe, find
+from eaglechat.paths import write_atomically
+from eaglechat.settings.description import (
+    SettingDoc,
+    WrongValueError,
+    check,
+    describe,
+    find,
+    parse,
+    written,
+)
 from eaglechat.settings.model import TABLES, Settings
 from eaglechat.settings.servers import read_servers
-from eaglechat.settings.values import WrongValueError, check, parse, written
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+_BOM = "\ufeff"
+"""The byte order mark that editors on Windows put at the beginning of a file."""
+
+
+class SettingsFileError(RuntimeError):
+    """The configuration file could not be changed. The text says why, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -121,3 +139,32 @@ def _nearest_table(table: str) -> str:
     if near := get_close_matches(table, TABLES, 1):
         return f"did you mean [{near[0]}]?"
     return f"the tables are {', '.join(TABLES)}"
+
+
+def save_setting(path: Path, table: str, key: str, value: Any) -> None:
+    """Set `table.key` in the file, which is created if it is missing. None removes the setting.
+
+    Raises SettingsFileError.
+    """
+    # Importing tomlkit takes 28 ms, and most commands only read the file.
+    import tomlkit  # noqa: PLC0415
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
+    try:
+        before = path.read_bytes().decode() if path.exists() else ""
+        bom, newline = before.startswith(_BOM), "\r\n" if "\r\n" in before else "\n"
+        document = tomlkit.parse(before.removeprefix(_BOM).replace("\r\n", "\n"))
+        if value is None and table not in document:
+            return
+        section = document.setdefault(table, tomlkit.table())
+        if not isinstance(section, MutableMapping):
+            raise TypeError(f"{table} is not a table")
+        if value is None:
+            section.pop(key, None)
+        else:
+            section[key] = list(value) if isinstance(value, tuple) else value
+        text = _BOM * bom + tomlkit.dumps(document).replace("\n", newline)
+        write_atomically(path, text.encode())
+    except (OSError, UnicodeDecodeError, TOMLKitError, TypeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise SettingsFileError(f"{path} was not changed: {why}") from error

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from eaglechat.chat.capability_text import no_bench, not_reported
+from eaglechat.chat.refusals import no_comparison
 from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.wording import cannot_bench, not_reported
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
 from tests.chat.headless import Headless, reopened
@@ -56,7 +57,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     assert not chat.session.compare()
     (why,) = chat.said
     assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
-    assert "`eaglechat bench` measures it" in (no_bench(chat.session.hello) or "")
+    assert "`eaglechat bench` measures it" in (cannot_bench(chat.session) or "")
 
     chat.session.change_controls(replace(chat.session.controls, n_draft_max=AUTO))
     assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]
@@ -153,7 +154,7 @@ def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
     hello = chat.session.hello
     assert hello is not None
     nameless = msgspec.structs.replace(hello, engine="this server", can=Capabilities())
-    assert (no_bench(nameless) or "").startswith("This server cannot run the bench")
+    assert (no_comparison(nameless) or "").startswith("This server drafts the way it was started")
     assert not_reported(nameless, "origins") == "not reported by this server"
 
 
