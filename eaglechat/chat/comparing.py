@@ -86,25 +86,12 @@ def compare(reply: Recording, plain: Recording) -> Compared | None:
     """The comparison of the two; None if one of them did not end or has no speed."""
     if reply.end is None or plain.end is None:
         return None
-    known = _compared.get(plain)
-    if known is None or known[0]() is not reply:
-        known = _compared[plain] = weakref.ref(reply), _compare_ended(reply, plain)
-    return known[1]
-
-
-_compared: weakref.WeakKeyDictionary[Recording, tuple[weakref.ref[Recording], Compared | None]] = (
-    weakref.WeakKeyDictionary()
-)
-"""By the plain reply. Weak references, so that the recordings of a closed chat are freed."""
-
-
-def _compare_ended(reply: Recording, plain: Recording) -> Compared | None:
-    assert reply.end is not None
-    assert plain.end is not None
+    if (known := _compared.get(plain)) is not None:
+        return known
     speculative_rate, plain_rate = reply.end.tokens_per_second, plain.end.tokens_per_second
     if not speculative_rate or not plain_rate:
         return None
-    return Compared(
+    _compared[plain] = Compared(
         speculative_tokens_per_second=speculative_rate,
         plain_tokens_per_second=plain_rate,
         speculative_tokens=reply.end.tokens,
@@ -113,6 +100,12 @@ def _compare_ended(reply: Recording, plain: Recording) -> Compared | None:
         changed=tuple(sorted(reply.changed)),
         plain_cancelled=plain.end.finish_reason is FinishReason.CANCELLED,
     )
+    return _compared[plain]
+
+
+_compared: weakref.WeakKeyDictionary[Recording, Compared] = weakref.WeakKeyDictionary()
+"""By the plain recording, which belongs to one reply. It is asked for with every frame, and goes
+with the recordings of a closed chat."""
 
 
 def first_fork(reply: Recording, plain: Recording) -> Fork | None:

@@ -23,7 +23,7 @@ from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.neutral import neutralise
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """The interface of a command's module; the first line of its docstring is its help."""
 
     __doc__: str | None
@@ -34,7 +34,7 @@ class Command(Protocol):
         """Return the exit status. Raises EngineError and OSError for what went wrong."""
 
 
-_COMMANDS: dict[str, Command] = {
+_COMMANDS: dict[str, CommandModule] = {
     "run": run,
     "prompt": prompt,
     "bench": bench,
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
     _open_streams()
     args = parse(sys.argv[1:] if argv is None else list(argv))
-    command: Command = _COMMANDS.get(args.command, start)
+    command: CommandModule = _COMMANDS.get(args.command, start)
     if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
         sys.stdout = _Terminal(sys.stdout)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -9,13 +9,13 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING
 
 import eaglechat
 from eaglechat import paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.gguf.memory import default_context, memory_need
+from eaglechat.settings import Settings
 from eaglechat.wire.errors import (
     EngineError,
     ModelLoadError,
@@ -34,7 +34,7 @@ from eaglechat.wire.left_out import (
 if TYPE_CHECKING:
     from eaglechat.engine.llama.placement import Device, Placement
     from eaglechat.gguf.header import GGUFHeader
-    from eaglechat.wire.load_options import LoadOptions
+    from eaglechat.hub.local.pair import Pair
 
 _WIDTH = 78
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
@@ -46,57 +46,298 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_args: argparse.Namespace) -> int:
-    wrong: list[str] = []
-    lent: list[Device] = []
+    doctor = Doctor(*settings.load(paths.config_file()))
     print(f"eaglechat {eaglechat.__version__}, Python {platform.python_version()}")
     print(f"{platform.platform()}, {platform.machine()}\n")
     for title, section in (
-        ("llama.cpp", _llama_cpp),
-        ("llama-server", _llama_server),
-        ("Devices", partial(_devices, lent)),
-        ("Threads", _threads),
-        ("Paths", _paths),
-        ("Pairs", partial(_pairs, lent)),
-        ("Servers", check_servers),
-        ("Configuration", _configuration),
+        ("llama.cpp", doctor.llama_cpp),
+        ("llama-server", doctor.llama_server),
+        ("Devices", doctor.devices),
+        ("Threads", doctor.threads),
+        ("Paths", doctor.folders),
+        ("Pairs", doctor.pairs),
+        ("Servers", doctor.servers),
+        ("Configuration", doctor.configuration),
     ):
         print(title)
-        for line in section(wrong):
+        for line in section():
             print(f"  {line}")
         print()
-    faster = list(_faster())
+    faster = list(doctor.faster())
     if faster:
         print("What would make this machine faster")
         for line in faster:
             print("\n".join(_prose(f"  - {line}")))
         print()
-    if not wrong:
+    if not doctor.wrong:
         print("Nothing is wrong.")
         return OK
     print("What is wrong")
-    for line in wrong:
+    for line in doctor.wrong:
         print(f"  - {line}")
     return FAILED
 
 
-def _llama_cpp(wrong: list[str]) -> Iterator[str]:
-    if crashed := _crash_at_start():
-        hint = f": {BUILT_FOR_ANOTHER_PROCESSOR}" if crashed in ILLEGAL_INSTRUCTION else ""
-        wrong.append(f"llama.cpp crashes as soon as it starts ({crashed}){hint}")
-        yield "not usable"
-        return
-    try:
-        from eaglechat.engine.llama import backend  # loads llama.cpp
-    except NativeLibraryError as error:
-        wrong.append(str(error))
-        yield "not usable"
-        return
-    python, native = backend.versions()
-    yield f"llama-cpp-python {python}, llama.cpp {native}"
-    yield f"built for {', '.join(backend.backends())}"
-    yield from _features(backend.system_info())
-    yield "it has every function that the engine needs"
-    yield from _left_out()
+class Doctor:
+    """The sections of the report, in the order in which they are printed: each yields its lines,
+    adds to `wrong`, and may use what the ones before it found."""
+
+    def __init__(self, configured: Settings, problems: list[settings.Problem]) -> None:
+        self.wrong: list[str] = []
+        self._settings, self._problems = configured, problems
+        self._has_llama_cpp = False
+        self._devices: tuple[Device, ...] = ()
+        """llama.cpp's; none if it could not be loaded."""
+        self._lent: list[Device] = []
+        """Those of the RPC servers."""
+        self._targets: list[tuple[Pair, GGUFHeader]] = []
+        """The pairs whose target is here."""
+
+    def llama_cpp(self) -> Iterator[str]:
+        if crashed := _crash_at_start():
+            hint = f": {BUILT_FOR_ANOTHER_PROCESSOR}" if crashed in ILLEGAL_INSTRUCTION else ""
+            self.wrong.append(f"llama.cpp crashes as soon as it starts ({crashed}){hint}")
+            yield "not usable"
+            return
+        try:
+            from eaglechat.engine.llama import backend  # loads llama.cpp
+        except NativeLibraryError as error:
+            self.wrong.append(str(error))
+            yield "not usable"
+            return
+        self._has_llama_cpp = True
+        python, native = backend.versions()
+        yield f"llama-cpp-python {python}, llama.cpp {native}"
+        yield f"built for {', '.join(backend.backends())}"
+        yield from _features(backend.system_info())
+        yield "it has every function that the engine needs"
+        yield from _left_out()
+
+    def llama_server(self) -> Iterator[str]:
+        """The llama-server that can run the pairs in place of eaglechat's own engine."""
+        from eaglechat.engine.llama_server.probe_program import find, probe_program
+
+        engine = self._settings.engine
+        chosen = engine.llama_server
+        if not chosen and find("llama-server") is None:
+            yield "none on the PATH: eaglechat's own engine runs the pairs"
+            return
+        try:
+            known = probe_program(chosen or "llama-server")
+        except ProgramError as error:
+            yield "cannot be used" if chosen else f"on the PATH, but cannot be used: {error}"
+            if chosen:
+                self.wrong.append(
+                    f"no pair would load: {error}. Change engine.llama_server, or empty it: then "
+                    "eaglechat's own engine runs the pairs"
+                )
+            return
+        yield f"{known.path}: {known.version}"
+        for gpu in known.gpus:
+            yield f"{gpu.description}: {_free(gpu.memory_free, gpu.memory_total)}"
+        if not known.gpus:
+            yield "no GPU: it computes on the CPU"
+        if known.too_old:
+            yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
+            if chosen:
+                self.wrong.append(f"no pair with a draft would load: {known.too_old}")
+        elif chosen:
+            yield "runs the pairs (engine.llama_server)"
+        else:
+            yield "can run the pairs in place of eaglechat's own engine, with this in config.toml:"
+            yield f'  [engine] llama_server = "{known.path}"'
+        if chosen and engine.rpc_servers and not known.has_rpc:
+            self.wrong.append(f"no pair would load: {known.without_rpc}")
+
+    def devices(self) -> Iterator[str]:
+        """The devices of this machine and of RPC servers, and which layers they get."""
+        from eaglechat.engine.loading.machine import memory  # needs psutil
+
+        ram = memory()
+        yield f"memory: {_free(ram.ram_available, ram.ram)}"
+        if not self._has_llama_cpp:
+            return
+        from eaglechat.engine.llama import backend
+
+        backend.start_backend(backend.LOG_ERRORS)
+        self._devices = tuple(backend.devices())
+        for device in self._devices:
+            size = f", {_free(device.memory_free, device.memory_total)}" if device.is_gpu else ""
+            yield f"{device.name}: {device.description}{size}"
+        yield from self._rpc_servers()
+        yield from self._offload(backend.backends())
+
+    def _rpc_servers(self) -> Iterator[str]:
+        """The servers of engine.rpc_servers and their devices."""
+        from eaglechat.engine.llama import rpc
+        from eaglechat.links.rpc import ask_all
+
+        engine = self._settings.engine
+        endpoints = engine.rpc_servers
+        if endpoints and not engine.llama_server and not rpc.can_connect():
+            self.wrong.append(rpc.NOT_BUILT)
+        for endpoint, server in zip(endpoints, ask_all(endpoints), strict=True):
+            if isinstance(server, RpcError):
+                self.wrong.append(
+                    f"{server}. Start ggml-rpc-server there, or change engine.rpc_servers"
+                )
+                yield f"RPC server {endpoint}: cannot be used now"
+                continue
+            how = f"{server.latency_ms:.1f} ms away, RPC {server.protocol}"
+            yield f"RPC server {endpoint}: {how}"
+            for device in rpc.devices_of(server, len(self._lent)):
+                self._lent.append(device)
+                size = _free(device.memory_free, device.memory_total)
+                yield f"{device.name}: {size} on {endpoint}"
+
+    def _offload(self, backends: Sequence[str]) -> Iterator[str]:
+        """Which layers go to which device with the current settings."""
+        from eaglechat.engine.llama.placement import (
+            draft_placement,
+            offload_devices,
+            target_placement,
+        )
+
+        devices = (*self._lent, *self._devices)
+        gpus = offload_devices(devices)
+        if not gpus:
+            idle = [name for name in backends if name not in _WITHOUT_GPU]
+            why = "llama.cpp was built for the CPU only"
+            if idle:
+                why = f"{', '.join(idle)} found none (is the driver installed?)"
+            yield from _prose(f"no GPU: {why}; see docs/install.md")
+            yield "layers: all on the CPU"
+            return
+        options = self._settings.to_load_options()
+        try:
+            target = target_placement(options, devices)
+        except ModelLoadError as error:
+            self.wrong.append(f"no pair would load: {error}")
+            return
+        draft = draft_placement(target, len(gpus))
+        yield from _prose(_layers(target, draft, [gpu.name for gpu in gpus]))
+        yield f"flash attention: {options.flash_attention}"
+
+    def threads(self) -> Iterator[str]:
+        from eaglechat.engine.loading.machine import choose_threads  # needs psutil
+
+        chosen = choose_threads()
+        own = self._settings.engine.n_threads
+        if own:
+            yield f"{own}, as engine.n_threads says"
+        rule = "the default would be " if own else ""
+        yield from _prose(f"{rule}{chosen.count}: {chosen.reason}")
+
+    def folders(self) -> Iterator[str]:
+        yield f"configuration  {paths.config_file()}"
+        yield f"themes         {paths.user_themes_dir()}"
+        yield f"chats          {paths.chats_dir()}"
+        yield f"engine log     {paths.engine_log()}"
+        yield f"recent pairs   {paths.state_dir()}"
+        lost: dict[str, list[str]] = {}
+        for what, folder in (
+            ("settings", paths.config_dir()),
+            ("chats", paths.data_dir()),
+            ("recent pairs", paths.state_dir()),
+            ("the engine's log", paths.log_dir()),
+        ):
+            reason = paths.why_unwritable(folder)
+            if reason is not None:
+                lost.setdefault(reason, []).append(what)
+        for reason, kinds in lost.items():
+            listed = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
+            self.wrong.append(
+                f"{listed} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that can be "
+                "written"
+            )
+
+    def pairs(self) -> Iterator[str]:
+        from eaglechat.hub.local import pairs
+
+        library = pairs.PairLibrary(paths.state_dir())
+        for pair in library.pairs():
+            status = pairs.inspect(pair)
+            yield f"{pair.name}: {status.problem or 'can run'}"
+            if status.loaded_target is not None:
+                line = self._context(status.loaded_target, status.draft)
+                yield from _prose(f"  {line}")
+            if status.target is not None:
+                self._targets.append((status.pair, status.target))
+            if status.problem:
+                self.wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
+        if library.problem:
+            self.wrong.append(library.problem)
+
+    def _context(self, target: GGUFHeader, draft: GGUFHeader | None) -> str:
+        """The context that a pair gets with the current settings, and the memory it takes."""
+        from eaglechat.engine.loading.machine import free_memory  # needs psutil
+
+        options = self._settings.to_load_options()
+        free = free_memory(options, (*self._lent, *self._devices))
+        kv_types = options.kv_type, options.draft_kv_type
+        n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
+        need = memory_need(target, draft, n_ctx, *kv_types)
+        parts = [
+            f"weights {_mib(need.target_weights + need.draft_weights)}",
+            f"KV cache {_mib(need.target_kv)} in {options.kv_type}",
+            f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}" if draft else "",
+            f"buffers {_mib(need.compute)}",
+        ]
+        why = "engine.n_ctx" if options.n_ctx else f"trained for {target.n_ctx_train:,}"
+        return (
+            f"context {n_ctx:,} tokens ({why}): {_mib(need.total)} of {_mib(free)} free; "
+            f"{', '.join(filter(None, parts))}"
+        )
+
+    def servers(self) -> Iterator[str]:
+        """The servers of config.toml, all asked at the same time."""
+        from eaglechat.links.http.discovery import ask
+
+        servers = self._settings.server
+        if not servers:
+            yield "none in config.toml"
+            return
+        with ThreadPoolExecutor(len(servers)) as pool:
+            asked = [(server, pool.submit(ask, server)) for server in servers]
+        for server, answer in asked:
+            try:
+                found = answer.result()
+            except EngineError as error:
+                self.wrong.append(f"the server {server.name}: {error}")
+                yield f"{server.name}: cannot be used now"
+                continue
+            speculation = {True: "with a draft", False: "without a draft", None: ""}[found.drafts]
+            kind = found.kind.name.replace("this server", "an OpenAI-compatible server")
+            models = f"{len(found.models)} models" if len(found.models) != 1 else found.models[0].id
+            about = ", ".join(filter(None, (kind, speculation, models)))
+            yield from _prose(f"{server.name}: {about}")
+
+    def configuration(self) -> Iterator[str]:
+        from eaglechat.tui.commands.keymap import read_keymap
+
+        problems = self._problems + read_keymap(self._settings.keys, paths.config_file())[1]
+        if problems:
+            yield "has problems"
+        else:
+            yield "read" if paths.config_file().exists() else "none, all defaults"
+        self.wrong.extend(str(problem) for problem in problems)
+
+    def faster(self) -> Iterator[str]:
+        """Advice on speed; none if llama.cpp could not be loaded."""
+        if not self._has_llama_cpp:
+            return
+        from eaglechat.cli.faster import advice, newer_release
+        from eaglechat.engine.llama import backend
+        from eaglechat.engine.llama.bindings import REQUIREMENT
+
+        has_gpu = any(device.is_gpu for device in self._devices)
+        yield from advice(has_gpu, backend.backends(), self._targets)
+        python, _ = backend.versions()
+        if newer := newer_release(python, REQUIREMENT):
+            yield (
+                f"llama-cpp-python {newer} is available, this is {python}: install it as you did "
+                "this one"
+            )
 
 
 def _crash_at_start() -> str | None:
@@ -129,43 +370,6 @@ def _left_out() -> Iterator[str]:
     yield f"  {left_out.mending_command(known.left_out)}"
 
 
-def _llama_server(wrong: list[str]) -> Iterator[str]:
-    """The llama-server that can run the pairs in place of eaglechat's own engine."""
-    from eaglechat.engine.llama_server.probe_program import find, probe_program
-
-    engine = settings.load(paths.config_file())[0].engine
-    chosen = engine.llama_server
-    if not chosen and find("llama-server") is None:
-        yield "none on the PATH: eaglechat's own engine runs the pairs"
-        return
-    try:
-        known = probe_program(chosen or "llama-server")
-    except ProgramError as error:
-        yield "cannot be used" if chosen else f"on the PATH, but cannot be used: {error}"
-        if chosen:
-            wrong.append(
-                f"no pair would load: {error}. Change engine.llama_server, or empty it: then "
-                "eaglechat's own engine runs the pairs"
-            )
-        return
-    yield f"{known.path}: {known.version}"
-    for gpu in known.gpus:
-        yield f"{gpu.description}: {_gib(gpu.memory_free)} free of {_gib(gpu.memory_total)}"
-    if not known.gpus:
-        yield "no GPU: it computes on the CPU"
-    if known.too_old:
-        yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
-        if chosen:
-            wrong.append(f"no pair with a draft would load: {known.too_old}")
-    elif chosen:
-        yield "runs the pairs (engine.llama_server)"
-    else:
-        yield "can run the pairs in place of eaglechat's own engine, with this in config.toml:"
-        yield f'  [engine] llama_server = "{known.path}"'
-    if chosen and engine.rpc_servers and not known.has_rpc:
-        wrong.append(f"no pair would load: {known.without_rpc}")
-
-
 def _features(system_info: str) -> Iterator[str]:
     """One line per backend from llama.cpp's `CPU : SSE3 = 1 | AVX = 1 | ...`."""
     features: list[str] = []
@@ -183,99 +387,6 @@ def _features(system_info: str) -> Iterator[str]:
         yield from _prose(", ".join(features))
 
 
-def _devices(lent: list[Device], wrong: list[str]) -> Iterator[str]:
-    """The devices of this machine and of RPC servers; the latter are appended to `lent`."""
-    from eaglechat.engine.loading.machine import memory  # needs psutil
-
-    ram = memory()
-    yield f"memory: {_gib(ram.ram_available)} free of {_gib(ram.ram)}"
-    if "eaglechat.engine.llama.backend" not in sys.modules:
-        return
-    from eaglechat.engine.llama import backend
-
-    backend.start_backend(backend.LOG_ERRORS)
-    devices = backend.devices()
-    for device in devices:
-        size = f", {_gib(device.memory_free)} free of {_gib(device.memory_total)}"
-        yield f"{device.name}: {device.description}{size if device.is_gpu else ''}"
-    yield from _rpc_servers(lent, wrong)
-    yield from _offload((*lent, *devices), backend.backends(), wrong)
-
-
-def _faster() -> Iterator[str]:
-    """Advice on speed; none if llama.cpp could not be loaded."""
-    if "eaglechat.engine.llama.backend" not in sys.modules:
-        return
-    from eaglechat.cli.faster import advice, newer_release
-    from eaglechat.engine.llama import backend
-    from eaglechat.engine.llama.bindings import REQUIREMENT
-    from eaglechat.hub.local import pairs
-
-    here = [pairs.inspect(pair) for pair in pairs.PairLibrary(paths.state_dir()).pairs()]
-    gpus = any(device.is_gpu for device in backend.devices())
-    targets = [(one.pair, one.target) for one in here if one.target is not None]
-    yield from advice(gpus, backend.backends(), targets)
-    python, _ = backend.versions()
-    if newer := newer_release(python, REQUIREMENT):
-        yield (
-            f"llama-cpp-python {newer} is available, this is {python}: install it as you did "
-            "this one"
-        )
-
-
-def _rpc_servers(lent: list[Device], wrong: list[str]) -> Iterator[str]:
-    """The servers of engine.rpc_servers; their devices are appended to `lent`."""
-    from eaglechat.engine.llama import rpc
-    from eaglechat.links.rpc import ask_all
-
-    engine = settings.load(paths.config_file())[0].engine
-    endpoints = engine.rpc_servers
-    if endpoints and not engine.llama_server and not rpc.can_connect():
-        wrong.append(rpc.NOT_BUILT)
-    for endpoint, server in zip(endpoints, ask_all(endpoints), strict=True):
-        if isinstance(server, RpcError):
-            wrong.append(f"{server}. Start ggml-rpc-server there, or change engine.rpc_servers")
-            yield f"RPC server {endpoint}: cannot be used now"
-            continue
-        how = f"{server.latency_ms:.1f} ms away, RPC {server.protocol}"
-        yield f"RPC server {endpoint}: {how}"
-        for device in rpc.devices_of(server, len(lent)):
-            lent.append(device)
-            yield (
-                f"{device.name}: {_gib(device.memory_free)} free of {_gib(device.memory_total)} "
-                f"on {endpoint}"
-            )
-
-
-def _offload(devices: Sequence[Device], backends: Sequence[str], wrong: list[str]) -> Iterator[str]:
-    """Which layers go to which device with the current settings."""
-    from eaglechat.engine.llama.placement import (
-        draft_placement,
-        offload_devices,
-        target_placement,
-    )
-
-    gpus = offload_devices(devices)
-    if not gpus:
-        idle = [name for name in backends if name not in _WITHOUT_GPU]
-        yield from _prose(
-            f"no GPU: {', '.join(idle)} found none (is the driver installed?); see docs/install.md"
-            if idle
-            else "no GPU: llama.cpp was built for the CPU only; see docs/install.md"
-        )
-        yield "layers: all on the CPU"
-        return
-    options = settings.load(paths.config_file())[0].to_load_options()
-    try:
-        target = target_placement(options, devices)
-    except ModelLoadError as error:
-        wrong.append(f"no pair would load: {error}")
-        return
-    draft = draft_placement(target, len(gpus))
-    yield from _prose(_layers(target, draft, [gpu.name for gpu in gpus]))
-    yield f"flash attention: {options.flash_attention}"
-
-
 def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
     if target.n_gpu_layers == 0:
         return "layers: all on the CPU (engine.n_gpu_layers is 0)"
@@ -290,127 +401,8 @@ def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
     )
 
 
-def _threads(_wrong: list[str]) -> Iterator[str]:
-    from eaglechat.engine.loading.machine import choose_threads  # needs psutil
-
-    chosen = choose_threads()
-    own = settings.load(paths.config_file())[0].engine.n_threads
-    if own:
-        yield f"{own}, as engine.n_threads says"
-    rule = "the default would be " if own else ""
-    yield from _prose(f"{rule}{chosen.count}: {chosen.reason}")
-
-
-def _paths(wrong: list[str]) -> Iterator[str]:
-    yield f"configuration  {paths.config_file()}"
-    yield f"themes         {paths.user_themes_dir()}"
-    yield f"chats          {paths.chats_dir()}"
-    yield f"engine log     {paths.engine_log()}"
-    yield f"recent pairs   {paths.state_dir()}"
-    lost: dict[str, list[str]] = {}
-    for what, folder in (
-        ("settings", paths.config_dir()),
-        ("chats", paths.data_dir()),
-        ("recent pairs", paths.state_dir()),
-        ("the engine's log", paths.log_dir()),
-    ):
-        reason = paths.why_unwritable(folder)
-        if reason is not None:
-            lost.setdefault(reason, []).append(what)
-    for reason, kinds in lost.items():
-        listed = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
-        wrong.append(
-            f"{listed} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that can be "
-            "written"
-        )
-
-
-def _pairs(lent: Sequence[Device], wrong: list[str]) -> Iterator[str]:
-    from eaglechat.hub.local import pairs
-
-    library = pairs.PairLibrary(paths.state_dir())
-    loaded, _ = settings.load(paths.config_file())
-    for pair in library.pairs():
-        status = pairs.inspect(pair)
-        yield f"{pair.name}: {status.problem or 'can run'}"
-        if status.loaded_target is not None:
-            line = _context(status.loaded_target, status.draft, loaded.to_load_options(), lent)
-            yield from _prose(f"  {line}")
-        if status.problem:
-            wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
-    if library.problem:
-        wrong.append(library.problem)
-
-
-def check_servers(wrong: list[str]) -> Iterator[str]:
-    """The servers of config.toml, all asked at the same time."""
-    from eaglechat.links.http.discovery import ask
-
-    servers = settings.load(paths.config_file())[0].server
-    if not servers:
-        yield "none in config.toml"
-        return
-    with ThreadPoolExecutor(len(servers)) as pool:
-        asked = [(server, pool.submit(ask, server)) for server in servers]
-    for server, answer in asked:
-        try:
-            found = answer.result()
-        except EngineError as error:
-            wrong.append(f"the server {server.name}: {error}")
-            yield f"{server.name}: cannot be used now"
-            continue
-        speculation = {True: "with a draft", False: "without a draft", None: ""}[found.drafts]
-        kind = found.kind.name.replace("this server", "an OpenAI-compatible server")
-        models = f"{len(found.models)} models" if len(found.models) != 1 else found.models[0].id
-        yield from _prose(f"{server.name}: {', '.join(filter(None, (kind, speculation, models)))}")
-
-
-def _context(
-    target: GGUFHeader, draft: GGUFHeader | None, options: LoadOptions, lent: Sequence[Device]
-) -> str:
-    """The context that a pair gets with the current settings, and the memory it takes."""
-    from eaglechat.engine.loading.machine import free_memory  # needs psutil
-
-    free = free_memory(options, (*lent, *_devices_seen()))
-    kv_types = options.kv_type, options.draft_kv_type
-    n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
-    need = memory_need(target, draft, n_ctx, *kv_types)
-    parts = [
-        f"weights {_mib(need.target_weights + need.draft_weights)}",
-        f"KV cache {_mib(need.target_kv)} in {options.kv_type}",
-        f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}" if draft else "",
-        f"buffers {_mib(need.compute)}",
-    ]
-    why = "engine.n_ctx" if options.n_ctx else f"trained for {target.n_ctx_train:,}"
-    return (
-        f"context {n_ctx:,} tokens ({why}): {_mib(need.total)} of {_mib(free)} free; "
-        f"{', '.join(filter(None, parts))}"
-    )
-
-
-def _devices_seen() -> Sequence[Device]:
-    """llama.cpp's devices; none if it could not be loaded."""
-    if "eaglechat.engine.llama.backend" not in sys.modules:
-        return ()
-    from eaglechat.engine.llama import backend
-
-    return backend.devices()
-
-
 def _mib(n_bytes: int) -> str:
     return f"{n_bytes / 2**20:,.0f} MiB"
-
-
-def _configuration(wrong: list[str]) -> Iterator[str]:
-    from eaglechat.tui.commands.keymap import read_keymap
-
-    loaded, problems = settings.load(paths.config_file())
-    problems += read_keymap(loaded.keys, paths.config_file())[1]
-    exists = paths.config_file().exists()
-    yield (
-        "read" if exists and not problems else "has problems" if problems else "none, all defaults"
-    )
-    wrong.extend(str(problem) for problem in problems)
 
 
 def _prose(line: str) -> list[str]:
@@ -418,5 +410,6 @@ def _prose(line: str) -> list[str]:
     return textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _gib(size: float) -> str:
-    return f"{size / 2**30:.1f} GiB"
+def _free(free: float, size: float) -> str:
+    """Both in bytes."""
+    return f"{free / 2**30:.1f} GiB free of {size / 2**30:.1f} GiB"

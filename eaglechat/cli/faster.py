@@ -25,18 +25,18 @@ _PATIENCE_S = 2.0
 
 
 def advice(
-    gpus: bool, backends: Sequence[str], targets: Sequence[tuple[Pair, GGUFHeader]]
+    has_gpu: bool, backends: Sequence[str], targets: Sequence[tuple[Pair, GGUFHeader]]
 ) -> Iterator[str]:
-    """Sentences, with the largest gain first. `gpus` is whether llama.cpp uses a GPU."""
-    if not gpus and (found := gpu_of_machine()) is not None:
-        name, wanted = found
-        if wanted not in backends:
-            yield (
-                f"there is {name}, and this llama-cpp-python was not built for "
-                f"{_SAID.get(wanted, wanted)}; docs/install.md says how to install one that is"
-            )
-    if gpus:
+    """Sentences, with the largest gain first. `has_gpu` is whether llama.cpp uses
+    a GPU of this machine."""
+    if has_gpu:
         return
+    name, wanted = gpu_of_machine() or ("", None)
+    if wanted is not None and wanted not in backends:
+        yield (
+            f"there is {name}, and this llama-cpp-python was not built for "
+            f"{_SAID.get(wanted, wanted)}; docs/install.md says how to install one that is"
+        )
     for pair, target in targets:
         if target.quantization in SLOW_TYPES and not pair.reencode:
             yield (

@@ -15,10 +15,8 @@ from eaglechat.settings import Settings, find
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Message, Thinking
 
-GREETING: tuple[Message, ...] = (Message(role="user", content="hi"),)
 
-
-class TextPart(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+class ContentPart(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
     """A part of a message's content, as in the OpenAI API."""
 
     text: str
@@ -28,7 +26,7 @@ class GivenMessage(msgspec.Struct, frozen=True):
     """A message of the file, as in the OpenAI API."""
 
     role: str
-    content: str | list[TextPart] | None = None
+    content: str | list[ContentPart] | None = None
     reasoning_content: str | None = None
 
     def as_message(self) -> Message:
@@ -90,7 +88,7 @@ def _text(file: Path | None) -> str | None:
 
 def _messages(file: Path | None, settings: Settings) -> tuple[Message, ...]:
     """The conversation: of a file, or a greeting. Raises OSError, EngineError."""
-    messages = GREETING
+    messages: tuple[Message, ...] = (Message(role="user", content="hi"),)
     if file is not None:
         try:
             given = msgspec.json.decode(file.read_bytes(), type=Conversation)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 
 from eaglechat.chat.controls import not_followed
+from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
@@ -24,8 +25,6 @@ from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
     TOP_LIMIT,
     Answer,
-    Auto,
-    Chat,
     Done,
     Hello,
     Message,
@@ -34,8 +33,8 @@ from eaglechat.wire.protocol import (
     Settled,
     SpeculationStopped,
 )
-from eaglechat.wire.records import FinishReason, Part, ReplyEnd, Round
-from eaglechat.wire.stats import Measured, PartsFold, PartStats, SpeculationStats, stats_of
+from eaglechat.wire.records import FinishReason, Part, Round
+from eaglechat.wire.stats import Measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,130 +104,87 @@ def _reply(
     if n_draft_max is not None:
         settings = settings.with_value("speculation", "n_draft_max", n_draft_max)
     with CommandEngine(settings, interrupt, pair.server) as engine:
-        info = engine.load(pair)
-        if not settings.speculation.enabled and not engine.hello.can.plain:
-            raise EngineError(f"{engine.hello.engine} cannot be asked to decode plainly")
-        if info.speculation_off and settings.speculation.enabled:
-            complain(f"speculation is off: {info.speculation_off}")
-        elif info.chains_only and settings.speculation.shape == "tree":
-            complain(f"drafts stay chains: {info.chains_only}")
+        # Kept here, because the link forgets it when the engine dies.
+        info, hello = engine.load(pair), engine.hello
+        _check_speculation(settings, info, hello)
         written = {}
         if not args.json:
             written[Part.ANSWER] = ReplyStream(sys.stdout)
         if args.reasoning:
             written[Part.REASONING] = ReplyStream(sys.stderr)
-        answers = engine.ask(_request(settings, info, prompt, args.top), Waiting())
+        terms = Terms(
+            system_prompt=settings.generation.system_prompt,
+            sampling=settings.to_sampling(info.sampling),
+            speculation=settings.to_speculation(),
+            thinking=settings.to_thinking(),
+            max_tokens=settings.generation.max_tokens or None,
+            top=args.top,
+        )
+        request = terms.to_chat((Message(role="user", content=prompt),))
+        recording = Recording(terms)
+        error: EngineError | None = None
         try:
-            outcome = write_reply(
-                answers, settings, info, engine.hello, trace=trace, written=written
-            )
+            write_reply(engine.ask(request, Waiting()), recording, trace=trace, written=written)
+        except EngineError as ended_by:
+            error = ended_by
         finally:
             for stream in written.values():
                 stream.end()
-        # Not behind the end of the engine, which takes a moment.
-        if args.json and (outcome.error is None or outcome.tokens):
-            report = msgspec.json.encode(outcome.report(pair.name, info))
-            sys.stdout.buffer.write(report + b"\n")
+        # Printed before the engine is ended, which takes a moment.
+        reply = FinishedReply(recording, pair.name, info, hello, error)
+        if args.json and (error is None or recording.rounds):
+            sys.stdout.buffer.write(msgspec.json.encode(reply.report()) + b"\n")
             sys.stdout.buffer.flush()
-        elif outcome.error is None:
-            complain(outcome.summary())
-    if outcome.error is not None:
-        raise outcome.error
-    return INTERRUPTED if outcome.finish_reason == FinishReason.CANCELLED.value else OK
+        elif error is None:
+            complain(reply.summary())
+    if error is not None:
+        raise error
+    return INTERRUPTED if reply.finish_reason == FinishReason.CANCELLED.value else OK
 
 
-def _request(settings: Settings, info: PairInfo, prompt: str, top: int) -> Chat:
-    return Chat(
-        messages=_messages(settings, prompt),
-        sampling=settings.to_sampling(info.sampling),
-        speculation=settings.to_speculation(),
-        thinking=settings.to_thinking(),
-        max_tokens=settings.generation.max_tokens or None,
-        top=top,
-    )
+def _check_speculation(settings: Settings, info: PairInfo, hello: Hello) -> None:
+    """Print why nothing is drafted, or only chains are. Raises EngineError where the engine drafts
+    although it was asked not to."""
+    if not settings.speculation.enabled and not hello.can.plain:
+        raise EngineError(f"{hello.engine} cannot be asked to decode plainly")
+    if info.speculation_off and settings.speculation.enabled:
+        complain(f"speculation is off: {info.speculation_off}")
+    elif info.chains_only and settings.speculation.shape == "tree":
+        complain(f"drafts stay chains: {info.chains_only}")
 
 
 def write_reply(
     answers: Iterable[Answer],
-    settings: Settings,
-    info: PairInfo,
-    hello: Hello,
+    recording: Recording,
     *,
     trace: BinaryIO | None,
     written: Mapping[Part, ReplyStream],
-) -> FinishedReply:
-    """Take a reply in; its parts go to `written` as they come, its rounds to `trace`.
-
-    A reply that an error ends has an outcome too: what had come.
-    """
-    texts: dict[Part, list[str]] = {part: [] for part in Part}
-    rounds: list[Round] = []
-    done: Done | None = None
-    error: EngineError | None = None
+) -> None:
+    """Record a reply; its parts go to `written` as they come, its rounds to `trace`. Raises
+    EngineError where one ends the reply: what had come is recorded."""
 
     def write(text: str, part: Part | None) -> None:
         part = part or Part.ANSWER
-        texts[part].append(text)
         if text and part in written:
             if part is Part.ANSWER and Part.REASONING in written:
                 written[Part.REASONING].end()
             written[part].add(text)
 
-    try:
-        for event in answers:
-            if isinstance(event, RoundDone):
-                rounds.append(event.round)
-                for token in event.round.tokens:
-                    write(token.text, token.part)
-                _trace(trace, event.round)
-            elif isinstance(event, Settled):
-                rounds = list(event.rounds)
-                for round_ in rounds:
-                    _trace(trace, round_)
-            elif isinstance(event, SpeculationStopped):
-                complain(f"speculation is off: {event.off.reason}")
-            elif isinstance(event, Done):
-                done = event
-                write(event.end.tail, event.end.tail_part)
-    except EngineError as ended_by:
-        error = ended_by
-    assert done is not None or error is not None
-    off = info.speculation_off is not None or not settings.speculation.enabled
-    asked = settings.speculation.n_draft_max if hello.can.draft_length else None
-    n_draft_max = 0 if off else asked
-    fixed = not_followed(hello)
-    shape = "chain" if info.chains_only else settings.speculation.shape
-    n_past = rounds[-1].n_past if rounds else 0
-    context = {
-        "size": info.n_ctx or None,
-        "used": n_past or (done.end.n_past if done else 0) or None,
-    }
-    reasoning, answer = "".join(texts[Part.REASONING]), "".join(texts[Part.ANSWER])
-    stats = (done.stats if done else stats_of(rounds)) if hello.can.origins else None
-    parts = PartsFold()
-    for round_ in rounds:
-        parts.add(round_)
-    return FinishedReply(
-        engine=hello.engine,
-        server=info.server,
-        n_draft_max=n_draft_max,
-        shape=None if "shape" in fixed else shape,
-        ngram=None if "ngram" in fixed else settings.speculation.ngram,
-        text=answer,
-        reasoning=reasoning,
-        end=done.end if done else None,
-        error=error,
-        tokens=done.end.tokens if done else sum(len(round_.tokens) for round_ in rounds),
-        stats=stats,
-        parts=parts.stats(),
-        context=context,
-    )
-
-
-def _messages(settings: Settings, prompt: str) -> tuple[Message, ...]:
-    user = Message(role="user", content=prompt)
-    system = settings.generation.system_prompt
-    return (Message(role="system", content=system), user) if system else (user,)
+    for event in answers:
+        if isinstance(event, RoundDone):
+            recording.add(event.round)
+            for token in event.round.tokens:
+                write(token.text, token.part)
+            _trace(trace, event.round)
+        elif isinstance(event, Settled):
+            recording.settle(event.rounds)
+            for round_ in event.rounds:
+                _trace(trace, round_)
+        elif isinstance(event, SpeculationStopped):
+            complain(f"speculation is off: {event.off.reason}")
+        elif isinstance(event, Done):
+            recording.finish(event.end, event.stats)
+            write(event.end.tail, event.end.tail_part)
 
 
 class ReplyStream:
@@ -255,78 +211,75 @@ class ReplyStream:
 class FinishedReply:
     """A reply that has ended, by itself or by an error."""
 
-    engine: str
-    server: str
-    """Its address, where it is one."""
-    n_draft_max: int | Auto | None
-    """None where the engine drafts as it was started to; so the two below."""
-    shape: str | None
-    ngram: bool | None
-    text: str
-    """The answer."""
-    reasoning: str
-    end: ReplyEnd | None
-    """None where `error` ended the reply."""
+    recording: Recording
+    pair: str
+    info: PairInfo
+    hello: Hello
     error: EngineError | None
-    tokens: int
-    stats: SpeculationStats | None
-    """None where the engine does not report them."""
-    parts: Mapping[Part, PartStats]
-    context: dict[str, int | None]
 
     @property
-    def _measured(self) -> Measured:
-        return Measured(self.stats, self.tokens, self.end.timings if self.end else None)
+    def measured(self) -> Measured:
+        """Without counts of speculation where the engine does not report them."""
+        end = self.recording.end
+        return Measured(
+            stats=self.recording.stats if self.hello.can.origins else None,
+            tokens=end.tokens if end else sum(len(r.tokens) for r in self.recording.rounds),
+            timings=end.timings if end else None,
+        )
 
     @property
     def finish_reason(self) -> str:
-        return self.end.finish_reason.value if self.end else "error"
+        return self.recording.end.finish_reason.value if self.recording.end else "error"
 
-    def report(self, pair: str, info: PairInfo) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """The reply as the JSON object of docs/headless.md."""
+        recording, info = self.recording, self.info
         return {
-            "text": self.text,
-            "reasoning": self.reasoning,
-            "tokens": self.tokens,
+            "text": recording.text,
+            "reasoning": recording.reasoning,
+            "tokens": self.measured.tokens,
             "finish_reason": self.finish_reason,
             "error": str(self.error) if self.error else None,
-            "pair": pair,
-            "engine": self.engine,
-            "server": self.server or None,
+            "pair": self.pair,
+            "engine": self.hello.engine,
+            "server": info.server or None,
             "left_out": info.left_out,
-            "context": self.context,
-            "speculation": self._speculation(),
+            "context": {"size": info.n_ctx or None, "used": recording.n_past or None},
+            "speculation": self._speculation() if self.hello.can.origins else None,
             "parts": {
                 part.value: {"tokens": stats.tokens, **part_in_json(stats.measured)}
-                for part, stats in self.parts.items()
+                for part, stats in recording.by_part.items()
             },
             "timings": {
                 "load_ms": info.load_ms,
-                **in_json("timings", self._measured),
+                **in_json("timings", self.measured),
             },
         }
 
-    def _speculation(self) -> dict[str, Any] | None:
-        if self.stats is None:
-            return None
+    def _speculation(self) -> dict[str, Any]:
+        """What was asked for, None where the engine drafts as it was started to; and the counts."""
+        asked, fixed = self.recording.terms.speculation, not_followed(self.hello)
+        n_draft_max = asked.n_draft_max if self.hello.can.draft_length else None
+        is_off = self.info.speculation_off is not None or not asked.enabled
+        shape = "chain" if self.info.chains_only else asked.shape
         return {
-            "n_draft_max": self.n_draft_max,
-            "shape": self.shape,
-            "ngram": self.ngram,
-            **in_json("speculation", self._measured),
+            "n_draft_max": 0 if is_off else n_draft_max,
+            "shape": None if "shape" in fixed else shape,
+            "ngram": None if "ngram" in fixed else asked.ngram,
+            **in_json("speculation", self.measured),
         }
 
     def summary(self) -> str:
         """The reply in one line for people."""
-        end, stats = self.end, self.stats
+        end = self.recording.end
         assert end is not None
-        parts = summary(self._measured)
-        if stats is None:
-            parts.append(f"speculation not reported by {self.engine}")
+        parts = summary(self.measured)
+        if not self.hello.can.origins:
+            parts.append(f"speculation not reported by {self.hello.engine}")
         parts.append(ENDINGS.get(end.finish_reason, "finished"))
         if end.finish_reason is FinishReason.CONTEXT:
-            flag = "" if self.server else " (--ctx)"
-            parts.append(f"it holds {self.context['size']:,} tokens{flag}")
+            flag = "" if self.info.server else " (--ctx)"
+            parts.append(f"it holds {self.info.n_ctx:,} tokens{flag}")
         return ", ".join(parts)
 
 

@@ -176,7 +176,13 @@ def run(args: argparse.Namespace) -> int:
     display = Display()
     try:
         with Interrupt() as interrupt:
-            outcome = _train(args, settings, display, interrupt)
+            # Not before: they load torch, which takes seconds.
+            from eaglechat.train.preparation import forget_run
+            from eaglechat.train.run import Run
+
+            if args.restart:
+                forget_run(settings.work)
+            outcome = Run(settings, display.show, lambda: interrupt.happened).go()
     except PausedError:
         display.end()
         complain("stopped; everything is saved, and the same command resumes")
@@ -205,17 +211,6 @@ def _wrong_type(args: argparse.Namespace) -> str | None:
             f"--head-type goes with {', '.join(DIRECT_TYPES)}"
         )
     return None
-
-
-def _train(
-    args: argparse.Namespace, settings: RunSettings, display: Display, interrupt: Interrupt
-) -> Outcome:
-    from eaglechat.train import preparation
-    from eaglechat.train.run import Run
-
-    if args.restart:
-        preparation.forget_run(settings.work)
-    return Run(settings, display.show, lambda: interrupt.happened).go()
 
 
 def run_settings(args: argparse.Namespace) -> RunSettings:

@@ -17,7 +17,6 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
 
-from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
@@ -39,12 +38,15 @@ from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.services import ChatReader, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
-from eaglechat.tui.texts import wording
 from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.wire.protocol import Auto, PairInfo
 
 INSTALL_LOOKS_PER_SECOND = 3
+UNSAVED = (
+    "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
+    "{chat.export} in the chat writes it to another folder, or copies it."
+)
 
 
 class EagleApp(KeysInOrder):
@@ -176,7 +178,7 @@ class EagleApp(KeysInOrder):
         self._unless_lost(self._quit, "Quit")
 
     def _quit(self) -> None:
-        self.leave_all()
+        self._leave_all()
         self.exit()
 
     def _follow_termination(self) -> None:
@@ -187,12 +189,12 @@ class EagleApp(KeysInOrder):
                 asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
 
     def _terminate(self, number: int) -> None:
-        self.leave_all()
+        self._leave_all()
         self.exit(return_code=128 + number)
 
     # Loading a pair, and leaving the chat
 
-    def leave_all(self) -> None:
+    def _leave_all(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, EagleScreen):
                 screen.leave()
@@ -200,7 +202,7 @@ class EagleApp(KeysInOrder):
     def _back_to_menu(self) -> None:
         """Leave and close every screen above the menu, and free the models' memory."""
         if len(self.screen_stack) > 1:
-            self.leave_all()
+            self._leave_all()
             self.services.engine.unload()
         while len(self.screen_stack) > 1:
             self.pop_screen()
@@ -212,7 +214,9 @@ class EagleApp(KeysInOrder):
         def loaded(info: PairInfo) -> None:
             from eaglechat.tui.screens.chat.screen import ChatScreen
 
-            self._remember(pair)
+            self.services.pairs.remember(pair)
+            if self.services.pairs.problem:
+                self.notify(self.services.pairs.problem, severity="warning", markup=False)
             chosen = self.services.pairs.as_kept(pair)
             if pair.server is not None:
                 chosen = pair_of_server(pair.server, info.target.path)
@@ -222,15 +226,10 @@ class EagleApp(KeysInOrder):
 
         open_screen(self, LoadingScreen(self.services, pair, loaded))
 
-    def _remember(self, pair: Pair) -> None:
-        self.services.pairs.remember(pair)
-        if self.services.pairs.problem:
-            self.notify(self.services.pairs.problem, severity="warning", markup=False)
-
     def _unless_lost(self, then: Callable[[], None], agree: str = "Leave") -> None:
         """Call `then`, which leaves the open chat; if the chat is not saved, ask the user first."""
         if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
-            dialog = ConfirmDialog("Unsaved chat", with_keys(wording.UNSAVED), agree)
+            dialog = ConfirmDialog("Unsaved chat", with_keys(UNSAVED), agree)
             open_screen(self, dialog, lambda _agreed: then())
         else:
             then()
@@ -264,29 +263,24 @@ class EagleApp(KeysInOrder):
         self._unless_lost(lambda: self._resume(message.chat))
 
     def _resume(self, chat: SavedChat) -> None:
-        header = chat.header
+        header, settings = chat.header, self.services.settings.current
         if header.server:
+            # The entry of the settings that has this address may have another name by now.
+            known = (one for one in settings.server if same_server(one.url, header.server))
+            unknown = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
             self._back_to_menu()
-            self.load_and_chat(self._served_again(header), chat)
+            self.load_and_chat(pair_of_server(next(known, unknown), header.target), chat)
             return
         draft = Path(header.draft) if header.draft else None
         pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
         self._back_to_menu()
-        is_here = not self.services.settings.current.engine.command
-        if is_here and not pair.target.is_file():
+        if not settings.engine.command and not pair.target.is_file():
             from eaglechat.tui.screens.chat.screen import ChatScreen
 
-            # Its models are not on this machine any more: it can only be read.
+            # The engine runs on this machine, and the models are gone: the chat can only be read.
             open_screen(self, ChatScreen(self.services, pair, None, chat))
         else:
             self.load_and_chat(pair, chat)
-
-    def _served_again(self, header: ChatHeader) -> Pair:
-        """The served model of a saved chat, by the settings' entry that has its address now."""
-        servers = self.services.settings.current.server
-        known = (server for server in servers if same_server(server.url, header.server))
-        adhoc = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
-        return pair_of_server(next(known, adhoc), header.target)
 
     # What the keys do
 

@@ -19,6 +19,7 @@ from msgspec import Meta
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from eaglechat.settings import Problem
 from eaglechat.wire.records import Origin
 
 if sys.version_info >= (3, 11):
@@ -94,52 +95,36 @@ _COLOUR_FIELDS = tuple(field for field in ThemeFile.__struct_fields__ if field n
 
 @dataclass(frozen=True)
 class LoadedTheme:
-    """A checked theme, ready for `App.register_theme`, and its file."""
+    """A checked theme, ready for `App.register_theme`."""
 
     theme: Theme
     tokens: TokenTable
-    file: Path
-
-
-@dataclass(frozen=True)
-class ThemeProblem:
-    """The first thing that is wrong with a theme file; the theme is skipped."""
-
-    file: Path
-    key: str
-    """Dotted path of the value in the file; empty if the whole file is meant."""
-    value: Any
-    reason: str
-
-    def __str__(self) -> str:
-        if not self.key:
-            return f"{self.file}: {self.reason}; theme skipped"
-        given = "" if self.value is None else f" = {self.value!r}"
-        return f"{self.file}: {self.key}{given}: {self.reason}; theme skipped"
 
 
 class _BadValueError(Exception):
+    """`key` is the dotted path of the value in the file, `value` None if it is missing."""
+
     def __init__(self, key: str, value: Any, reason: str) -> None:
         super().__init__(reason)
         self.key, self.value, self.reason = key, value, reason
 
 
-def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[ThemeProblem]]:
+def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[Problem]]:
     """Read every `*.toml` of the directories. A theme replaces one of the same name from an earlier
     directory."""
     themes: dict[str, LoadedTheme] = {}
-    problems: list[ThemeProblem] = []
+    problems: list[Problem] = []
     for directory in directories:
         names: dict[str, Path] = {}
         for file in sorted(directory.glob("*.toml")):
             loaded = read_theme(file)
-            if isinstance(loaded, ThemeProblem):
+            if isinstance(loaded, Problem):
                 problems.append(loaded)
                 continue
             name = loaded.theme.name
             if name in names:
                 reason = f"{names[name].name} beside it has this name already"
-                problems.append(ThemeProblem(file, "name", name, reason))
+                problems.append(_problem(file, "name", reason, name))
                 continue
             names[name] = file
             themes[name] = loaded
@@ -152,16 +137,24 @@ def choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
     return themes.get(name) or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
 
 
-def read_theme(file: Path) -> LoadedTheme | ThemeProblem:
-    """Read and check one theme file."""
+def read_theme(file: Path) -> LoadedTheme | Problem:
+    """Read and check one theme file. Only the first problem is told."""
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
-        checked = _shape(raw)
-        return LoadedTheme(_theme(checked), checked.tokens, file)
+        try:
+            checked = msgspec.convert(raw, ThemeFile)
+        except msgspec.ValidationError as error:
+            raise _located(str(error), raw) from error
+        return LoadedTheme(_theme(checked), checked.tokens)
     except _BadValueError as bad:
-        return ThemeProblem(file, bad.key, bad.value, bad.reason)
+        return _problem(file, bad.key, bad.reason, bad.value)
     except (OSError, ValueError, RecursionError) as error:
-        return ThemeProblem(file, "", None, f"cannot be read ({error})")
+        return _problem(file, "", f"cannot be read ({error})")
+
+
+def _problem(file: Path, key: str, reason: str, value: Any = None) -> Problem:
+    given = "" if value is None else f"= {value!r}: "
+    return Problem(file, key, f"{given}{reason}; the theme is skipped")
 
 
 def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[str, str]:
@@ -171,13 +164,6 @@ def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[s
         if loaded.theme.dark == dark:
             return _token_variables(loaded.tokens)
     return {}
-
-
-def _shape(raw: Mapping[str, Any]) -> ThemeFile:
-    try:
-        return msgspec.convert(raw, ThemeFile)
-    except msgspec.ValidationError as error:
-        raise _located(str(error), raw) from error
 
 
 def _located(message: str, raw: Mapping[str, Any]) -> _BadValueError:

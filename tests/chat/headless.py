@@ -130,7 +130,7 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str
     for question in questions:
         chat.ask(question)
     chat.session.leave(typed)
-    return chat.session.record.file
+    return chat.session.recorder.file
 
 
 def reopened(chat: Headless, typed: str = "") -> Headless:

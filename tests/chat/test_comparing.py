@@ -11,7 +11,7 @@ import pytest
 
 from eaglechat.chat.comparing import Fork, cannot_compare, compare, first_fork, plain_terms
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import replies
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
 from tests.chat.records import SEED, TERMS, plainly, recorded, round_of
@@ -43,7 +43,7 @@ def test_what_was_measured() -> None:
 def test_a_slower_reply_is_called_slower() -> None:
     result = compare(reply(), plainly(1, 2, 4, ms=15.0))
     assert result is not None
-    text = wording.comparison_result(result)
+    text = replies.comparison_result(result)
     assert "plain decoding was 2.00x faster here" in text
     assert "First difference at token 3: “ t3” with speculation, “ t4” without." in text
 

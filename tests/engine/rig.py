@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.context_window import Turns
+from eaglechat.engine.generation.context_window import PromptTurns
 from eaglechat.engine.generation.generator import Generator, ReplyEvent
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.templates.dialect import ReplyParts
-from eaglechat.wire.protocol import Message, Sampling, Shape, Speculation
+from eaglechat.wire.protocol import Message, Sampling, Set, Shape, Speculation
 from eaglechat.wire.records import (
     KvType,
     Origin,
@@ -99,7 +99,7 @@ class Rig:
         sampling: Sampling = GREEDY,
         live: Live | None = None,
         seed: int = 1,
-        turns: Turns | None = None,
+        turns: PromptTurns | None = None,
         max_tokens: int | None = 32,
         stop: Sequence[str] = (),
         parts: ReplyParts | None = None,
@@ -123,8 +123,25 @@ class Rig:
             boundaries=boundaries,
         )
 
-    def reply(self, prompt: Sequence[int], **options: Any) -> Reply:
-        return Reply(tuple(self.stream(prompt, **options)))
+    def reply(
+        self,
+        prompt: Sequence[int],
+        *,
+        live: Live | None = None,
+        changes: Mapping[int, Set] | None = None,
+        cancel_at: Callable[[Sequence[ReplyEvent]], bool] | None = None,
+        **options: Any,
+    ) -> Reply:
+        """`live` is changed behind the rounds of these numbers. `cancel_at` says of the events so
+        far whether they are enough."""
+        events: list[ReplyEvent] = []
+        if cancel_at is not None:
+            options["cancelled"] = lambda: cancel_at(events)
+        for event in self.stream(prompt, live=live, **options):
+            events.append(event)
+            if changes and isinstance(event, Round) and event.index in changes:
+                live.apply(changes[event.index])
+        return Reply(tuple(events))
 
 
 def plainly(temperature: float = 0.0) -> Live:

@@ -12,7 +12,7 @@ import pytest
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, Timeouts
-from eaglechat.hub.downloads.download import FileRequest, download
+from eaglechat.hub.downloads.download import download
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, Repo, sha256
 
@@ -78,8 +78,8 @@ def test_a_branch_that_moved_on_is_said_and_pinned_on_demand(
     assert f"({len(new)} bytes)" in said
 
     # What was pinned can still be had.
-    request = FileRequest("lab/Base-eagle3", "d.gguf", before.draft.revision)
-    assert download(hub, request).read_bytes() == DRAFT
+    listing = hub.repo("lab/Base-eagle3", before.draft.revision)
+    assert download(hub, listing.file("d.gguf")).read_bytes() == DRAFT
 
     after = entry_of(file)
     assert (after.draft.revision, after.draft.size) == (repo.commit, len(new))

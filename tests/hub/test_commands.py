@@ -17,7 +17,8 @@ import pytest
 
 from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
-from eaglechat.hub.downloads.download import FileRequest, FileState
+from eaglechat.hub.downloads.client import RemoteFile
+from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from tests import ggufs
 from tests.cli.redrawn import Terminal
@@ -64,6 +65,18 @@ def test_a_model_is_pulled_with_plain_lines_off_a_terminal(commands: Commands) -
     assert path.is_relative_to(commands.cache)
     assert result.stderr.splitlines()[-1].startswith("tiny-Q4_K_M.gguf: done, ")
     assert "\x1b" not in result.stderr
+
+
+def test_offline_what_is_here_is_named_and_the_rest_says_why(
+    commands: Commands, fake: FakeHub
+) -> None:
+    result = commands.run("pull", "org/tiny-GGUF")
+    fake.seen.clear()
+    assert commands.run("pull", "org/tiny-GGUF", offline=True).stdout == result.stdout
+    missing = commands.run("pull", "lab/draft", offline=True)
+    assert missing.returncode == 1
+    assert "HF_HUB_OFFLINE forbids asking the Hub" in missing.stderr
+    assert fake.seen == []
 
 
 def test_a_pair_is_pulled_listed_and_removed(commands: Commands, fake: FakeHub) -> None:
@@ -220,7 +233,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
     return FileSnapshot(
-        request=FileRequest("user/model", path),
+        remote=RemoteFile("user/model", path, "0" * 40, 2000, None),
         state=FileState.DOWNLOADING,
         bytes_done=done,
         bytes_total=2000,

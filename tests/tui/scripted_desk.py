@@ -9,8 +9,8 @@ from pathlib import Path
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, DraftSource, GGUFSource
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, FileState
+from eaglechat.hub.downloads.client import Hub, RemoteFile
+from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
@@ -148,7 +148,7 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
         speed = 12.5 * MB if state is FileState.DOWNLOADING else None
         done = int(megabytes * MB)
         return FileSnapshot(
-            request=FileRequest(pair.target.repo, name),
+            remote=RemoteFile(pair.target.repo, name, "0" * 40, int(of * MB), None),
             state=state,
             bytes_done=done,
             bytes_total=int(of * MB),

@@ -204,7 +204,7 @@ async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
         await user.sees("does not export layer inputs")
         await user.ask("hello")
         await user.command("chat.compare")
-        await user.sees("hello")
+        await user.sees("already decoded plainly")
 
 
 async def test_a_bad_pair_in_the_menu_says_why_and_is_not_loaded(

@@ -168,8 +168,13 @@ class ChatSession:
             log = new_log(self._chats_dir, self.pair, self._complain)
         else:
             log = resumed_log(saved, self._complain)
-        self._recorder = ChatRecorder(log, self.turns, saved)
-        self._open_role(saved.role if saved else self._settings().generation.role)
+        self.recorder = ChatRecorder(log, self.turns, saved)
+        """Writes the chat to disk; renames and pins it."""
+        name = saved.role if saved else self._settings().generation.role
+        found = find_role(self._roles_dir, name) if name else None
+        if name and not isinstance(found, Role):
+            self._note(refusals.no_role(name, str(found) if found else None), "warning")
+        self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
         elif not self.turns:
@@ -184,11 +189,6 @@ class ChatSession:
         """The view draws the session now: it is told of the next change."""
         self._is_told = False
 
-    @property
-    def record(self) -> ChatRecorder:
-        """What writes the chat to disk; renames and pins it."""
-        return self._recorder
-
     # Leaving
 
     def leave(self, written: str | QuestionParts) -> None:
@@ -197,7 +197,7 @@ class ChatSession:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
             given_back = self._end()
             written = written or given_back
-        self._recorder.left(parts_of(written))
+        self.recorder.left(parts_of(written))
 
     def close(self) -> None:
         """Stop listening to the engine; after `leave`."""
@@ -206,8 +206,8 @@ class ChatSession:
     def save(self, written: str | QuestionParts) -> None:
         """Write to disk what is new; to be called once a second. `written` is in the prompt."""
         if self.running is not None:
-            self._recorder.writing(self.running.turn)
-        self._recorder.typed(parts_of(written))
+            self.recorder.writing(self.running.turn)
+        self.recorder.typed(parts_of(written))
 
     # Asking
 
@@ -217,7 +217,7 @@ class ChatSession:
         if self._refuses():
             return False
         question = self.turns.ask(composed(parts_of(written)))
-        self._recorder.asked(question)
+        self.recorder.asked(question)
         self._answer(question)
         return True
 
@@ -251,7 +251,7 @@ class ChatSession:
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.end, recording.went_on = None, True
-        self._recorder.goes_on(reply)
+        self.recorder.goes_on(reply)
         self._send(running, terms, *begun)
         return True
 
@@ -260,7 +260,7 @@ class ChatSession:
         if self._refuses() or self._is_gone(id):
             return False
         question = self.turns.edit(id, composed(parts_of(written)))
-        self._recorder.asked(question)
+        self.recorder.asked(question)
         self._answer(question)
         return True
 
@@ -332,8 +332,7 @@ class ChatSession:
         if not 0 <= place < len(siblings):
             self._view.say(refusals.no_more_siblings(len(siblings), by))
             return None
-        self._recorder.chose(self.turns.step(id, by))
-        self._touch()
+        self.choose(siblings[place])
         return siblings[place]
 
     def choose(self, id: TurnId) -> bool:
@@ -343,7 +342,7 @@ class ChatSession:
         if id not in self.turns or self._is_busy():
             return False
         self.turns.choose(id)
-        self._recorder.chose(id)
+        self.recorder.chose(id)
         self._touch()
         return True
 
@@ -354,7 +353,7 @@ class ChatSession:
         before = len(self.turns)
         gone = self.turns.delete(id)
         self._deleted.append(gone.id)
-        self._recorder.deleted(gone.id)
+        self.recorder.deleted(gone.id)
         self.notices.forget_gone(self.turns)
         self._view.say(refusals.deleted(before - len(self.turns)))
         self._touch()
@@ -369,7 +368,7 @@ class ChatSession:
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
-        self._recorder.restored(id)
+        self.recorder.restored(id)
         self._touch()
         return id
 
@@ -421,16 +420,10 @@ class ChatSession:
         settings = self._settings()
         return self.role.applied(settings) if self.role else settings
 
-    def _open_role(self, name: str) -> None:
-        found = find_role(self._roles_dir, name) if name else None
-        if name and not isinstance(found, Role):
-            self._note(refusals.no_role(name, str(found) if found else None), "warning")
-        self.choose_role(found if isinstance(found, Role) else None)
-
     def choose_role(self, role: Role | None) -> None:
         """Ask the next questions in this role."""
         before, self.role = self.settings, role
-        self._recorder.role = role.name if role else ""
+        self.recorder.role = role.name if role else ""
         self.change_controls(
             follow_settings(self.controls, before, self.settings, self.recommended)
         )
@@ -525,7 +518,7 @@ class ChatSession:
         return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
 
     def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
-        self._recorder.began(turn)
+        self.recorder.began(turn)
         self._send(Running(turn, question), turn.recording.terms)
 
     def _send(
@@ -551,17 +544,19 @@ class ChatSession:
             case protocol.RoundDone():
                 self._add_round(turn, running.in_place(event.round))
             case protocol.Settled():
-                self._recorder.writing(turn)
+                self.recorder.writing(turn)
                 rounds = [running.in_place(round_) for round_ in event.rounds]
                 turn.recording.settle(rounds, running.n_before)
-                self._recorder.settled(turn)
+                self.recorder.settled(turn)
                 self._count_latest()
                 self._touch()
             case protocol.WindowMoved():
                 running.window = event.window
                 self._move_window(running, event.window.first_turn)
-            case protocol.Loading() | protocol.PrefillProgress():
-                self._wait(running, event)
+            case protocol.Loading():
+                running.loading = event
+            case protocol.PrefillProgress():
+                self._read_prompt(running, event.prefill)
             case protocol.SpeculationStopped():
                 turn.recording.speculation_stopped = event.off.reason
                 self._touch()
@@ -578,13 +573,11 @@ class ChatSession:
                     self._note(event.message, "error")
         self._tell()
 
-    def _wait(self, running: Running, event: protocol.Loading | protocol.PrefillProgress) -> None:
-        if isinstance(event, protocol.Loading):
-            running.loading = event
-            return
+    def _read_prompt(self, running: Running, prefill: Prefill) -> None:
         if running.prefill is None and running.window is None:
+            # The engine reports only a window that moved.
             self._move_window(running, 0)
-        running.prefill, self.n_past = event.prefill, event.prefill.done
+        running.prefill, self.n_past = prefill, prefill.done
 
     def _add_round(self, turn: Reply | Comparison, round_: Round) -> None:
         recording = turn.recording
@@ -601,7 +594,7 @@ class ChatSession:
             path = self.turns.path_to(running.question)
             questions = [turn.id for turn in path if isinstance(turn, Question)]
             self.first_question = questions[first_turn] if first_turn else None
-            self._recorder.window(self.first_question)
+            self.recorder.window(self.first_question)
             self.version += 1
 
     # The end of a reply
@@ -618,7 +611,7 @@ class ChatSession:
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
-            self._recorder.ended(turn)
+            self.recorder.ended(turn)
             self._judge_draft(turn.recording.rounds[running.n_before :])
             return ()
         return self._take_back(turn)
@@ -628,7 +621,7 @@ class ChatSession:
         if isinstance(turn, Comparison):
             self.turns.take_back_comparison(turn)
         gone = turn if isinstance(turn, Comparison) else self.turns.delete(turn.id)
-        self._recorder.deleted(gone.id)
+        self.recorder.deleted(gone.id)
         moved = self.notices.take({turn.id, gone.id})
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
@@ -638,7 +631,7 @@ class ChatSession:
         if not isinstance(gone, Question):
             return ()
         others = self.turns.beside(gone)
-        self._recorder.gave_back(gone.parts)
+        self.recorder.keep_unsent(gone.parts)
         self._view.give_back(gone.parts, others[-1] if others else None)
         return gone.parts
 

@@ -244,13 +244,6 @@ class Turns:
             self._follow(turn)
         self.version += 1
 
-    def step(self, id: TurnId, by: int) -> TurnId:
-        """Choose the sibling `by` positions later, at most the last or first; return its id."""
-        siblings = self.siblings(id)
-        place = min(max(siblings.index(id) + by, 0), len(siblings) - 1)
-        self.choose(siblings[place])
-        return siblings[place]
-
     def delete(self, id: TurnId) -> Turn:
         """Delete a turn with all that follows it; return the root of what was deleted.
 

@@ -46,7 +46,8 @@ class ChatLog:
         self._complain = complain
         self._stream: io.FileIO | None = None
         self._waiting = bytearray(beginning)
-        self._failed = False
+        self.is_behind = False
+        """Whether some of it could not be written."""
 
     def add(self, *added: lines.Line) -> None:
         """Write lines, or keep them until they can be written."""
@@ -56,13 +57,8 @@ class ChatLog:
 
     def try_again(self) -> None:
         """Write what could not be written before, if there is something."""
-        if self._failed:
+        if self.is_behind:
             self._try_to_write()
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether some of it could not be written."""
-        return self._failed
 
     def content(self) -> bytes:
         """The content of the file, and what could not be written yet."""
@@ -102,14 +98,14 @@ class ChatLog:
     def _try_to_write(self) -> None:
         try:
             self._write()
-            self._failed = False
+            self.is_behind = False
         except OSError as error:
-            if not self._failed:
+            if not self.is_behind:
                 self._complain(
                     f"This chat cannot be saved to {self.file}: {error.strerror or error}. "
                     "Retrying every second."
                 )
-            self._failed = True
+            self.is_behind = True
 
     def _write(self) -> None:
         if self._copy_of is not None:

@@ -336,7 +336,7 @@ def _cut(text: str, lengths: Sequence[int]) -> Iterator[str]:
         yield text[start:end]
 
 
-class Piece(NamedTuple):
+class PackedPiece(NamedTuple):
     """Consecutive rounds of a reply: the text they wrote, and the rounds as `pack` made them."""
 
     answer: str
@@ -349,15 +349,15 @@ class PackedRounds:
     takes longer than all the rest of reading a chat."""
 
     def __init__(self) -> None:
-        self._pieces: list[Piece] = []
+        self._pieces: list[PackedPiece] = []
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: PackedPiece) -> None:
         """Add the next rounds."""
         self._pieces.append(piece)
 
     def settle(self, data: str) -> None:
         """All rounds so far in their final form, packed: those of the pieces were provisional."""
-        self._pieces = [Piece(self.text(Part.ANSWER), self.text(Part.REASONING), data)]
+        self._pieces = [PackedPiece(self.text(Part.ANSWER), self.text(Part.REASONING), data)]
 
     def text(self, part: Part) -> str:
         """The text of one part of the reply."""

@@ -143,10 +143,6 @@ class ChatRecorder:
         self._log.add(lines.RestoredLine(turn=turn))
         self._summarise()
 
-    def gave_back(self, question: QuestionParts) -> None:
-        """An unanswered question returned to the prompt."""
-        self._keep_unsent(question)
-
     def window(self, first_question: TurnId | None) -> None:
         """The context begins with this question; None: with the first one."""
         if first_question != self._first_question:
@@ -157,21 +153,12 @@ class ChatRecorder:
         """This is in the prompt; to be called about once a second. A long text is written once it
         has not changed since the last call."""
         if sum(len(part.text) for part in parts) <= _SHORT or parts == self._typed:
-            self._keep_unsent(parts)
+            self.keep_unsent(parts)
         self._typed = parts
         self._log.try_again()
 
-    def left(self, unsent: QuestionParts) -> None:
-        """The chat was left with this in the prompt."""
-        if self._turns:
-            self._keep_role()
-        self._keep_unsent(unsent)
-        if not self._turns and not text_of(unsent).strip():
-            self._log.discard()
-        else:
-            self._log.close()
-
-    def _keep_unsent(self, unsent: QuestionParts) -> None:
+    def keep_unsent(self, unsent: QuestionParts) -> None:
+        """This is in the prompt, or was given back to it."""
         if unsent != self._unsent:
             self._unsent = unsent
             is_typed = all(part.source == "typed" for part in unsent)
@@ -179,6 +166,16 @@ class ChatRecorder:
             self._log.add(lines.UnsentLine(text=text_of(unsent), parts=parts))
             if not self._turns:
                 self._summarise()
+
+    def left(self, unsent: QuestionParts) -> None:
+        """The chat was left with this in the prompt."""
+        if self._turns:
+            self._keep_role()
+        self.keep_unsent(unsent)
+        if not self._turns and not text_of(unsent).strip():
+            self._log.discard()
+        else:
+            self._log.close()
 
     def _summarise(self) -> None:
         self._log.add(summary_line(self._turns, shown(self._unsent), self._title, self._is_pinned))

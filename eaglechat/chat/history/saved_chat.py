@@ -18,7 +18,7 @@ from eaglechat.chat.conversation.turns import (
 )
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.packing import PackedRounds, Piece
+from eaglechat.chat.history.packing import PackedPiece, PackedRounds
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.writing.question import QuestionParts, text_of, typed
 
@@ -158,7 +158,7 @@ class _Reader:
     ) -> None:
         match line:
             case lines.RoundsLine():
-                packed.add(Piece(line.text, line.reasoning, line.data))
+                packed.add(PackedPiece(line.text, line.reasoning, line.data))
             case lines.GoesOnLine():
                 recording.end, recording.went_on = None, True
             case lines.EndLine():

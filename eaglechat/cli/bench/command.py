@@ -18,7 +18,6 @@ from eaglechat.cli.bench import tables as bench_tables
 from eaglechat.cli.bench.measuring import (
     Measuring,
     Yardstick,
-    bench_settings,
     chat_settings,
     reference_lengths,
     wrong_flag,
@@ -165,7 +164,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             yardstick = Yardstick(args, info, settings.to_load_options(), stack)
         measuring = Measuring(args, engine, interrupt, by_chats)
         n_settings = len(by_chats) if by_chats else _runs_per_repeat(args)
-        progress = _Progress(len(prompts) * args.repeat * n_settings)
+        progress = BenchProgress(len(prompts) * args.repeat * n_settings)
         try:
             for measured in measuring.runs(prompts, yardstick):
                 if isinstance(measured, BenchRun):
@@ -240,11 +239,14 @@ def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]
 
 
 def _runs_per_repeat(args: argparse.Namespace) -> int:
+    from eaglechat.engine.bench.measure import settings_of
+
+    settings = settings_of(args.n, args.shape, args.ngram)
     reference = len(reference_lengths(args)) if args.reference else 0
-    return len(bench_settings(args)) + (2 if args.prefill else 0) + reference
+    return len(settings) + (2 if args.prefill else 0) + reference
 
 
-class _Progress:
+class BenchProgress:
     """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, total: int) -> None:

@@ -30,9 +30,6 @@ from eaglechat.wire.protocol import (
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
-    from eaglechat.engine.bench.reference import Reference
-    from eaglechat.engine.generation.prompt import Prompter
-
 
 _OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram")
 
@@ -168,9 +165,31 @@ class Yardstick:
         self, args: argparse.Namespace, info: PairInfo, options: LoadOptions, stack: ExitStack
     ) -> None:
         """`stack` closes the vocabulary. Raises EngineError where the models are not here."""
+        from eaglechat.engine.bench.reference import Reference
+        from eaglechat.engine.generation.prompt import Prompter
+        from eaglechat.engine.llama import backend
+        from eaglechat.engine.llama.objects import Model
+
+        assert info.draft is not None
+        target = Path(info.target.path)
+        if not target.is_file():
+            raise EngineError(
+                f"--reference runs on this machine, where {target} is not; leave it out, or run "
+                "eaglechat bench where the engine runs"
+            )
+        backend.start_backend(backend.LOG_ERRORS)
+        # It renders the prompts, for which the target's vocabulary is enough.
+        self._prompter = Prompter(stack.enter_context(Model(target, vocabulary_only=True)))
         self._lengths = reference_lengths(args)
-        self._prompter = _prompter_of(Path(info.target.path), stack)
-        self._reference = _reference(args, info, options)
+        self._reference = Reference(
+            binary=args.reference,
+            target=target,
+            draft=Path(info.draft.path),
+            n_ctx=info.n_ctx,
+            n_threads=info.n_threads,
+            options=options,
+            max_tokens=args.max_tokens,
+        )
 
     def runs(
         self, prompt: BenchPrompt, repeat: int, cancelled: Callable[[], bool]
@@ -186,42 +205,6 @@ class Yardstick:
             yield run
 
 
-def _prompter_of(target: Path, stack: ExitStack) -> Prompter:
-    """Renders prompts for the reference program; only the target's vocabulary is loaded."""
-    from eaglechat.engine.generation.prompt import Prompter
-    from eaglechat.engine.llama import backend
-    from eaglechat.engine.llama.objects import Model
-
-    if not target.is_file():
-        raise EngineError(
-            f"--reference runs on this machine, where {target} is not; leave it out, or run "
-            "eaglechat bench where the engine runs"
-        )
-    backend.start_backend(backend.LOG_ERRORS)
-    return Prompter(stack.enter_context(Model(target, vocabulary_only=True)))
-
-
-def bench_settings(args: argparse.Namespace) -> list[Speculation]:
-    """The settings that the engine compares."""
-    from eaglechat.engine.bench.measure import settings_of
-
-    return settings_of(args.n, args.shape, args.ngram)
-
-
 def reference_lengths(args: argparse.Namespace) -> list[int]:
+    """Draft lengths of the reference program; 0 is plain decoding."""
     return [0, *(n for n in args.n if isinstance(n, int) and n > 0)]
-
-
-def _reference(args: argparse.Namespace, info: PairInfo, options: LoadOptions) -> Reference:
-    from eaglechat.engine.bench.reference import Reference
-
-    assert info.draft is not None
-    return Reference(
-        binary=args.reference,
-        target=Path(info.target.path),
-        draft=Path(info.draft.path),
-        n_ctx=info.n_ctx,
-        n_threads=info.n_threads,
-        options=options,
-        max_tokens=args.max_tokens,
-    )

@@ -25,12 +25,12 @@ class ProgressPrinter:
     def show(self, snapshot: InstallSnapshot) -> None:
         for file in snapshot.files:
             if self._bars.live:
-                name = file.request.path.rpartition("/")[2]
+                name = file.remote.path.rpartition("/")[2]
                 self._bars.draw(
-                    file.request, name, file.bytes_done, file.bytes_total, _figures(file)
+                    file.remote, name, file.bytes_done, file.bytes_total, _figures(file)
                 )
             else:
-                self._say(file.request, f"{file.request.path}: {_status(file, tenths=True)}")
+                self._say(file.remote, f"{file.remote.path}: {_status(file, tenths=True)}")
         if self._bars.live and len(snapshot.files) > 1:
             done, total = snapshot.bytes_done, snapshot.bytes_total
             figures = _amount(done, total) + _pace(snapshot.speed, snapshot.eta)

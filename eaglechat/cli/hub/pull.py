@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteFile
-    from eaglechat.hub.downloads.download import FileRequest
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads
     from eaglechat.hub.references import HubReference
@@ -89,7 +88,6 @@ def _pull_model(
     reference: HubReference,
     printer: ProgressPrinter,
 ) -> int:
-    from eaglechat.hub.downloads.install import requests
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed
     from eaglechat.hub.references import choose
@@ -109,7 +107,7 @@ def _pull_model(
     files = [listing.file(name) for name in choose(reference, listing.paths).files]
     if args.check:
         _drop_damaged(hub, files)
-    paths = _download(downloads, requests(files, reference.revision), printer)
+    paths = _download(downloads, files, printer)
     if paths is None:
         return FAILED
     print(paths[0])
@@ -139,7 +137,7 @@ def _pull_pair(
     if args.check:
         _drop_damaged(hub, plan.files)
     install.begin(plan, hub.cache_dir)
-    if _download(downloads, plan.requests, printer) is None:
+    if _download(downloads, plan.files, printer) is None:
         return FAILED
     return _finish_pair(args, plan, hub.cache_dir, printer)
 
@@ -174,10 +172,10 @@ def _finish_pair(
 
 
 def _download(
-    downloads: Downloads, requests: Iterable[FileRequest], printer: ProgressPrinter
+    downloads: Downloads, files: Iterable[RemoteFile], printer: ProgressPrinter
 ) -> list[Path] | None:
     """Download the files; their paths, or None after printing what failed."""
-    downloads.fetch("pull", requests)
+    downloads.fetch("pull", files)
     while not downloads.wait(timeout=_REDRAW_S):
         printer.show(*downloads.snapshots())
     (snapshot,) = downloads.snapshots()

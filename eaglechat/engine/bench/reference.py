@@ -42,29 +42,25 @@ class Reference:
 
         Raises ReferenceFailedError.
         """
+        # The program does not run without a drafter. For plain decoding, this one looks for a
+        # repetition of 1024 tokens and never finds one.
+        drafter = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1024"]
+        if n > 0:
+            eagle3 = ["--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)]
+            drafter = ["-md", str(self.draft), *eagle3]
         with tempfile.TemporaryDirectory(prefix="eaglechat-bench-") as folder:
             file = Path(folder) / "prompt.txt"
             # The program drops one newline at the end of a prompt file.
             file.write_text(prompt + "\n", encoding="utf-8")
-            output = _output(self._command(file, n), cancelled)
+            command = [
+                *(str(self.binary), "-m", str(self.target), *drafter),
+                *("-f", str(file), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
+                *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
+                *gpu_options(self.options),
+                *draft_gpu_options(self.options),
+            ]
+            output = _output(command, cancelled)
         return None if output is None else parse(output, name, n, repeat)
-
-    def _command(self, prompt: Path, n: int) -> list[str]:
-        return [
-            *(str(self.binary), "-m", str(self.target), *self._speculation(n)),
-            *("-f", str(prompt), "--no-escape", "-n", str(self.max_tokens), "--temp", "0"),
-            *("-c", str(self.n_ctx), "-b", str(self.n_ctx), "-t", str(self.n_threads)),
-            *gpu_options(self.options),
-            *draft_gpu_options(self.options),
-        ]
-
-    def _speculation(self, n: int) -> list[str]:
-        if n > 0:
-            eagle3 = ["--spec-type", "draft-eagle3", "--spec-draft-n-max", str(n)]
-            return ["-md", str(self.draft), *eagle3]
-        # The program does not run without a drafter. This one looks for a repetition of 1024
-        # tokens and never finds one.
-        return ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1024"]
 
 
 def reference_setting(n: int) -> str:

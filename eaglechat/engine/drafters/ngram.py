@@ -78,7 +78,9 @@ class NgramDrafter:
                 f"the n-gram drafter saw {len(self._tokens)} tokens, "
                 f"drafting after position {n_past} needs {n_past}"
             )
-        self._index()
+        for place in range(max(self._indexed, _SHORTEST - 1) + 1, len(self._tokens) + 1):
+            self._places[tuple(self._tokens[place - _SHORTEST : place])].append(place)
+        self._indexed = len(self._tokens)
         end = [*self._tokens[1 - _LONGEST :], id_last]
         length, places = self._longest_match(end)
         ids, probabilities = self._follow(places, length, id_last, limits)
@@ -131,11 +133,6 @@ class NgramDrafter:
         """The token at a position of the text followed by `id_last` and the proposal `ids`."""
         beyond = position - len(self._tokens)
         return self._tokens[position] if beyond < 0 else id_last if beyond == 0 else ids[beyond - 1]
-
-    def _index(self) -> None:
-        for place in range(max(self._indexed, _SHORTEST - 1) + 1, len(self._tokens) + 1):
-            self._places[tuple(self._tokens[place - _SHORTEST : place])].append(place)
-        self._indexed = len(self._tokens)
 
     def _forget(self, length: int) -> None:
         """Forget the tokens from `length` on."""

@@ -19,7 +19,7 @@ _FREED, _FREED_TO_READ_AGAIN = 4, 2
 time."""
 
 
-class Turns(Protocol):
+class PromptTurns(Protocol):
     """The turns of a conversation, as the chat template renders them."""
 
     @property
@@ -43,7 +43,7 @@ class ContextWindow:
     back."""
 
     def __init__(
-        self, prompt: Sequence[int], turns: Turns | None, n_ctx: int, *, can_shift: bool
+        self, prompt: Sequence[int], turns: PromptTurns | None, n_ctx: int, *, can_shift: bool
     ) -> None:
         self._prompt = prompt
         self._turns = turns

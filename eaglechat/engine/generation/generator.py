@@ -19,7 +19,7 @@ from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import DraftModel
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.cache_state import CacheState
-from eaglechat.engine.generation.context_window import ContextWindow, Turns
+from eaglechat.engine.generation.context_window import ContextWindow, PromptTurns
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.planner import Planner
@@ -81,7 +81,7 @@ class Generator:
         return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
 
     def would_read(
-        self, prompt: Sequence[int], turns: Turns, max_tokens: int | None
+        self, prompt: Sequence[int], turns: PromptTurns, max_tokens: int | None
     ) -> tuple[int, Sequence[int]]:
         """The first turn that a reply to `prompt` would have in the context, and the tokens from
         there on. Nothing changes. Raises PromptError."""
@@ -98,7 +98,7 @@ class Generator:
         live: Live,
         *,
         seed: int,
-        turns: Turns | None = None,
+        turns: PromptTurns | None = None,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         parts: ReplyParts | None = None,

@@ -53,22 +53,18 @@ class ClientPipes:
         """Read requests until a shutdown or the end of the input."""
         self.worker.start()
         for line in self._requests:
-            if line.strip() and not self._receive(line):
+            if not line.strip():
+                continue
+            try:
+                request = decode_request(line)
+            except ProtocolError as error:
+                message = f"not understood: {error}"
+                self.worker.say(Error(id=error.request_id, code="protocol", message=message))
+                continue
+            if isinstance(request, Shutdown):
                 break
+            self.worker.take(request)
         self.worker.shut_down()
-
-    def _receive(self, line: bytes) -> bool:
-        """Act on a request; False ends the service."""
-        try:
-            request = decode_request(line)
-        except ProtocolError as error:
-            message = f"not understood: {error}"
-            self.worker.say(Error(id=error.request_id, code="protocol", message=message))
-            return True
-        if isinstance(request, Shutdown):
-            return False
-        self.worker.take(request)
-        return True
 
     def _send(self, event: AnyEvent | Died) -> None:
         if isinstance(event, Died):
@@ -80,18 +76,15 @@ class ClientPipes:
         try:
             line = encode(event)
         except ProtocolError as error:
-            line = self._instead(event, error)
+            # This event's request has failed.
+            request_id = None if isinstance(event, Hello) else event.id
+            self.worker.cancel(request_id)
+            kind = type(event).__name__
+            message = f"the engine cannot encode its answer ({kind}): {error}"
+            line = encode(Error(id=request_id, code="internal", message=message))
         try:
             self._events.write(line)
             self._events.flush()
         except OSError:
             # The client is gone; its end of the input closes too and ends the service.
             self.worker.cancel()
-
-    def _instead(self, event: AnyEvent, error: ProtocolError) -> bytes:
-        """The line that replaces an event that cannot be encoded: its request has failed."""
-        request_id = None if isinstance(event, Hello) else event.id
-        self.worker.cancel(request_id)
-        kind = type(event).__name__
-        message = f"the engine cannot encode its answer ({kind}): {error}"
-        return encode(Error(id=request_id, code="internal", message=message))

@@ -66,6 +66,8 @@ class RemoteFile:
     commit: str
     size: int
     sha256: str | None
+    revision: str = "main"
+    """The branch, tag or commit by which the repository was asked for."""
 
     @property
     def name(self) -> str:
@@ -142,7 +144,7 @@ class Hub:
         self._beginnings: dict[RemoteFile, GGUFHeader] = {}
         self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
-    def repo(self, repo: str, revision: str | None = None) -> RemoteRepo:
+    def repo(self, repo: str, revision: str = "main") -> RemoteRepo:
         """A repository at a revision."""
 
         def ask() -> ModelInfo:
@@ -155,7 +157,12 @@ class Hub:
         commit = info.sha or ""
         files = tuple(
             RemoteFile(
-                repo, file.rfilename, commit, file.size or 0, file.lfs.sha256 if file.lfs else None
+                repo,
+                file.rfilename,
+                commit,
+                file.size or 0,
+                file.lfs.sha256 if file.lfs else None,
+                revision,
             )
             for file in info.siblings or ()
         )

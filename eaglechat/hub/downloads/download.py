@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from filelock import Timeout
 from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
-from eaglechat.hub.downloads.client import FileMetadata, Hub
+from eaglechat.hub.downloads.client import FileMetadata, Hub, RemoteFile
 from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.downloads.transfer import StopSignal, Transfer, XetTransfer
 from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
@@ -57,22 +57,6 @@ class FileProgress:
 
 
 @dataclass(frozen=True)
-class FileRequest:
-    """A file of a repository at a revision. `sha256` is set if the catalogue pins the file."""
-
-    repo: str
-    path: str
-    revision: str = "main"
-    sha256: str | None = None
-    size: int | None = field(default=None, compare=False)
-    """Bytes, if known before the Hub is asked; for display only."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.repo}/{self.path}"
-
-
-@dataclass(frozen=True)
 class RetryPolicy:
     """The most attempts in a row that receive no byte, and the seconds between them."""
 
@@ -90,26 +74,26 @@ class RetryPolicy:
 
 def download(
     hub: Hub,
-    request: FileRequest,
+    file: RemoteFile,
     *,
     on_progress: Callable[[FileProgress], None] = lambda progress: None,
     stop: StopSignal | None = None,
     policy: RetryPolicy | None = None,
     reserved: Callable[[], int] = lambda: 0,
 ) -> Path:
-    """Download a file into the cache unless it is there, and return its path.
+    """Download a file at its commit into the cache unless it is there, and return its path.
 
     `reserved` returns how many bytes of the free disk space other downloads will take.
     Raises HubError, StoppedError.
     """
     stop, policy = stop or StopSignal(), policy or RetryPolicy()
-    return _Download(hub, request, on_progress, stop, policy, reserved).run()
+    return _Download(hub, file, on_progress, stop, policy, reserved).run()
 
 
 @dataclass
 class _Download:
     hub: Hub
-    request: FileRequest
+    file: RemoteFile
     on_progress: Callable[[FileProgress], None]
     stop: StopSignal
     policy: RetryPolicy
@@ -123,7 +107,7 @@ class _Download:
     hasher: Hasher | None = None
 
     def __post_init__(self) -> None:
-        self.cache = RepoCache(self.hub.cache_dir, self.request.repo)
+        self.cache = RepoCache(self.hub.cache_dir, self.file.repo)
 
     def run(self) -> Path:
         failures = 0
@@ -145,28 +129,22 @@ class _Download:
 
     def _attempt(self) -> Path:
         self._report(FileState.CONNECTING)
-        request = self.request
-        try:
-            metadata = self.hub.metadata(request.repo, request.path, request.revision)
-        except OfflineError:
-            cached = self.cache.find(request.path, request.revision)
-            if cached is None:
-                raise
-            return cached
+        file = self.file
+        metadata = self.hub.metadata(file.repo, file.path, file.commit)
         self.stop.check()
-        if request.sha256 is not None and request.sha256 != metadata.etag:
+        if file.sha256 not in (None, metadata.etag):
             raise CorruptError(
-                f"{request.name} on the Hub is not the file the catalogue means (sha256 "
-                f"{metadata.etag[:12]}..., not {request.sha256[:12]}...): nothing was downloaded."
+                f"{file.name} on the Hub is not the file the catalogue means (sha256 "
+                f"{metadata.etag[:12]}..., not {file.sha256[:12]}...): nothing was downloaded."
             )
         self.total = metadata.size
         try:
             return self._fetch(metadata)
         except OSError as error:
-            raise explain(error, request.name) from error
+            raise explain(error, file.name) from error
 
     def _fetch(self, metadata: FileMetadata) -> Path:
-        path, cache = self.request.path, self.cache
+        path, cache = self.file.path, self.cache
         pointer, blob = cache.pointer(metadata.commit, path), cache.blob(metadata.etag)
         blob.parent.mkdir(parents=True, exist_ok=True)
         self._discard_other_versions(metadata.etag)
@@ -181,12 +159,12 @@ class _Download:
                 cache.partial(metadata.etag).replace(blob)
                 cache.discard_partial(metadata.etag)
             self.done = metadata.size
-            return cache.link(metadata.etag, metadata.commit, path, self.request.revision)
+            return cache.link(metadata.etag, metadata.commit, path, self.file.revision)
 
     def _complete(self, metadata: FileMetadata) -> None:
         """Fetch what is missing, and check the hash of the file."""
-        name, etag, size = self.request.name, metadata.etag, metadata.size
-        self.cache.write_record(etag, self.request.path, self.request.revision, size)
+        name, etag, size = self.file.name, metadata.etag, metadata.size
+        self.cache.write_record(etag, self.file.path, self.file.revision, size)
         path = self.cache.partial(etag)
         with PartialFile(path, size) as partial:
             before = self.done = partial.received
@@ -226,7 +204,7 @@ class _Download:
         # The Hub does not serve larger files over plain HTTP.
         is_xet = metadata.xet is not None and metadata.size > constants.MAX_HTTP_DOWNLOAD_SIZE
         transfer_type = XetTransfer if is_xet else Transfer
-        transfer = transfer_type(self.hub, metadata, self.request.name, partial, self.stop)
+        transfer = transfer_type(self.hub, metadata, self.file.name, partial, self.stop)
 
         def on_step() -> bool:
             self.done = partial.received
@@ -241,7 +219,7 @@ class _Download:
         """Delete partial files of versions of this file that the Hub has replaced."""
         for other in self.cache.unfinished():
             other_etag = other.partial.name.partition(".")[0]
-            same_file = (other.path, other.revision) == (self.request.path, self.request.revision)
+            same_file = (other.path, other.revision) == (self.file.path, self.file.revision)
             if not same_file or other_etag == etag:
                 continue
             try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
-from eaglechat.hub.downloads.download import FileRequest
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge_gguf
 from eaglechat.hub.errors import HubError, disk_full
 from eaglechat.hub.local.cache import RepoCache, free_bytes
@@ -49,25 +48,6 @@ class Plan:
     @property
     def files(self) -> tuple[RemoteFile, ...]:
         return (*self.target, *self.draft)
-
-    @property
-    def requests(self) -> list[FileRequest]:
-        target, draft = self.entry.target, self.entry.draft
-        return [
-            *requests(self.target, target.revision, target.sha256),
-            *requests(self.draft, draft.revision, draft.sha256),
-        ]
-
-
-def requests(
-    files: Sequence[RemoteFile], revision: str = "main", sha256: str | None = None
-) -> list[FileRequest]:
-    """The requests for the files of a model; `sha256` pins the first file."""
-    pins = [sha256, *[None] * (len(files) - 1)]
-    return [
-        FileRequest(file.repo, file.path, revision, pin, file.size)
-        for file, pin in zip(files, pins, strict=True)
-    ]
 
 
 def plan(hub: Hub, entry: CatalogueEntry) -> Plan:
@@ -138,7 +118,9 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 
 
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
-    return tuple(repo.file(name) for name in choose(source.reference, repo.paths).files)
+    """The files of a model. The first has the hash that the catalogue pins, if it pins one."""
+    first, *others = (repo.file(name) for name in choose(source.reference, repo.paths).files)
+    return (replace(first, sha256=source.sha256 or first.sha256), *others)
 
 
 def _missing(cache: Path, file: RemoteFile) -> int:

@@ -15,10 +15,9 @@ from enum import Enum
 from pathlib import Path
 
 from eaglechat.hub.downloads import install as installing
-from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import (
     FileProgress,
-    FileRequest,
     FileState,
     RetryPolicy,
     download,
@@ -48,7 +47,7 @@ class Stage(str, Enum):
 class FileSnapshot:
     """One file. `speed` in bytes per second and `eta` in seconds are set while it downloads."""
 
-    request: FileRequest
+    remote: RemoteFile
     state: FileState
     bytes_done: int
     bytes_total: int | None
@@ -103,7 +102,7 @@ class SpeedMeter:
 class _File:
     """A file that one or more installs want."""
 
-    request: FileRequest
+    remote: RemoteFile
     progress: FileProgress
     meter: SpeedMeter = field(default_factory=SpeedMeter)
     path: Path | None = None
@@ -114,11 +113,11 @@ class _File:
         self.error = None
         if self.path is not None and not self.path.exists():
             self.path = None
-            self.progress = _not_begun(self.request)
+            self.progress = _not_begun(self.remote)
 
 
-def _not_begun(request: FileRequest) -> FileProgress:
-    return FileProgress(FileState.CONNECTING, 0, request.size)
+def _not_begun(remote: RemoteFile) -> FileProgress:
+    return FileProgress(FileState.CONNECTING, 0, remote.size)
 
 
 @dataclass(eq=False)
@@ -162,15 +161,15 @@ class Downloads:
                 self.resume(name)
                 return
             installing.begin(plan, self.hub.cache_dir)
-            self.fetch(name, plan.requests, plan)
+            self.fetch(name, plan.files, plan)
 
-    def fetch(self, name: str, requests: Iterable[FileRequest], plan: Plan | None = None) -> None:
+    def fetch(self, name: str, wanted: Iterable[RemoteFile], plan: Plan | None = None) -> None:
         """Download the files of a model, or those of a pair's plan."""
         with self._changed:
             # A file that another install waits for is downloaded once, for both.
             known = [file for install in self._installs.values() for file in install.files]
-            waited_for = {file.request: file for file in known if file.path is None}
-            files = [waited_for.get(one) or _File(one, _not_begun(one)) for one in requests]
+            waited_for = {file.remote: file for file in known if file.path is None}
+            files = [waited_for.get(one) or _File(one, _not_begun(one)) for one in wanted]
             for file in files:
                 file.reset_if_ended()
             self._installs[name] = _Install(name, files, plan)
@@ -260,7 +259,7 @@ class Downloads:
         try:
             path = download(
                 self.hub,
-                file.request,
+                file.remote,
                 on_progress=on_progress,
                 stop=stop,
                 policy=self._policy,
@@ -347,7 +346,7 @@ class Downloads:
         progress, is_running = file.progress, file in self._running
         speed = file.meter.speed(self._clock()) if is_running else None
         return FileSnapshot(
-            request=file.request,
+            remote=file.remote,
             state=self._state(file),
             bytes_done=progress.bytes_done,
             bytes_total=progress.bytes_total,

@@ -24,6 +24,15 @@ class ExportedChat:
     with_reasoning: bool = False
 
     @property
+    def about(self) -> str:
+        """When the chat began, and with which pair."""
+        return f"{self.header.created[:16].replace('T', ' ')}, {self.header.pair}"
+
+    def writer_of(self, reply: Reply) -> str:
+        """The pair that wrote a reply."""
+        return reply.recording.terms.pair or self.header.pair
+
+    @property
     def exchanges(self) -> Iterator[tuple[Question, Reply | None]]:
         """The questions of the path, each with its answer if there is one."""
         path = self.turns.path

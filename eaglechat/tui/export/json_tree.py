@@ -19,12 +19,6 @@ VERSION = 1
 def tree(chat: ExportedChat) -> str:
     """The JSON object that docs/chats.md describes."""
     chosen = {turn.id for turn in chat.turns.path}
-    turns = [
-        _question(turn, turn.id in chosen)
-        if isinstance(turn, Question)
-        else _reply(chat, turn, turn.id in chosen)
-        for turn in chat.turns
-    ]
     header = chat.header
     document = {
         "format": "eaglechat",
@@ -34,19 +28,16 @@ def tree(chat: ExportedChat) -> str:
         "pair": header.pair,
         "target": header.target,
         "draft": header.draft,
-        "turns": turns,
+        "turns": [_turn(chat, turn, turn.id in chosen) for turn in chat.turns],
     }
     # A lone UTF-16 surrogate cannot be encoded; escaped, JSON allows it.
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 
-def _question(turn: Question, is_chosen: bool) -> dict[str, Any]:
+def _turn(chat: ExportedChat, turn: Question | Reply, is_chosen: bool) -> dict[str, Any]:
     about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
-    return {**about, "text": turn.text}
-
-
-def _reply(chat: ExportedChat, turn: Reply, is_chosen: bool) -> dict[str, Any]:
-    about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
+    if isinstance(turn, Question):
+        return {**about, "text": turn.text}
     beside = [_recorded(chat, one) for one in chat.turns.comparisons(turn.id)]
     return {**about, **_recorded(chat, turn), "comparisons": beside}
 

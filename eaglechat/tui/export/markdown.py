@@ -17,7 +17,7 @@ def markdown(chat: ExportedChat) -> str:
 
 def _blocks(chat: ExportedChat) -> Iterator[str]:
     yield f"# {chat.title}"
-    yield f"{chat.header.created[:16].replace('T', ' ')}, {chat.header.pair}"
+    yield chat.about
     for question, reply in chat.exchanges:
         yield "---"
         yield f"**You**{_place(chat.place_of(question))}"
@@ -27,8 +27,7 @@ def _blocks(chat: ExportedChat) -> Iterator[str]:
 
 
 def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
-    pair = reply.recording.terms.pair or chat.header.pair
-    yield f"**{pair}**{_place(chat.place_of(reply))}"
+    yield f"**{chat.writer_of(reply)}**{_place(chat.place_of(reply))}"
     if chat.with_reasoning and reply.reasoning:
         yield f"<details><summary>Reasoning</summary>\n\n{closed(reply.reasoning)}\n\n</details>"
     yield closed(reply.text)

@@ -12,21 +12,14 @@ from eaglechat import paths
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.export.chat import ExportedChat, numbers
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
-from eaglechat.wire.records import DraftToken, Origin, Part, Round
+from eaglechat.tui.texts.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
+from eaglechat.wire.records import DraftToken, Part, Round
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_LEGEND = (
-    (Origin.ACCEPTED.value, "drafted, and accepted by the target"),
-    (Origin.CORRECTION.value, "the target's own token in place of a rejected one"),
-    (Origin.BONUS.value, "the target's extra token, after a fully accepted draft"),
-    (Origin.PLAIN.value, "decoded without a draft"),
-    ("rejected", "drafted, and rejected by the target"),
-)
 _STYLES = {
     "bold": "font-weight: bold",
     "italic": "font-style: italic",
@@ -82,11 +75,9 @@ def _rules(theme: str) -> str:
 
 
 def _body(chat: ExportedChat) -> Iterator[str]:
-    header = chat.header
     yield f"<h1>{_escaped(chat.title)}</h1>\n"
-    about = f"{header.created[:16].replace('T', ' ')}, {header.pair}"
-    yield f'<p class="about">{_escaped(about)}</p>\n<ul class="about">\n'
-    for kind, meaning in _LEGEND:
+    yield f'<p class="about">{_escaped(chat.about)}</p>\n<ul class="about">\n'
+    for kind, meaning in KINDS_OF_TOKENS:
         yield f'<li><span class="{kind}">{kind}</span>: {meaning}</li>\n'
     yield '</ul>\n<input type="checkbox" id="rejected">'
     yield '<label for="rejected"> show rejected tokens</label>\n<main>\n'
@@ -99,7 +90,7 @@ def _body(chat: ExportedChat) -> Iterator[str]:
 
 def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
     recording = reply.recording
-    yield _heading(recording.terms.pair or chat.header.pair, chat.place_of(reply))
+    yield _heading(chat.writer_of(reply), chat.place_of(reply))
     if chat.with_reasoning and reply.reasoning:
         yield f"<details><summary>Reasoning</summary>{_text(recording, Part.REASONING)}</details>\n"
     yield _text(recording, Part.ANSWER)

@@ -74,7 +74,8 @@ class EagleScreen(Screen[Result]):
 
     @property
     def says(self) -> object:
-        """Tells it from another screen of its class: two questions may be open at once."""
+        """What distinguishes it from another screen of its class: two different questions may be
+        open at once, the same one only once."""
         return None
 
     @property
@@ -178,12 +179,6 @@ class PromptScreen(EagleScreen[Result]):
     """A screen with a prompt, which gets what is typed whatever has the focus, also before the
     prompt has it."""
 
-    def __init__(
-        self, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name, id, classes)
-        self._waiting: list[Callable[[], object]] = []
-
     AUTO_FOCUS = ""
 
     @property
@@ -191,21 +186,7 @@ class PromptScreen(EagleScreen[Result]):
         return self.query_one(Prompt)
 
     def on_mount(self) -> None:
-        self.when_quiet(self.prompt.take_focus)
-
-    def when_quiet(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as no key is queued for this screen or its prompt."""
-        self._waiting.append(then)
-        if len(self._waiting) == 1:
-            self._wait()
-
-    def _wait(self) -> None:
-        if self.message_queue_size or self.prompt.message_queue_size:
-            self.call_later(self.prompt.call_later, self._wait)
-            return
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        self.prompt.take_focus()
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in self.active_bindings:

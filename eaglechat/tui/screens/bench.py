@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 from textual import on
@@ -18,7 +17,7 @@ from textual.widgets import Button, DataTable, Input, SelectionList, Static
 from eaglechat.chat.controls import Controls
 from eaglechat.engine.bench.measure import settings_of
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.engine.bench.report import BenchReport, SettingResult, report_of
+from eaglechat.engine.bench.report import BenchReport, report_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
@@ -38,8 +37,8 @@ from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire import protocol
-from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
-from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo, Shape
+from eaglechat.wire.bench_records import PLAIN, BenchRun
+from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
@@ -52,88 +51,32 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True)
-class BenchPlan:
-    """What to measure."""
-
-    prompts: tuple[BenchPrompt, ...]
-    lengths: tuple[int | Auto, ...]
-    shape: Shape
-    ngram: bool
-    repeats: int
-    max_tokens: int
-
-    @property
-    def replies(self) -> int:
-        settings = settings_of(self.lengths, (self.shape,), (self.ngram,))
-        return len(self.prompts) * self.repeats * len(settings)
-
-    def request(self) -> Bench:
-        return Bench(
-            prompts=self.prompts,
-            n=self.lengths,
-            shapes=(self.shape,),
-            ngram=(self.ngram,),
-            repeats=self.repeats,
-            max_tokens=self.max_tokens,
-        )
-
-
-def parse_lengths(text: str) -> tuple[int | Auto, ...]:
+def _parsed_lengths(text: str) -> tuple[int | Auto, ...]:
     """Draft lengths such as `0, 3, auto`, each once. Raises ValueError with a sentence."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
+    lengths: list[int | Auto] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        if part.casefold() == AUTO:
+            lengths.append(AUTO)
+        elif part.isdecimal() and int(part) <= N_DRAFT_MAX_LIMIT:
+            lengths.append(int(part))
+        else:
+            raise ValueError(f"a draft length is 0 to {N_DRAFT_MAX_LIMIT} or auto, not {part}")
+    if not lengths:
         raise ValueError("name at least one draft length, such as 3 or auto")
-    return tuple(dict.fromkeys(_length(part) for part in parts))
+    return tuple(dict.fromkeys(lengths))
 
 
-def _length(text: str) -> int | Auto:
-    if text.casefold() == AUTO:
-        return AUTO
-    if not text.isdecimal() or int(text) > N_DRAFT_MAX_LIMIT:
-        raise ValueError(f"a draft length is 0 to {N_DRAFT_MAX_LIMIT} or auto, not {text}")
-    return int(text)
-
-
-def parse_count(text: str, what: str) -> int:
+def _parsed_count(text: str, what: str) -> int:
     """A whole number of at least 1. Raises ValueError with a sentence."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"{what} is a whole number of at least 1, not {text.strip() or 'empty'}")
     return int(text)
 
 
-@dataclass
-class BenchSession:
-    """A bench that runs or has run."""
-
-    plan: BenchPlan
-    clock: Callable[[], float] = time.monotonic
-    runs: list[BenchRun] = field(default_factory=list)
-    progress: BenchProgress | None = None
-    _started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._started = self.clock()
-
-    @property
-    def share_done(self) -> float:
-        """The share of the replies that are written, including a part of the current one."""
-        progress = self.progress
-        under_way = 0.0
-        if progress is not None and progress.done == len(self.runs):
-            under_way = min(progress.tokens / self.plan.max_tokens, 1.0)
-        return min((len(self.runs) + under_way) / self.plan.replies, 1.0)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds for the rest at the pace so far; None before the first reply has ended."""
-        done = self.share_done
-        if not self.runs or not done:
-            return None
-        return (self.clock() - self._started) * (1.0 - done) / done
-
-    def report(self) -> BenchReport:
-        return report_of(self.runs)
+def _n_replies(bench: Bench) -> int:
+    """How many replies a bench writes."""
+    settings = settings_of(bench.n, bench.shapes, bench.ngram)
+    return len(bench.prompts) * bench.repeats * len(settings)
 
 
 class SpeedChart(Widget):
@@ -177,8 +120,13 @@ class BenchScreen(EagleScreen[None]):
         self._pair, self._info, self._keep = pair, info, keep
         self._controls = controls
         self._prompts = builtin_prompts()
-        self._session: BenchSession | None = None
+        self._bench: Bench | None = None
+        """What is measured, or was measured last; None before that."""
         self._request_id = 0
+        self._began = 0.0
+        self._runs: list[BenchRun] = []
+        self._progress: BenchProgress | None = None
+        """Of the reply that is being written, until it has ended."""
         self._stopping = False
 
     def compose(self) -> ComposeResult:
@@ -234,28 +182,33 @@ class BenchScreen(EagleScreen[None]):
         if not self.has_class("-choosing"):
             return
         try:
-            plan = self._plan()
+            bench = self._chosen()
         except ValueError as error:
             self._say(wording.sentence(str(error)))
             return
+        if self._info.draft is None:
+            drafts = "There is no draft: n-grams alone."
+        else:
+            drafter = "n-grams ahead of the draft" if bench.ngram[0] else "the draft alone"
+            drafts = f"As in your chat: shape {bench.shapes[0]}, {drafter}."
         self._say(
-            f"{plan.replies:,} replies of at most {plan.max_tokens:,} tokens, including plain "
-            f"decoding, interleaved. {_drafts_like(plan, self._info)} Your chat stays as it is."
+            f"{_n_replies(bench):,} replies of at most {bench.max_tokens:,} tokens, including "
+            f"plain decoding, interleaved. {drafts} Your chat stays as it is."
         )
 
-    def _plan(self) -> BenchPlan:
+    def _chosen(self) -> Bench:
         """What is chosen. Raises ValueError with a sentence."""
         chosen = self.query_one("#prompts", SelectionList).selected
         if not chosen:
             raise ValueError("choose at least one prompt")
         lengths, repeats, longest = (self.query_one(f"#{id}", Input).value for id in _FIELDS)
-        return BenchPlan(
+        return Bench(
             prompts=tuple(self._prompts[i] for i in sorted(chosen)),
-            lengths=parse_lengths(lengths),
-            shape="chain" if self._info.chains_only else self._controls.shape,
-            ngram=self._controls.ngram,
-            repeats=parse_count(repeats, "the number of repeats"),
-            max_tokens=parse_count(longest, "the length of a reply"),
+            n=_parsed_lengths(lengths),
+            shapes=("chain" if self._info.chains_only else self._controls.shape,),
+            ngram=(self._controls.ngram,),
+            repeats=_parsed_count(repeats, "the number of repeats"),
+            max_tokens=_parsed_count(longest, "the length of a reply"),
         )
 
     @on(Button.Pressed, "#quick")
@@ -285,34 +238,37 @@ class BenchScreen(EagleScreen[None]):
         if self._is_running:
             return
         try:
-            plan = self._plan()
+            bench = self._chosen()
         except ValueError as error:
             self._choose()
             self._say(wording.sentence(str(error)))
             return
-        self._session = BenchSession(plan)
+        self._bench, self._began = bench, time.monotonic()
+        self._runs, self._progress = [], None
         self._stopping = False
         self._phase("running", "measuring…")
         self._show_results()
-        self._show_progress()
+        self._show_progress(bench)
         self._focus("stop")
-        self._request_id = self._services.engine.request(plan.request(), self._hear)
+        self._request_id = self._services.engine.request(bench, self._hear)
 
     def _hear(self, event: protocol.Answer) -> None:
         is_ours = event.id == self._request_id and self._is_running and self.is_open
-        if self._session is None or not is_ours:
+        if self._bench is None or not is_ours:
             return
         if isinstance(event, protocol.Error):
-            self._ended(_why_it_failed(event))
+            said = wording.sentence(event.message)
+            again = with_keys("{chat.load_again} in the chat loads the models again.")
+            self._ended(f"{said} {again}" if event.code == ENGINE_DIED else said)
         elif isinstance(event, protocol.BenchProgress):
-            self._session.progress = event
+            self._progress = event
         elif isinstance(event, protocol.BenchRunDone):
-            self._session.runs.append(event.run)
+            self._runs.append(event.run)
             self._show_results()
         elif isinstance(event, protocol.BenchDone):
             self._ended("Stopped. The tables show what was measured so far.")
         if self._is_running:
-            self._show_progress()
+            self._show_progress(self._bench)
 
     def _follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Died) and self._is_running and self.is_open:
@@ -320,11 +276,10 @@ class BenchScreen(EagleScreen[None]):
 
     def _ended(self, said: str) -> None:
         """Show the results. `said` is why it ended early, if it did."""
-        session = self._session
-        assert session is not None
-        report = session.report()
+        assert self._bench is not None
+        report = report_of(self._runs)
         best = best_setting(report.settings)
-        if best is not None and len(session.runs) == session.plan.replies:
+        if best is not None and len(self._runs) == _n_replies(self._bench):
             said = verdict(best, report)
         elif best is not None:
             said = f"{said} {verdict(best, report)}"
@@ -349,15 +304,28 @@ class BenchScreen(EagleScreen[None]):
     def _say(self, text: str) -> None:
         self.query_one("#said", Line).show(text)
 
-    def _show_progress(self) -> None:
-        assert self._session is not None
-        self._say("Stopping…" if self._stopping else _doing(self._session))
-        self.query_one("#done", Bar).show(self._session.share_done)
+    def _show_progress(self, bench: Bench) -> None:
+        """Show what is being measured, how much is done, and how long the rest takes."""
+        progress, n_done, n_replies = self._progress, len(self._runs), _n_replies(bench)
+        now, under_way = "reading the prompt", 0.0
+        if progress is not None:
+            is_plain = progress.setting == PLAIN
+            now = f"{progress.prompt}, {PLAIN if is_plain else f'n = {progress.setting}'}"
+            if progress.done == n_done:
+                under_way = min(progress.tokens / bench.max_tokens, 1.0)
+        share = min((n_done + under_way) / n_replies, 1.0)
+        self.query_one("#done", Bar).show(share)
+        soon = "estimating the time"
+        if n_done:
+            left_s = (time.monotonic() - self._began) * (1.0 - share) / share
+            soon = f"about {format_seconds(left_s)} left"
+        number = min(n_done + 1, n_replies)
+        self._say(
+            "Stopping…" if self._stopping else f"Reply {number} of {n_replies}: {now} · {soon}"
+        )
 
     def _show_results(self) -> None:
-        if self._session is None:
-            return
-        report = self._session.report()
+        report = report_of(self._runs)
         self.query_one(SpeedChart).show(report)
         table = self.query_one("#table", DataTable)
         table.clear(columns=True)
@@ -372,8 +340,11 @@ class BenchScreen(EagleScreen[None]):
 
     @property
     def _best(self) -> int | Auto | None:
-        best = best_setting(self._session.report().settings) if self._session else None
-        return _length_of(best) if best is not None else None
+        """The n_draft_max of the fastest setting."""
+        best = best_setting(report_of(self._runs).settings)
+        if best is None or best.n is None:
+            return None
+        return AUTO if best.n == AUTO else int(best.n)
 
     @on(Button.Pressed, "#keep-here")
     def _keep_here(self) -> None:
@@ -409,42 +380,10 @@ class BenchScreen(EagleScreen[None]):
             self.dismiss(None)
         elif not self._stopping:
             self.leave()
-            self._show_progress()
+            self._say("Stopping…")
 
     def leave(self) -> None:
         """Stop what is being measured."""
         if self._is_running and not self._stopping:
             self._stopping = True
             self._services.engine.send(protocol.Cancel(id=self._request_id))
-
-
-def _why_it_failed(error: protocol.Error) -> str:
-    said = wording.sentence(error.message)
-    again = with_keys("{chat.load_again} in the chat loads the models again.")
-    return f"{said} {again}" if error.code == ENGINE_DIED else said
-
-
-def _length_of(result: SettingResult) -> int | Auto:
-    """The n_draft_max that a setting stands for."""
-    assert result.n is not None
-    return AUTO if result.n == AUTO else int(result.n)
-
-
-def _drafts_like(plan: BenchPlan, info: PairInfo) -> str:
-    """A sentence about the shape of the drafts and about what drafts."""
-    if info.draft is None:
-        return "There is no draft: n-grams alone."
-    drafter = "n-grams ahead of the draft" if plan.ngram else "the draft alone"
-    return f"As in your chat: shape {plan.shape}, {drafter}."
-
-
-def _doing(session: BenchSession) -> str:
-    """What is being measured, and how long the rest takes."""
-    progress, plan = session.progress, session.plan
-    now = "reading the prompt"
-    if progress is not None:
-        is_plain = progress.setting == PLAIN
-        now = f"{progress.prompt}, {PLAIN if is_plain else f'n = {progress.setting}'}"
-    left = session.seconds_left
-    soon = f"about {format_seconds(left)} left" if left is not None else "estimating the time"
-    return f"Reply {min(len(session.runs) + 1, plan.replies)} of {plan.replies}: {now} · {soon}"

@@ -81,8 +81,6 @@ class MessageDialog(EagleModal[None]):
 class AskDialog(EagleModal[str]):
     """Asks for a line of text, which begins as `written`; dismisses with what it is then."""
 
-    BINDINGS = bindings_of("dialog")
-
     def __init__(self, title: str, text: str, written: str) -> None:
         super().__init__()
         self._title, self._text, self._written = title, text, written

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.texts.wording import KINDS_OF_TOKENS
 
 TERM_CELLS = 16
 """Cells of the first column."""
@@ -22,11 +23,7 @@ _WORDS = [
     ("target", "the model you chat with; every token of the reply is its choice"),
     ("draft", "a small model that guesses the target's next tokens"),
     ("round", "the draft guesses, the target verifies all guesses in one pass"),
-    ("accepted", "a guess the target agreed with: a token for free"),
-    ("rejected", "a guess it disagreed with; the guesses after it are discarded"),
-    ("correction", "the target's own token in place of the rejected one"),
-    ("bonus", "the target's extra token after a fully accepted draft"),
-    ("plain", "a token decoded without a draft"),
+    *KINDS_OF_TOKENS,
     ("n_draft_max", "the most tokens drafted per round; 0 decodes plainly"),
     ("p_min", "drafting stops at a token less probable than this"),
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),
@@ -47,9 +44,9 @@ class HelpScreen(EagleModal[None]):
             dialog.border_title = "Help"
             dialog.border_subtitle = with_keys("{dialog.back} closes")
             yield Static("Keys", classes="heading")
-            yield Terms([*self._keys()])
+            yield Definitions([*self._keys()])
             yield Static("Words", classes="heading above")
-            yield Terms(_WORDS)
+            yield Definitions(_WORDS)
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -61,11 +58,11 @@ class HelpScreen(EagleModal[None]):
             yield ", ".join(name_of(key) for key in active.keys[:2]), active.command.help
 
 
-class Terms(Static):
+class Definitions(Static):
     """Terms and their meanings in two columns. It is one widget because two widgets a row take half
     a second to lay out."""
 
-    COMPONENT_CLASSES = {"terms--term"}
+    COMPONENT_CLASSES = {"definitions--term"}
 
     def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
         super().__init__()
@@ -73,7 +70,7 @@ class Terms(Static):
 
     def render(self) -> Table:
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_column(width=TERM_CELLS, style=self.get_component_rich_style("terms--term"))
+        grid.add_column(width=TERM_CELLS, style=self.get_component_rich_style("definitions--term"))
         grid.add_column(ratio=1)
         for term, meaning in self.rows:
             grid.add_row(Text(term), Text(meaning))

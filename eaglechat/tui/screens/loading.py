@@ -19,7 +19,6 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.greeting import to_be_loaded
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import left_out, protocol
 
@@ -32,6 +31,25 @@ _STAGES = {
     "draft": "Loading the draft",
     "context": "Allocating the context",
 }
+
+_WHAT_TO_DO = {
+    "preflight": "Choose other files, or load the target without a draft.",
+    "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
+    "need less memory; both are in the settings. The engine's log says more.",
+    "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
+    "program": "Change engine.llama_server in the settings and start eaglechat again; if it is "
+    "empty, eaglechat's own engine runs the pairs.",
+    "settings": "Change it in the settings, under engine.",
+    "native_library": "Run “eaglechat doctor”: it names what is missing.",
+    "start": "Check engine.command in the settings.",
+    "protocol": "Install the same version of eaglechat on both machines.",
+    "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
+    "server": "Check the server, and its entry in config.toml if it has one, and try again.",
+    "missing": "Choose another model of the server: --model, or model in its entry.",
+    "which_model": "Then start again.",
+    "session_init": "Choose the draft that was made for this target, or load without one.",
+}
+"""Advice to the user for each error code."""
 
 
 class _LeftError(Exception):
@@ -61,9 +79,15 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading", classes="dialog") as dialog:
-            server = self._pair.server
-            dialog.border_title = f"{'Connecting to' if server else 'Loading'} {self._pair.name}"
-            for line in to_be_loaded(self._pair):
+            pair = self._pair
+            if pair.server is not None:
+                dialog.border_title = f"Connecting to {pair.name}"
+                lines = f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
+            else:
+                dialog.border_title = f"Loading {pair.name}"
+                draft = pair.draft.name if pair.draft else "none"
+                lines = f"target  {pair.target.name}", f"draft   {draft}"
+            for line in lines:
                 yield Static(line, classes="muted", markup=False)
             yield Static("", id="restarts", classes="muted", markup=False)
             yield Static("", id="stage", markup=False)
@@ -95,7 +119,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         if not self.is_open:
             return
         if isinstance(news, Ready):
-            self._check(news.hello)
+            if wrong := wrong_version(news.hello):
+                self._fail(wrong, "protocol")
         elif isinstance(news, Died):
             self._fail(wording.engine_stopped(news), "died")
 
@@ -110,7 +135,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
-            self._hand_over_soon()
+            self._hand_over()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)
 
@@ -134,15 +159,17 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         )
 
     @on(events.ScreenResume)
-    def _hand_over_soon(self) -> None:
-        self.when_quiet(self._hand_over)
-
     def _hand_over(self) -> None:
-        """Let `then` go on, unless a screen lies above."""
-        if self._loaded is not None and self.is_on_top:
-            loaded, self._loaded = self._loaded, None
-            self._keep_typed()
-            self._then(loaded)
+        """Let `then` go on, once the keys that are queued here are in the prompt, and no screen
+        lies above."""
+        if self._loaded is None or not self.is_on_top:
+            return
+        if self.message_queue_size or self.prompt.message_queue_size:
+            self.call_later(self.prompt.call_later, self._hand_over)
+            return
+        loaded, self._loaded = self._loaded, None
+        self._keep_typed()
+        self._then(loaded)
 
     def _keep_typed(self) -> None:
         typeahead = self._services.typeahead
@@ -156,10 +183,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         shown.update(lines)
         shown.display = bool(lines)
 
-    def _check(self, hello: protocol.Hello) -> None:
-        if wrong := wrong_version(hello):
-            self._fail(wrong, "protocol")
-
+    @on(Button.Pressed, "#cancel")
     def action_back(self) -> None:
         # A question that was meant for these models is not sent to others.
         self._send_later(False)
@@ -175,10 +199,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._services.engine.unload()
         self._copying += 1
         self._request_id, self._loaded = 0, None
-
-    @on(Button.Pressed, "#cancel")
-    def _cancel_pressed(self) -> None:
-        self.action_back()
 
     @on(Button.Pressed, "#again")
     def _load(self) -> None:
@@ -247,7 +267,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         # The message says the same, and the buttons need the room.
         self.query_one("#restarts").display = False
         self.query_one("#what-happened", Static).update(wording.sentence(message))
-        self.query_one("#what-to-do", Static).update(wording.what_to_do(code))
+        advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
+        self.query_one("#what-to-do", Static).update(advice)
         self.query_one("#cancel", Button).label = "Back"
-        # Behind the prompt, which takes the focus later too.
-        self.when_quiet(self.query_one("#again", Button).focus)
+        self.query_one("#again").focus()

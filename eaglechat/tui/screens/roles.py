@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
-from textual.widgets.option_list import Option
 
 from eaglechat.chat.writing.roles import NO_ROLE, load_roles
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.slash import SLASH
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.readouts import MUTED
 
 
 class RolesScreen(EagleModal[str]):
@@ -33,7 +33,9 @@ class RolesScreen(EagleModal[str]):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self._directory = directory
-        self._roles, self._problems = load_roles(directory)
+        roles, self._problems = load_roles(directory)
+        self._named = [(NO_ROLE, "the settings as they are")]
+        self._named += [(role.name, role.description) for role in roles]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="roles") as dialog:
@@ -54,21 +56,14 @@ class RolesScreen(EagleModal[str]):
 
     @on(Input.Changed)
     def _refresh_list(self) -> None:
-        rows = self.query_one("#list", OptionList)
-        rows.clear_options()
-        wanted = self.query_one(Filter).words
-        named = [(NO_ROLE, "the settings as they are")]
-        named += [(role.name, role.description) for role in self._roles]
-        for name, description in named:
-            text = f"{name} {description}".casefold()
-            if all(word in text for word in wanted):
-                row = Content.assemble((name, "bold"), "  ", (description, "$foreground-muted"))
-                rows.add_option(Option(row, id=name))
-        rows.highlighted = 0 if rows.option_count else None
+        self.query_one(Filter).show(
+            Content.assemble((name, "bold"), "  ", (description, MUTED))
+            for name, description in self._named
+        )
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        option = self.query_one("#list", OptionList).highlighted_option
-        if option is not None:
-            self.dismiss(option.id)
+        chosen = self.query_one(Filter).chosen
+        if chosen is not None:
+            self.dismiss(self._named[chosen][0])

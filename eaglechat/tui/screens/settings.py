@@ -84,7 +84,7 @@ class SettingsScreen(EagleModal[None]):
         self.dismiss(None)
 
 
-class Choice(Select[str]):
+class SettingSelect(Select[str]):
     """One of a few values."""
 
     async def on_event(self, event: events.Event) -> None:
@@ -126,12 +126,12 @@ class SettingField(Vertical):
         if doc.name == "interface.theme":
             names = sorted(self.app.available_themes)
             chosen = self._value if self._value in names else self.app.theme
-            return Choice(
+            return SettingSelect(
                 [(name, name) for name in names], value=chosen, allow_blank=False, compact=True
             )
         if doc.choices:
             choices = [(choice, choice) for choice in doc.choices]
-            return Choice(choices, value=self._value, allow_blank=False, compact=True)
+            return SettingSelect(choices, value=self._value, allow_blank=False, compact=True)
         value = "" if self._value is None else written(self._value)
         return Input(value, self._unset(), compact=True, name=doc.name)
 

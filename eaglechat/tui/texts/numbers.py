@@ -10,9 +10,12 @@ from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.tui.texts import wording
-from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
+from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling, Sampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats, stats_of
+
+_MOST_ROUNDS = 512
+"""The most rounds that the panel draws."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,10 @@ class Numbers:
         return f"{self.n_past:,}" if self.n_past else "not known"
 
 
-def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
-    """The numbers of a session at this moment. `most_rounds` limits `Numbers.rounds`."""
+def numbers_of(session: ChatSession) -> Numbers:
+    """The numbers of a session at this moment."""
     shown, controls = session.shown, session.controls
-    rounds = tuple(shown.rounds[-most_rounds:]) if shown else ()
+    rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
     rolling = stats_of(session.latest_rounds)
     return Numbers(
@@ -96,13 +99,9 @@ def numbers_of(session: ChatSession, most_rounds: int = 512) -> Numbers:
         not_followed=not_followed(session.hello),
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
-        own_sampling=wording.own_sampling(session.recommended, session.terms.sampling),
-        auto=_auto(rounds) if controls.n_draft_max == AUTO else None,
+        own_sampling=_own_sampling(session.recommended, session.terms.sampling),
+        auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
     )
-
-
-def _auto(rounds: Sequence[Round]) -> AutoDraft | None:
-    return rounds[-1].auto if rounds else None
 
 
 def _times(rounds: Sequence[Round]) -> str:
@@ -133,3 +132,14 @@ def _prefill(session: ChatSession) -> str:
     if prefill is None:
         return "starting"
     return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} cached"
+
+
+def _own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) -> str:
+    """The sampling settings without a control that have the value the model's file recommends."""
+    keys = ("top_k", "top_p", "min_p", "repeat_penalty")
+    own = [
+        f"{key} {getattr(in_force, key):g}"
+        for key in keys
+        if recommended and getattr(recommended, key) == getattr(in_force, key)
+    ]
+    return f"The model's: {', '.join(own)}" if own else ""

@@ -1,13 +1,21 @@
-"""Short texts about one reply: its progress, how it ended, and its numbers in one line."""
+"""Short texts about a reply: its progress, how it ended, its numbers in one line, and how it
+compares with the same reply without speculation."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from eaglechat.chat.comparing import Compared, Fork
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts import statistics
-from eaglechat.tui.texts.wording import one_decimal, percent, plural, two_decimals
+from eaglechat.tui.texts.wording import (
+    VISIBLE_WHITESPACE,
+    one_decimal,
+    percent,
+    plural,
+    two_decimals,
+)
 from eaglechat.wire.records import FinishReason, ReplyEnd
 from eaglechat.wire.stats import Measured, PartStats
 
@@ -17,6 +25,8 @@ ENDINGS = {
     FinishReason.CONTEXT: "context full",
 }
 """Why a reply ended, for each reason other than that the model ended it."""
+_FORK_EXCERPT = 24
+"""Characters of the two tokens at which a reply and its comparison differ first."""
 
 
 def progress(running: Running) -> str:
@@ -79,3 +89,41 @@ def _end_details(recording: Recording, end: ReplyEnd, n_ctx: int, *, is_comparis
     if end.finish_reason is FinishReason.LENGTH and recording.terms.max_tokens:
         return f"generation.max_tokens · {speed}"
     return speed
+
+
+def comparison_result(result: Compared) -> str:
+    """The result of a comparison, in two to four lines."""
+    lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
+    if result.changed:
+        names = " and ".join(result.changed)
+        lines.append(f"{names} changed during the reply: its speed is the mean over all of it.")
+    if result.plain_cancelled:
+        lines.append(f"The plain run was stopped after {plural(result.plain_tokens, 'token')}.")
+    return "\n".join(lines)
+
+
+def _speed_sentence(result: Compared) -> str:
+    speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
+    numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
+    if round(result.speed_up, 2) > 1:
+        return f"{result.speed_up:.2f}x faster with speculation: {numbers}."
+    if round(result.speed_up, 2) < 1:
+        slower = plain / speculative
+        return f"Slower with speculation: plain decoding was {slower:.2f}x faster here. {numbers}."
+    return f"No faster and no slower: {numbers}."
+
+
+def _fork_sentence(fork: Fork | None, result: Compared) -> str:
+    if fork is None:
+        shared = min(result.speculative_tokens, result.plain_tokens)
+        return f"Both wrote the same {shared} tokens."
+    return (
+        f"First difference at token {fork.index + 1}: "
+        f"{_token(fork.speculative)} with speculation, {_token(fork.plain)} without."
+    )
+
+
+def _token(text: str | None) -> str:
+    if text is None:
+        return "the end of the reply"
+    return f"“{text.translate(VISIBLE_WHITESPACE)[:_FORK_EXCERPT]}”"

@@ -1,4 +1,4 @@
-"""The entries that the transcript shows of a chat, in order."""
+"""The entries that the transcript shows of a chat, in order, and its notices in words."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.question import shown
+from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.texts import replies, wording
-from eaglechat.tui.texts.greeting import greeting, only_read
+from eaglechat.wire.left_out import without
+from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 from eaglechat.wire.records import Part
+
+_COMPARISON = (
+    "Comparison: the same prompt, sampling and seed without speculation. It is not part of the "
+    "conversation."
+)
+_NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
 
 Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
 
@@ -73,11 +82,11 @@ def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
         text = f"Speculation is off: {reply.recording.speculation_stopped}"
         yield Entry(f"off {reply.id}", "warning", text)
     for comparison in session.turns.comparisons(reply.id):
-        yield Entry(f"intro {comparison.id}", "information", wording.COMPARISON)
+        yield Entry(f"intro {comparison.id}", "information", _COMPARISON)
         yield from entries_of(session, comparison)
         if not session.is_writing(comparison):
             result = compare(reply.recording, comparison.recording)
-            text = wording.comparison_result(result) if result else wording.NOTHING_COMPARED
+            text = replies.comparison_result(result) if result else _NOTHING_COMPARED
             yield Entry(f"result {comparison.id}", "information", text)
 
 
@@ -119,10 +128,47 @@ def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
 def _text_of(notice: Notice) -> str:
     match notice.news:
         case Opened(pair, info, hello):
-            return greeting(info, pair, hello) if info else only_read(pair)
+            return _greeting(info, pair, hello) if info else _only_read(pair)
         case Died():
             return wording.died_in_chat(notice.news)
         case text if notice.kind == "error":
             return wording.sentence(text)
         case text:
             return text
+
+
+def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
+    """The first lines of a new chat: the loaded pair, and what its draft does."""
+    where = ", ".join(info.devices) or "the CPU"
+    without_it = f", {without(info.left_out)}" if info.left_out else ""
+    loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}{without_it}."
+    if info.server:
+        loaded = f"Connected to {info.server}."
+    if info.speculation_off:
+        return f"{loaded} Speculation is off: {info.speculation_off}."
+    if info.server:
+        return loaded
+    if info.draft is None:
+        return (
+            f"{loaded} There is no draft. Where the text repeats itself, n-grams guess what "
+            f"followed before, and the target checks the guesses all at once. {pair.note}"
+        ).rstrip()
+    last = pair.note
+    has_auto = hello is None or hello.can.auto
+    if has_auto and pair.source == "built-in" and pair.n_draft_max not in (None, AUTO):
+        last = (
+            f"This small pair drafts {pair.n_draft_max} tokens per round to show how it works; "
+            f"{key_of('chat.auto')} lets measurement choose."
+        )
+    return (
+        f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
+        f"once. The colours show which guesses it accepted. {last}"
+    ).rstrip()
+
+
+def _only_read(pair: Pair) -> str:
+    """The first line of a chat whose models are not on this machine."""
+    return (
+        f"{pair.target} no longer exists, so this chat is read-only. "
+        f"{key_of('chat.load_again')} loads the models once they are back."
+    )

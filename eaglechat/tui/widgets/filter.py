@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from textual.content import Content
 from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.bindings import bindings_of
 
@@ -21,6 +25,27 @@ class Filter(Input):
     def words(self) -> list[str]:
         """The words that every shown row must contain."""
         return self.value.casefold().split()
+
+    def show(
+        self, rows: Iterable[Content], *, highlight: int = 0, are_all_shown: bool = False
+    ) -> None:
+        """Fill the list with the rows, unless `are_all_shown` only with those that contain the
+        words, whatever their case."""
+        words = () if are_all_shown else self.words
+        shown = [
+            Option(row, id=str(index))
+            for index, row in enumerate(rows)
+            if all(word in row.plain.casefold() for word in words)
+        ]
+        self._rows.clear_options()
+        self._rows.add_options(shown)
+        self._rows.highlighted = min(highlight, len(shown) - 1) if shown else None
+
+    @property
+    def chosen(self) -> int | None:
+        """The index of the highlighted row among all that `show` was given."""
+        option = self._rows.highlighted_option
+        return int(option.id) if option is not None and option.id is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "row":

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
+from eaglechat.chat.conversation.turns import Turn
+from eaglechat.chat.search import Spot, spots
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.readouts import Line
+from eaglechat.tui.widgets.transcript.scrolling import Aim
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 
 
 class FindBar(Horizontal):
-    """Hidden until it is opened. It posts what is typed and which match is wanted; the screen finds
-    the matches, and sets their count by `say`."""
+    """Hidden until it is opened. Shows in the transcript, passage by passage, what is typed."""
 
     BINDINGS = bindings_of("find")
     DEFAULT_CSS = """
@@ -39,20 +42,20 @@ class FindBar(Horizontal):
     }
     """
 
-    @dataclass
-    class Typed(Message):
-        """The text was changed."""
-
-        text: str
-
-    @dataclass
-    class Stepped(Message):
-        """The next match is wanted (1), or the previous one (-1)."""
-
-        by: int
-
     class Closed(Message):
-        """The bar is to be closed, and the chat scrolled back to where it was opened."""
+        """The user wants to close the bar."""
+
+    def __init__(self, transcript: Transcript, path: Callable[[], Sequence[Turn]]) -> None:
+        """`path` gives the turns to search."""
+        super().__init__()
+        self._transcript, self._path = transcript, path
+        self._spots: list[Spot] = []
+        self._shown = 0
+        """The index of the spot that is shown."""
+        self._opened_at: Aim | None = None
+        """Where the reader was when the bar was opened; None at the end of the chat."""
+        self._folded: dict[str, str] = {}
+        """Texts of the chat with their case folded, kept while the bar is open."""
 
     def compose(self) -> ComposeResult:
         yield Input(
@@ -67,38 +70,68 @@ class FindBar(Horizontal):
     def is_open(self) -> bool:
         return self.has_class("-open")
 
+    @property
+    def text(self) -> str:
+        return self.query_one(Input).value
+
     def open(self) -> None:
         """Show the bar with the last text selected, so that typing replaces it."""
+        self._folded = {}
+        transcript = self._transcript
+        self._opened_at = None if transcript.is_following else transcript.in_sight()
         self.add_class("-open")
         line = self.query_one(Input)
         line.action_select_all()
         # `focus` would take effect only after the keys that are already queued.
         self.screen.set_focus(line)
+        self._find()
 
     def close(self) -> None:
+        """Hide the bar, and stay at the passage that is shown."""
+        self._transcript.unmark()
         self.remove_class("-open")
 
-    @property
-    def text(self) -> str:
-        return self.query_one(Input).value
+    def _find(self) -> None:
+        """Show the last passage: what was said last is most often what is looked for."""
+        self._spots = spots(self._path(), self.text, self._folded)
+        self._shown = len(self._spots) - 1
+        self._show()
 
-    def say(self, found: str) -> None:
-        """Show a text beside the input, such as “2 of 5”."""
-        self.query_one("#found", Line).show(found)
+    def _show(self) -> None:
+        said = "not found" if self.text.strip() else ""
+        if self._spots:
+            spot = self._spots[self._shown]
+            self._transcript.reveal(spot.turn, spot.span, in_reasoning=spot.in_reasoning)
+            said = f"{self._shown + 1:,} of {len(self._spots):,}"
+        else:
+            self._transcript.unmark()
+        self.query_one("#found", Line).show(said)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.post_message(self.Typed(event.value))
+        self._find()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.action_next()
+        self._step(1)
+
+    def _step(self, by: int) -> None:
+        """Show the next match (1) or the previous one (-1)."""
+        if self._spots:
+            self._shown = (self._shown + by) % len(self._spots)
+            self._show()
 
     def action_next(self) -> None:
-        self.post_message(self.Stepped(1))
+        self._step(1)
 
     def action_previous(self) -> None:
-        self.post_message(self.Stepped(-1))
+        self._step(-1)
 
     def action_back(self) -> None:
+        """Scroll to where the reader was when the bar was opened, and close it."""
+        if self._opened_at is None:
+            self._transcript.scroll_end(animate=False)
+            self._transcript.anchor()
+        else:
+            self._transcript.go(self._opened_at)
         self.post_message(self.Closed())

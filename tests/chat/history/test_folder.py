@@ -217,9 +217,9 @@ def test_a_chat_keeps_the_title_it_is_given_and_has_not_been_used_by_that(tmp_pa
 def test_a_chat_that_is_open_is_named_and_pinned_through_its_own_log(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.ask("why?")
-    chat.session.record.rename("because")
-    chat.session.record.pin(True)
-    file = chat.session.record.file
+    chat.session.recorder.rename("because")
+    chat.session.recorder.pin(True)
+    file = chat.session.recorder.file
     assert (summarise(file).title, summarise(file).pinned) == ("because", True)
     with pytest.raises(ChatInUseError):
         rename(file, "elsewhere")

@@ -53,7 +53,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @property
     def file(self) -> Path:
-        return self.chat.session.record.file
+        return self.chat.session.recorder.file
 
     def pick(self, data: st.DataObject, *kinds: type[Question | Reply]) -> int:
         return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kinds)]))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.cli import doctor
+from eaglechat import settings
+from eaglechat.cli.doctor import Doctor
 from tests.links.http.fault_server import fault_server
 
 KEY = "hidden-key"
@@ -34,17 +35,17 @@ def test_each_server_is_named_with_what_is_wrong(
                 for name, url in entries.items()
             )
         )
-        wrong: list[str] = []
-        said = list(doctor.check_servers(wrong))
+        doctor = Doctor(*settings.load(config))
+        said = list(doctor.servers())
 
     assert said == [
         "there: an OpenAI-compatible server, m",
         *(f"{name}: cannot be used now" for name in ("away", "locked", "elsewhere", "mistyped")),
     ]
-    away, locked_out, elsewhere, mistyped = wrong
+    away, locked_out, elsewhere, mistyped = doctor.wrong
     assert "away: nothing answers at http://127.0.0.1:9: is the server running there?" in away
     assert f"{locked.url} does not accept the key (HTTP 401)" in locked_out
     assert "has no such page (HTTP 404" in elsewhere
     assert elsewhere.endswith("; check its address (url)")
     assert "write http://host:port" in mistyped
-    assert KEY not in "".join((*said, *wrong))
+    assert KEY not in "".join((*said, *doctor.wrong))

@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import run
-from eaglechat.settings import Settings
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, RoundDone, Settled
 from eaglechat.wire.records import (
@@ -56,22 +56,18 @@ def test_the_answer_goes_to_one_stream_and_reasoning_to_the_other(shows_reasonin
     if shows_reasoning:
         written[Part.REASONING] = run.ReplyStream(err)
 
-    run.write_reply(
-        ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written=written
-    )
+    run.write_reply(ANSWERS, Recording(Terms()), trace=None, written=written)
 
     assert out.getvalue() == "4."
     assert err.getvalue() == ("Two, two.\n" if shows_reasoning else "")
 
 
 def test_json_has_both_and_the_numbers_of_each_part() -> None:
-    outcome = run.write_reply(
-        ANSWERS, Settings(), pair_info("t", None, None), HELLO, trace=None, written={}
-    )
+    recording = Recording(Terms())
+    run.write_reply(ANSWERS, recording, trace=None, written={})
 
-    report = msgspec.json.decode(
-        msgspec.json.encode(outcome.report("pair", pair_info("t", None, None)))
-    )
+    reply = run.FinishedReply(recording, "pair", pair_info("t", None, None), HELLO, None)
+    report = msgspec.json.decode(msgspec.json.encode(reply.report()))
 
     assert (report["reasoning"], report["text"]) == ("Two, two.", "4.")
     assert report["parts"]["reasoning"]["tokens"] == 2
@@ -84,11 +80,11 @@ def test_rounds_that_an_engine_settles_count_in_place_of_the_provisional_ones() 
     answers = [RoundDone(id=1, round=provisional), Settled(id=1, rounds=(final,)), ANSWERS[-1]]
     trace = io.BytesIO()
 
-    outcome = run.write_reply(
-        answers, Settings(), pair_info("t", None, None), HELLO, trace=trace, written={}
-    )
+    recording = Recording(Terms())
+    run.write_reply(answers, recording, trace=trace, written={})
 
-    assert outcome.reasoning == "Two"
-    assert (outcome.parts[Part.REASONING].tokens, outcome.parts[Part.REASONING].ms) == (1, 20.0)
+    assert recording.reasoning == "Two"
+    counted = recording.by_part[Part.REASONING]
+    assert (counted.tokens, counted.ms) == (1, 20.0)
     written = [msgspec.json.decode(line, type=Round) for line in trace.getvalue().splitlines()]
     assert written == [provisional, final]

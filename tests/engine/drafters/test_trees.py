@@ -3,7 +3,6 @@ decoding."""
 
 from __future__ import annotations
 
-from itertools import takewhile
 from math import log
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.base import Proposal, ProposedToken
+from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.reply import ReplyState
 from eaglechat.engine.llama.objects import Model
@@ -56,8 +56,7 @@ def test_a_tree_that_contains_a_chain_accepts_no_less(
     def holds(tree: Proposal, sampled: list[int], end: int) -> None:
         path = tree.path(end % len(tree))
         chain = Proposal.chain([tree[i].id for i in path], [0.5] * len(path), "eagle3")
-        matching = takewhile(lambda pair: pair[0] == pair[1], zip(chain.ids, sampled, strict=False))
-        assert accepted(chain, sampled) == len(list(matching))
+        assert accepted(chain, sampled) == common_prefix(chain.ids, sampled)
         assert accepted(tree, sampled) >= accepted(chain, sampled)
 
     holds()
@@ -77,8 +76,7 @@ def test_trees_leave_plain_decoding_only_where_two_tokens_nearly_tie(
             tree = rig.reply(ids, live=live, max_tokens=64)
             plain = rig.reply(ids, live=plainly(), max_tokens=64, top=5)
             accepted += sum(round_.n_accepted for round_ in tree.rounds)
-            pairs = zip(plain.tokens, tree.tokens, strict=False)
-            same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            same = common_prefix(plain.tokens, tree.tokens)
             if same == min(len(plain.tokens), len(tree.tokens)):
                 continue
             first, *others = plain.rounds[same].likely[0]

@@ -6,7 +6,7 @@ questions and outgrows the context, and holds every reply against a fresh pair's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -17,7 +17,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.generator import ReplyEvent
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Shape, Speculation
@@ -132,24 +131,15 @@ class Chats(RuleBasedStateMachine):
     @rule(words=WORDS, changes=OFF_AND_ON)
     def change_in_mid_reply(self, words: list[int], changes: dict[int, Set]) -> None:
         live = Live(Speculation(n_draft_max=3, shape="tree", ngram=True), 0.0)
-
-        def change(event: ReplyEvent) -> None:
-            if isinstance(event, Round) and event.index in changes:
-                live.apply(changes[event.index])
-
-        reply = self.reply(words, live, watch=change)
+        reply = self.reply(words, live, changes=changes)
         assert reply.offs == []
         self.answered(words, reply)
 
     @rule(words=WORDS | LONG, enabled=st.booleans(), kind=st.sampled_from([Prefill, Round]))
     def cancel(self, words: list[int], enabled: bool, kind: type) -> None:
-        seen: list[ReplyEvent] = []
         live = Live(Speculation(enabled=enabled, n_draft_max=3, shape="tree", ngram=True), 0.0)
         reply = self.reply(
-            words,
-            live,
-            watch=seen.append,
-            cancelled=lambda: sum(isinstance(event, kind) for event in seen) > 1,
+            words, live, cancel_at=lambda seen: sum(isinstance(event, kind) for event in seen) > 1
         )
         assert reply.end.finish_reason in (FinishReason.CANCELLED, FinishReason.LENGTH)
         if reply.tokens:
@@ -183,24 +173,18 @@ class Chats(RuleBasedStateMachine):
         live: Live,
         *,
         max_tokens: int = 12,
-        watch: Callable[[ReplyEvent], None] = lambda _event: None,
-        cancelled: Callable[[], bool] = lambda: False,
+        **options: object,
     ) -> Reply:
         """The reply to a question, checked against a fresh pair's."""
         turns = self.conversation(words)
-        stream = self.rig.stream(
+        reply = self.rig.reply(
             turns.without(0),
             live=live,
             turns=turns,
             max_tokens=max_tokens,
-            cancelled=cancelled,
             boundaries=lambda: [len(turns.without(0)) - len(words)],
+            **options,
         )
-        events = []
-        for event in stream:
-            events.append(event)
-            watch(event)
-        reply = Reply(tuple(events))
         check_rounds(reply)
         fresh = self.fresh(reply, words, plainly())
         assert reply.tokens == fresh.tokens[: len(reply.tokens)]

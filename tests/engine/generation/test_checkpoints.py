@@ -18,7 +18,7 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.gguf.preflight import check_pair
-from eaglechat.tui.texts.wording import prompt_seen
+from eaglechat.tui.screens.chat.seen import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -257,17 +257,12 @@ def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:
     chat.ask("two")
     messages = [*chat.messages, Message(role="user", content="three")]
     prompt, turns = reads_again.prompter.prompt(messages), reads_again.prompter.turns(messages)
-    events: list[ReplyEvent] = []
 
-    def moved_in_mid_reply() -> bool:
+    def moved_in_mid_reply(events: Sequence[ReplyEvent]) -> bool:
         kinds = [type(event) for event in events]
         return Round in kinds and Window in kinds[kinds.index(Round) :]
 
-    for event in reads_again.stream(
-        prompt, turns=turns, max_tokens=200, cancelled=moved_in_mid_reply
-    ):
-        events.append(event)
-    reply = Reply(tuple(events))
+    reply = reads_again.reply(prompt, turns=turns, max_tokens=200, cancel_at=moved_in_mid_reply)
 
     assert reply.end.finish_reason is FinishReason.CANCELLED
     assert not reply.windows[-1].kv_kept

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.generation.context_window import Turns
+from eaglechat.engine.generation.context_window import PromptTurns, common_prefix
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.wire.protocol import Message, Speculation
 from eaglechat.wire.records import Round, Window
-from tests.engine.rig import N_THREADS, Rig, open_rig, plainly
+from tests.engine.generation.test_long_chats import LongChat, conversation
+from tests.engine.rig import Rig, decode, open_rig, plainly
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -34,108 +33,61 @@ QUESTIONS = (
 def test_after_a_shift_as_much_is_accepted_as_after_a_fresh_prefill(
     real_models: tuple[Model, Model],
 ) -> None:
-    shifted, fresh, turns = Acceptance(), Acceptance(), 0
-    for one, other in shifted_and_fresh(real_models, n_ctx=256, max_tokens=32):
-        shifted += one
-        fresh += other
-        turns += 1
+    accepted = [*shifted_and_fresh(real_models, n_ctx=256, max_tokens=32)]
+    shifted, fresh = (sum(counts) for counts in zip(*accepted, strict=True))
 
-    assert turns >= 3
-    assert fresh.accepted >= 20
+    assert len(accepted) >= 3
+    assert fresh >= 20
     # Judged by the same texts, so that only the caches differ. Keys turned to wrong positions, or
     # features at wrong ones, cost a third and more.
-    assert shifted.accepted == pytest.approx(fresh.accepted, rel=0.15)
+    assert shifted == pytest.approx(fresh, rel=0.15)
 
 
-@dataclass
-class Acceptance:
-    """Counts over the rounds of forced replies."""
-
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-
-    def __iadd__(self, other: Acceptance) -> Acceptance:
-        self.rounds += other.rounds
-        self.drafted += other.drafted
-        self.accepted += other.accepted
-        return self
-
-
-class LongChat:
-    """A chat that asks and answers as the app does, with a plain greedy target."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.messages = [Message(role="system", content="You are a helpful assistant.")]
-
-    def ask(self, text: str) -> tuple[tuple[int, ...], Turns]:
-        self.messages.append(Message(role="user", content=text))
-        return self.rig.prompter.prompt(self.messages), self.rig.prompter.turns(self.messages)
-
-    def answer(self, prompt: tuple[int, ...], turns: Turns, **options: object) -> list[Window]:
-        """Write the reply and keep it; the windows it went through."""
-        reply = self.rig.reply(prompt, turns=turns, **options)
-        self.rig.prompter.note_reply(prompt, reply.tokens)
-        self.messages.append(Message(role="assistant", content=reply.text))
-        return reply.windows
-
-
-def read(rig: Rig, prompt: Sequence[int], turns: Turns | None = None) -> list[Window]:
+def read(rig: Rig, prompt: Sequence[int], turns: PromptTurns | None = None) -> list[Window]:
     """Bring both caches to a prompt, as before a reply: one plain round, and what it announced."""
-    events: list[object] = []
-    for event in rig.stream(
+    live = Live(Speculation(n_draft_max=0), 0.0)
+    return rig.reply(
         prompt,
         turns=turns,
-        live=Live(Speculation(n_draft_max=0), 0.0),
+        live=live,
         max_tokens=None,
-        cancelled=lambda: any(isinstance(event, Round) for event in events),
-    ):
-        events.append(event)
-    return [event for event in events if isinstance(event, Window)]
+        cancel_at=lambda seen: isinstance(seen[-1], Round),
+    ).windows
 
 
-def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> Acceptance:
-    """Rounds behind a prompt that was read, in which the target samples `text`: so two pairs of KV
-    caches are compared by the same words. Afterwards the caches can be read into again."""
+def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> int:
+    """The tokens accepted in rounds behind a prompt that was read, in which the target samples
+    `text`: so two pairs of KV caches are compared by the same words. Afterwards the caches can be
+    read into again."""
     target, drafter = rig.target, rig.drafter
-    counts, n_past, at = Acceptance(), len(prompt), 0
+    n_accepted, n_past, at = 0, len(prompt), 0
     with Batch(target) as batch:
         while at + N_DRAFT_MAX + 1 < len(text):
             drafted = drafter.propose(n_past, text[at], Limits(N_DRAFT_MAX)).ids
-            batch.clear()
-            batch.add_tokens([text[at], *drafted], n_past, 0, output=True)
-            assert target.decode(batch) == 0
+            decode(target, batch, [text[at], *drafted], n_past)
             drafter.see(batch)
-            accepted = true_guesses(drafted, text[at + 1 :])
+            accepted = common_prefix(drafted, text[at + 1 :])
             drafter.accept(range(accepted))
             n_past += 1 + accepted
             at += 1 + accepted
             target.forget(0, n_past)
-            counts += Acceptance(1, len(drafted), accepted)
+            n_accepted += accepted
     target.forget(0, len(prompt))
     drafter.resume(prompt, to_draft=False)
-    return counts
-
-
-def true_guesses(drafted: Sequence[int], text: Sequence[int]) -> int:
-    pairs = zip(drafted, text, strict=False)
-    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    return n_accepted
 
 
 def shifted_and_fresh(
     models: tuple[Model, Model], *, n_ctx: int, max_tokens: int
-) -> Iterator[tuple[Acceptance, Acceptance]]:
-    """A chat through a small context. For each turn before which others have left: acceptance
-    with the KV cache that was kept, and after a fresh prefill of the same tokens, over the texts
-    that the target writes in both."""
-    with (
-        open_rig(*models, n_ctx=n_ctx, n_threads=N_THREADS) as kept,
-        open_rig(*models, n_ctx=n_ctx, n_threads=N_THREADS) as other,
-    ):
-        chat = LongChat(kept)
+) -> Iterator[tuple[int, int]]:
+    """A chat through a small context. For each turn before which others have left: the accepted
+    tokens with the KV cache that was kept, and after a fresh prefill of the same tokens, over the
+    texts that the target writes in both."""
+    with open_rig(*models, n_ctx=n_ctx) as kept, open_rig(*models, n_ctx=n_ctx) as other:
+        chat = LongChat(kept, conversation(system="You are a helpful assistant."))
         for question in QUESTIONS:
-            prompt, turns = chat.ask(question)
+            asked = [*chat.messages, Message(role="user", content=question)]
+            prompt, turns = kept.prompter.prompt(asked), kept.prompter.turns(asked)
             if windows := read(kept, prompt, turns):
                 assert windows[-1].kv_kept
                 rest = turns.without(windows[-1].first_turn)
@@ -144,11 +96,11 @@ def shifted_and_fresh(
                     kept.reply(prompt, turns=turns, **length).tokens,
                     other.reply(rest, **length).tokens,
                 )
-                shifted, fresh = Acceptance(), Acceptance()
+                shifted = fresh = 0
                 for text in texts:
                     read(kept, prompt, turns)
                     shifted += force(kept, rest, text)
                     read(other, rest)
                     fresh += force(other, rest, text)
                 yield shifted, fresh
-            chat.answer(prompt, turns, max_tokens=max_tokens)
+            chat.ask(question, max_tokens=max_tokens)

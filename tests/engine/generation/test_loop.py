@@ -18,7 +18,6 @@ from eaglechat.wire.records import (
     FinishReason,
     Origin,
     Prefill,
-    ReplyEnd,
     Round,
 )
 from eaglechat.wire.stats import stats_of
@@ -212,14 +211,12 @@ def test_a_prompt_of_one_token_is_enough(rig: Rig) -> None:
 
 
 def test_a_cancel_takes_effect_within_one_round(rig: Rig, prompt: tuple[int, ...]) -> None:
-    rounds: list[Round] = []
-    for event in rig.stream(prompt, max_tokens=None, cancelled=lambda: len(rounds) == 3):
-        if isinstance(event, Round):
-            rounds.append(event)
-    assert len(rounds) == 3
-    assert isinstance(event, ReplyEnd)
-    assert event.finish_reason is FinishReason.CANCELLED
-    assert event.tokens == sum(len(round_.tokens) for round_ in rounds)
+    reply = rig.reply(
+        prompt, max_tokens=None, cancel_at=lambda seen: len(Reply(tuple(seen)).rounds) == 3
+    )
+    assert len(reply.rounds) == 3
+    assert reply.end.finish_reason is FinishReason.CANCELLED
+    assert reply.end.tokens == len(reply.tokens)
 
 
 def test_a_cancel_in_the_middle_of_a_round_with_a_tree_leaves_both_caches_whole(
@@ -237,12 +234,8 @@ def test_a_cancel_in_the_middle_of_a_round_with_a_tree_leaves_both_caches_whole(
     monkeypatch.setattr(CacheState, "decode", count)
     with open_rig(*tiny_models, shape="tree") as rig:
         prompt = rig.prompt(TEXT)
-        cancelled = Reply(
-            tuple(
-                rig.stream(
-                    prompt, n_draft_max=8, max_tokens=None, cancelled=lambda: n_verified == 3
-                )
-            )
+        cancelled = rig.reply(
+            prompt, n_draft_max=8, max_tokens=None, cancelled=lambda: n_verified == 3
         )
         assert cancelled.end.finish_reason is FinishReason.CANCELLED
         assert cancelled.rounds[-1].is_tree
@@ -262,13 +255,9 @@ def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_re
 ) -> None:
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
-        seen: list[int] = []
-        for event in rig.stream(prompt, cancelled=lambda: seen[-1] >= 64):
-            if isinstance(event, Prefill):
-                seen.append(event.done)
-        assert isinstance(event, ReplyEnd)
-        assert (event.finish_reason, event.tokens) == (FinishReason.CANCELLED, 0)
-        assert seen == [0, 32, 64]
+        cancelled = rig.reply(prompt, cancel_at=lambda seen: seen[-1].done >= 64)
+        assert (cancelled.end.finish_reason, cancelled.tokens) == (FinishReason.CANCELLED, [])
+        assert [prefill.done for prefill in cancelled.prefills] == [0, 32, 64]
 
         reply = rig.reply(prompt)
         assert reply.end.timings.reused_tokens == 64
@@ -300,17 +289,14 @@ def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(
 ) -> None:
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
-        live, state = plainly(), {"cancelled": False}
-        n_rounds = 0
-        for event in rig.stream(prompt, live=live, cancelled=lambda: state["cancelled"]):
-            if isinstance(event, Round):
-                n_rounds += 1
-                live.apply(Set(enabled=True))
-            elif isinstance(event, Prefill) and n_rounds:
-                state["cancelled"] = True
-        assert isinstance(event, ReplyEnd)
-        assert event.finish_reason is FinishReason.CANCELLED
-        assert event.tokens == n_rounds == 1
+        reply = rig.reply(
+            prompt,
+            live=plainly(),
+            changes={0: Set(enabled=True)},
+            cancel_at=lambda seen: Round in map(type, seen) and isinstance(seen[-1], Prefill),
+        )
+        assert reply.end.finish_reason is FinishReason.CANCELLED
+        assert reply.end.tokens == len(reply.rounds) == 1
 
 
 def test_what_is_read_again_in_mid_reply_is_not_time_of_generation(
@@ -327,14 +313,10 @@ def test_what_is_read_again_in_mid_reply_is_not_time_of_generation(
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
-        live = plainly()
-        for event in rig.stream(prompt, live=live):
-            if isinstance(event, Round):
-                live.apply(Set(enabled=True))
-    assert isinstance(event, ReplyEnd)
+        timings = rig.reply(prompt, live=plainly(), changes={0: Set(enabled=True)}).end.timings
     n_batches = (len(prompt) - 1 + 31) // 32
     assert now[0] >= 2.0 * n_batches
-    assert (event.timings.prefill_ms, event.timings.generation_ms) == (1000.0 * n_batches, 0.0)
+    assert (timings.prefill_ms, timings.generation_ms) == (1000.0 * n_batches, 0.0)
 
 
 # --- the draft and the prompt ---

@@ -33,12 +33,7 @@ def changed_at(
 ) -> Reply:
     """A reply during which settings change after the rounds of these numbers."""
     live = Live(Speculation(n_draft_max=3), 0.0)
-    events = []
-    for event in rig.stream(prompt, live=live, max_tokens=max_tokens):
-        events.append(event)
-        if isinstance(event, Round) and event.index in changes:
-            live.apply(changes[event.index])
-    return Reply(tuple(events))
+    return rig.reply(prompt, live=live, changes=changes, max_tokens=max_tokens)
 
 
 def test_n_draft_max_changes_from_the_next_round_on(rig: Rig, prompt: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
+from eaglechat.engine.drafters.base import Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.generator import Generator
@@ -172,6 +172,25 @@ def test_a_target_without_a_draft_model_speculates_from_its_own_words(
 # --- failures ---
 
 
+class Breakable(Eagle3Drafter):
+    """Fails with `error` whenever its member `broken` is asked for."""
+
+    broken: str | None = None
+    error: Exception = KeyError("no such thing")
+
+    def __getattribute__(self, name: str) -> object:
+        if name == super().__getattribute__("broken"):
+            raise self.error
+        return super().__getattribute__(name)
+
+
+class OutOfMemory(Breakable):
+    """Fails whenever it drafts."""
+
+    broken = "propose"
+    error = ProcessError("no memory")
+
+
 @pytest.mark.parametrize(
     "what",
     ["resume", "see", "take_in", "propose", "accept", "known", "waiting", "longest"],
@@ -179,33 +198,19 @@ def test_a_target_without_a_draft_model_speculates_from_its_own_words(
 def test_whatever_fails_in_a_drafter_the_reply_goes_on(
     tiny_models: tuple[Model, Model], what: str
 ) -> None:
-    class Broken(Eagle3Drafter):
-        def __getattribute__(self, name: str) -> object:
-            if name == what and broken:
-                raise KeyError("no such thing")
-            return super().__getattribute__(name)
-
-    broken = False
-    with open_rig(*tiny_models, make_drafter=Broken) as rig:
+    with open_rig(*tiny_models, make_drafter=Breakable) as rig:
         prompt = rig.prompt("the cat sat on the mat")
         plain = rig.reply(prompt, live=plainly())
         # Only an automatic length asks what waits after the prompt was read.
         length = AUTO if what == "waiting" else 3
-        broken = True
+        rig.drafter.broken = what
         reply = rig.reply(prompt, live=Live(Speculation(n_draft_max=length), 0.0))
         assert reply.tokens == plain.tokens
         assert [off.reason for off in reply.offs] == ["the draft failed: KeyError: 'no such thing'"]
-        broken = False
+        rig.drafter.broken = None
         again = rig.reply(prompt, n_draft_max=3)
         assert (again.tokens, again.offs) == (plain.tokens, [])
         assert any(drafts_of(again))
-
-
-class OutOfMemory(Eagle3Drafter):
-    """Fails whenever it drafts."""
-
-    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        raise ProcessError("no memory")
 
 
 @pytest.mark.parametrize("both", [True, False], ids=["n-grams too", "alone"])
@@ -226,40 +231,25 @@ def test_a_draft_that_always_fails_is_tried_more_and_more_seldom(
 
 
 def test_a_draft_that_works_again_is_used_again(tiny_models: tuple[Model, Model]) -> None:
-    broken = True
-
-    class Sometimes(Eagle3Drafter):
-        def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-            if broken:
-                raise ProcessError("no memory")
-            return super().propose(n_past, id_last, limits)
-
-    with open_rig(*tiny_models, make_drafter=Sometimes) as rig:
+    with open_rig(*tiny_models, make_drafter=OutOfMemory) as rig:
         prompt = rig.prompt("the cat sat on the mat")
         for _ in range(3):
             rig.reply(prompt)
-        broken = False
+        rig.drafter.broken = None
         assert any(drafts_of(rig.reply(prompt)))
-        broken = True
+        rig.drafter.broken = "propose"
         rig.reply(prompt)
-        broken = False
+        rig.drafter.broken = None
         # It begins anew to count: one failure is tried again at once.
         assert any(drafts_of(rig.reply(prompt)))
 
 
 @pytest.mark.parametrize("what", ["resume", "see", "take_in", "propose", "accept", "known"])
 def test_n_grams_go_on_where_the_draft_fails(tiny_models: tuple[Model, Model], what: str) -> None:
-    class Broken(Eagle3Drafter):
-        def __getattribute__(self, name: str) -> object:
-            if name == what and broken:
-                raise KeyError("no such thing")
-            return super().__getattribute__(name)
-
-    broken = False
-    with open_rig(*tiny_models, make_drafter=Broken, ngram=NgramDrafter()) as rig:
+    with open_rig(*tiny_models, make_drafter=Breakable, ngram=NgramDrafter()) as rig:
         prompt = rig.prompt("the cat sat on the mat")
         plain = rig.reply(prompt, live=plainly(), max_tokens=200)
-        broken = True
+        rig.drafter.broken = what
         live = Live(Speculation(n_draft_max=3, ngram=True), 0.0)
         reply = rig.reply(prompt, live=live, max_tokens=200)
         assert reply.tokens == plain.tokens

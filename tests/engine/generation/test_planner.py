@@ -11,7 +11,6 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.planner import Planner, RoundPlan
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Speculation
-from eaglechat.wire.records import Round
 from tests.engine.rig import check_bookkeeping, open_rig, plainly
 
 REPEATS = [1, 2, 3, 4, 5, 1, 2, 3]
@@ -68,16 +67,11 @@ def test_the_switch_of_n_grams_is_live_and_changes_no_token(
         prompt = rig.prompt(TEXT)
         plain = rig.reply(prompt, live=plainly(), max_tokens=160)
         live = Live(Speculation(n_draft_max=8, ngram=False), 0.0)
-        rounds: list[Round] = []
-        for event in rig.stream(prompt, live=live, max_tokens=160):
-            if isinstance(event, Round):
-                rounds.append(event)
-                if len(rounds) == 8:
-                    live.apply(Set(ngram=True))
-        drafters = [round_.drafter for round_ in rounds]
-        assert "ngram" not in drafters[:8]
-        assert "ngram" in drafters[8:]
-        assert [t.id for r in rounds for t in r.tokens] == plain.tokens
+        reply = rig.reply(prompt, live=live, changes={7: Set(ngram=True)}, max_tokens=160)
+    drafters = [round_.drafter for round_ in reply.rounds]
+    assert "ngram" not in drafters[:8]
+    assert "ngram" in drafters[8:]
+    assert reply.tokens == plain.tokens
 
 
 @pytest.mark.parametrize("length", [AUTO, 16])

@@ -8,7 +8,7 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.dialect import ReplyParts, tagged
 from eaglechat.wire.protocol import Set, Speculation
-from eaglechat.wire.records import FinishReason, Part, Round
+from eaglechat.wire.records import FinishReason, Part
 from tests.engine.rig import Reply, Rig, check_bookkeeping, fresh_reply, open_rig
 
 CLOSES = "qzq"
@@ -24,12 +24,8 @@ def thinking(rig: Rig, *, can_end: bool = True) -> ReplyParts:
 def ended_at(rig: Rig, prompt: tuple[int, ...], index: int, parts: ReplyParts, n: int) -> Reply:
     """A reply whose reasoning is asked to end after the round of this number."""
     live = Live(Speculation(n_draft_max=n), 0.0)
-    events = []
-    for event in rig.stream(prompt, live=live, parts=parts, max_tokens=40):
-        events.append(event)
-        if isinstance(event, Round) and event.index == index:
-            live.apply(Set(answer_now=True))
-    return Reply(tuple(events))
+    changes = {index: Set(answer_now=True)}
+    return rig.reply(prompt, live=live, changes=changes, parts=parts, max_tokens=40)
 
 
 @pytest.mark.parametrize("n_draft_max", [0, 3])

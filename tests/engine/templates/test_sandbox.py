@@ -157,6 +157,11 @@ def test_what_is_behind_the_template_is_not_open(source: str) -> None:
         ChatTemplate(source, bos="", eos="").render((USER,))
 
 
+def test_what_the_filter_attr_finds_behind_the_template_is_empty() -> None:
+    source = "{{ ('%s' | attr('format')).__self__.__class__ }}"
+    assert ChatTemplate(source, bos="", eos="").render((USER,)) == ""
+
+
 def test_a_cancelled_rendering_leaves_nothing_wrong_behind() -> None:
     template = ChatTemplate(
         "{% for m in messages %}{{ m.content[0].text }}{% endfor %}", bos="", eos=""

@@ -14,7 +14,6 @@ from eaglechat.hub.downloads import transfer
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import (
     FileProgress,
-    FileRequest,
     FileState,
     RetryPolicy,
     download,
@@ -49,7 +48,7 @@ def patient(fake: FakeHub, tmp_path: Path) -> Hub:
 
 def pull(hub: Hub, attempts: int = 4, **options: object) -> Path:
     policy = RetryPolicy(attempts=attempts, first_wait=0.01, longest_wait=0.02)
-    return download(hub, FileRequest(REPO, FILE), policy=policy, **options)  # type: ignore[arg-type]
+    return download(hub, hub.repo(REPO).file(FILE), policy=policy, **options)  # type: ignore[arg-type]
 
 
 def part_of(hub: Hub) -> Path:
@@ -251,7 +250,7 @@ def test_pausing_and_resuming_it_is_one_download(patient: Hub, fake: FakeHub) ->
 
     fake.pace = hold
     downloads = Downloads(patient)
-    downloads.fetch("m", [FileRequest(REPO, FILE, size=len(DATA))])
+    downloads.fetch("m", [patient.repo(REPO).file(FILE)])
     assert paused.wait(10)
     downloads.pause("m")
     gate.set()

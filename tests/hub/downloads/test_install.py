@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,8 @@ import pytest
 from eaglechat.gguf.memory import kv_bytes
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
-from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
+from eaglechat.hub.downloads.client import Hub, RemoteFile
+from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_drafts
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import DiskFullError, GatedError
@@ -36,10 +37,10 @@ def served(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     fake.add("lab/draft", {"d-Q8_0.gguf": DRAFT}, gated=True, licence=None)
 
 
-def fetch(hub: Hub, requests: list[FileRequest]) -> None:
+def fetch(hub: Hub, files: Sequence[RemoteFile]) -> None:
     """Download what can be had of these files."""
     downloads = Downloads(hub, policy=RetryPolicy(attempts=1))
-    downloads.fetch("files", requests)
+    downloads.fetch("files", files)
     assert downloads.wait(timeout=20)
 
 
@@ -54,13 +55,13 @@ def test_a_plan_says_what_will_come_from_where(hub: Hub) -> None:
 
 def test_a_pair_goes_from_available_over_partly_to_installed(hub: Hub, fake: FakeHub) -> None:
     assert status(ENTRY, hub.cache_dir).state == "available"
-    fetch(hub, install.plan(hub, ENTRY).requests)
+    fetch(hub, install.plan(hub, ENTRY).files)
     # The gated draft was refused: only the target is here.
     assert status(ENTRY, hub.cache_dir).state == "partly"
     plan = install.plan(hub, ENTRY)
     assert plan.bytes_missing == len(DRAFT)
     fake.repos["lab/draft"].gated = False
-    fetch(hub, plan.requests)
+    fetch(hub, plan.files)
     here = status(ENTRY, hub.cache_dir)
     assert here.state == "installed"
     assert here.pair == install.finish(plan, hub.cache_dir)
@@ -68,13 +69,13 @@ def test_a_pair_goes_from_available_over_partly_to_installed(hub: Hub, fake: Fak
 
 
 def test_half_a_split_target_is_not_installed(hub: Hub) -> None:
-    fetch(hub, install.requests(install.plan(hub, ENTRY).target[:1]))
+    fetch(hub, install.plan(hub, ENTRY).target[:1])
     assert status(ENTRY, hub.cache_dir).target is None
 
 
 def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(hub: Hub, fake: FakeHub) -> None:
     fake.repos["lab/draft"].gated = False
-    fetch(hub, install.plan(hub, ENTRY).requests)
+    fetch(hub, install.plan(hub, ENTRY).files)
     fake.repos["org/model"].files["README.md"] = b"new"
     assert status(ENTRY, hub.cache_dir).state == "installed"
     assert install.plan(hub, ENTRY).bytes_missing == 0
@@ -88,11 +89,13 @@ def test_a_pinned_file_that_came_with_another_commit_is_installed(hub: Hub, fake
     pinned = msgspec.structs.replace(source, revision=whole.commit, sha256=sha256(TARGET))
     entry = msgspec.structs.replace(ENTRY, target=pinned)
     fake.add("org/one", {"one.gguf": TARGET, "README.md": b"new"}, older=(whole,))
-    fetch(hub, install.plan(hub, loose).requests)
+    fetch(hub, install.plan(hub, loose).files)
     assert status(entry, hub.cache_dir).state == "installed"
     other = msgspec.structs.replace(pinned, sha256=sha256(DRAFT))
     entry = msgspec.structs.replace(ENTRY, target=other)
     assert status(entry, hub.cache_dir).target is None
+    # The download will refuse it: it has another hash than the Hub's.
+    assert install.plan(hub, entry).target[0].sha256 == sha256(DRAFT)
 
 
 def test_the_disk_is_checked_for_the_whole_pair(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +127,7 @@ def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(hub: Hub, fak
     (candidate,) = find_drafts(hub, target)
     entry = as_entry(target, model, candidate)
     assert entry.name == "base-q4_k_m-org"
-    fetch(hub, install.plan(hub, entry).requests)
+    fetch(hub, install.plan(hub, entry).files)
     assert status(entry, hub.cache_dir).state == "installed"
 
 

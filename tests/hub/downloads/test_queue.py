@@ -14,7 +14,7 @@ import pytest
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, RetryPolicy
+from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter, Stage
 from eaglechat.hub.local import library
@@ -74,8 +74,9 @@ def until(condition: Callable[[], object]) -> None:
 
 def fetch(downloads: Downloads, *numbers: int) -> None:
     """Download each of these files of user/model under its own name, m0 to m3."""
+    listing = downloads.hub.repo("user/model")
     for number in numbers:
-        downloads.fetch(f"m{number}", [FileRequest("user/model", f"m{number}.gguf", size=SIZE)])
+        downloads.fetch(f"m{number}", [listing.file(f"m{number}.gguf")])
 
 
 def look(downloads: Downloads, name: str) -> InstallSnapshot:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from eaglechat.hub.downloads.client import Hub, Timeouts
-from eaglechat.hub.downloads.download import FileProgress, FileRequest, RetryPolicy, download
+from eaglechat.hub.downloads.download import FileProgress, RetryPolicy, download
 from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import partial_file
@@ -72,8 +72,13 @@ class Downloads(RuleBasedStateMachine):
             assert 0 <= progress.bytes_done <= (progress.bytes_total or len(self.data))
 
         try:
-            request = FileRequest(REPO, FILE)
-            return download(self.hub, request, policy=policy, stop=stop, on_progress=watch)
+            return download(
+                self.hub,
+                self.hub.repo(REPO).file(FILE),
+                policy=policy,
+                stop=stop,
+                on_progress=watch,
+            )
         except (HubError, StoppedError):
             return None
 

@@ -13,7 +13,6 @@ from huggingface_hub import constants, hf_hub_download
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import (
     FileProgress,
-    FileRequest,
     FileState,
     RetryPolicy,
     download,
@@ -28,7 +27,6 @@ pytest.importorskip("hf_xet")
 
 REPO, FILE = "user/model", "model.gguf"
 DATA = random.Random(3).randbytes(6 * XORB + 12_345)
-REQUEST = FileRequest(REPO, FILE)
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02)
 
 
@@ -42,7 +40,7 @@ def too_large_for_http(fake: FakeHub, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def pull(hub: Hub, **options: object) -> Path:
-    return download(hub, REQUEST, policy=QUICK, **options)  # type: ignore[arg-type]
+    return download(hub, hub.repo(REPO).file(FILE), policy=QUICK, **options)  # type: ignore[arg-type]
 
 
 def here(hub: Hub) -> int:
@@ -127,7 +125,7 @@ def test_a_storage_that_fails_leaves_what_came(hub: Hub, fake: FakeHub) -> None:
     held.gate.set()
     fake.fail(status=404, times=1000)
     with pytest.raises(HubError, match=r"storage failed on user/model/model\.gguf"):
-        download(hub, REQUEST, policy=RetryPolicy(attempts=1))
+        download(hub, hub.repo(REPO).file(FILE), policy=RetryPolicy(attempts=1))
     assert here(hub) == 2 * XORB
     fake.faults.clear()
     assert pull(hub).read_bytes() == DATA

@@ -10,7 +10,7 @@ from huggingface_hub import scan_cache_dir
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.download import FileRequest, RetryPolicy, download
+from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import library
 from eaglechat.hub.local.cache import RepoCache
@@ -30,7 +30,7 @@ def put(path: Path, data: bytes = TARGET) -> Path:
 
 
 def pull(hub: Hub, repo: str, path: str) -> Path:
-    return download(hub, FileRequest(repo, path), policy=RetryPolicy(attempts=1))
+    return download(hub, hub.repo(repo).file(path), policy=RetryPolicy(attempts=1))
 
 
 def by_name(models: list[LocalModel]) -> dict[str, LocalModel]:

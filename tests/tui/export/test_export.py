@@ -71,7 +71,7 @@ def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path)
     chat.ask("first?")
     chat.session.edit(1, "second?")
     chat.finish()
-    file = chat.session.record.file
+    file = chat.session.recorder.file
     chat.session.leave("")
     text = markdown(exported(read_chat(file)))
     assert text.startswith("# second?\n\n20")
@@ -110,7 +110,7 @@ def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
     chat.finish()
     chat.session.compare()
     chat.finish()
-    file = chat.session.record.file
+    file = chat.session.recorder.file
     chat.session.leave("")
     saved = read_chat(file)
     document = json.loads(tree(exported(saved)))

@@ -164,9 +164,11 @@ async def test_what_lies_above_stays_open_when_the_load_is_done(drive: Drive) ->
 async def test_what_was_typed_survives_a_load_that_is_cancelled_or_fails(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
+        await user.sees("Loading the target")
         await user.type("hello")
         await user.press("escape")
         await user.on(MenuScreen)
+        assert user.engine.requests(protocol.Cancel)
         user.engine.load_error = ("load", "llama.cpp refused the model")
         user.engine.hold_load = False
         await user.press("enter")
@@ -245,20 +247,6 @@ async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Dri
         await user.sees(f"{key_of('chat.auto')} lets measurement choose")
         await user.command("chat.auto")
         await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")
-
-
-async def test_a_load_can_be_cancelled(drive: Drive) -> None:
-    async with drive() as user:
-        user.engine.hold_load = True
-        await user.sees("Q4_K_M")
-        await user.press("enter")
-        await user.on(LoadingScreen)
-        await user.sees("Loading the target")
-        await user.press("escape")
-        await user.on(MenuScreen)
-        assert user.engine.requests(protocol.Cancel)
-        user.engine.hold_load = False
-        await user.open_chat()
 
 
 @pytest.mark.parametrize(

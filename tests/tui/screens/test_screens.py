@@ -15,9 +15,9 @@ from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
-from eaglechat.tui.screens.help import Terms
+from eaglechat.tui.screens.help import Definitions
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.settings import Choice, SettingField
+from eaglechat.tui.screens.settings import SettingField, SettingSelect
 from eaglechat.tui.widgets.panel.tick import Tick
 from tests.tui.driving import WIDE, Driver
 
@@ -79,7 +79,7 @@ async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Pa
 
 async def test_the_app_can_be_left_while_a_choice_of_the_settings_is_made(drive: Drive) -> None:
     async with drive() as user:
-        user.app.screen.mount(Choice([("auto", "auto")], value="auto", allow_blank=False))
+        user.app.screen.mount(SettingSelect([("auto", "auto")], value="auto", allow_blank=False))
         user.app.exit()
     await user.until_closed()
     assert user.app.return_code == 0
@@ -218,8 +218,8 @@ async def test_long_keys_in_help_keep_clear_of_what_they_do(drive: Drive) -> Non
         await user.open_chat()
         await user.press("f1")
         await user.sees("Keys")
-        await user.until(lambda: user.app.screen.query(Terms), "the keys")
-        keys = user.app.screen.query(Terms).first()
+        await user.until(lambda: user.app.screen.query(Definitions), "the keys")
+        keys = user.app.screen.query(Definitions).first()
         shown = "\n".join(line.text for line in keys.render_lines(keys.region.reset_offset))
         assert "Ctrl+G Backspace Restore" in shown
 

@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from eaglechat.tui.screens.chat.links import cannot_open, shown_address
+from eaglechat.tui.screens.chat.screen import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,

@@ -49,22 +49,22 @@ class Norms:
 
 def norms_of(draft: GGUFHeader) -> Norms:
     """The norms that a draft's header names. Raises ModelLoadError."""
+    output = None
+    if draft.get(NORM_OUTPUT):
+        named = (tensor for tensor in draft.tensors if tensor.name == "output_norm.weight")
+        tensor = next(named, None)
+        if tensor is None or tensor.type != "F32" or tensor.shape != (draft.n_embd,):
+            raise ModelLoadError(
+                f"the draft {draft.path} norms what it feeds back ({NORM_OUTPUT}), but has no "
+                f"output_norm.weight of {draft.n_embd} values in F32; convert it again"
+            )
+        try:
+            output = np.frombuffer(read_tensor(draft, tensor), "<f4").astype(np.float32)
+        except (OSError, GGUFError) as error:
+            raise ModelLoadError(f"the draft cannot be read: {error}") from error
     eps = draft.get(_EPS_KEY)
     return Norms(
         eps=eps if isinstance(eps, float) else Norms.eps,
         features=bool(draft.get(NORMS_FEATURES)),
-        output=_output_norm(draft) if draft.get(NORM_OUTPUT) else None,
+        output=output,
     )
-
-
-def _output_norm(draft: GGUFHeader) -> Floats:
-    tensor = next((tensor for tensor in draft.tensors if tensor.name == "output_norm.weight"), None)
-    if tensor is None or tensor.type != "F32" or tensor.shape != (draft.n_embd,):
-        raise ModelLoadError(
-            f"the draft {draft.path} norms what it feeds back ({NORM_OUTPUT}), but has no "
-            f"output_norm.weight of {draft.n_embd} values in F32; convert it again"
-        )
-    try:
-        return np.frombuffer(read_tensor(draft, tensor), "<f4").astype(np.float32)
-    except (OSError, GGUFError) as error:
-        raise ModelLoadError(f"the draft cannot be read: {error}") from error

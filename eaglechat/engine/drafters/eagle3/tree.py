@@ -66,7 +66,18 @@ class TreeGrower:
         nodes = _likeliest(frontier, limits)
         depth = 0
         while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
-            self._decode_level(going_on, n_past + depth)
+            self._batch.clear()
+            states = np.stack([node.state for node in going_on])
+            for place, node in enumerate(going_on):
+                assert node.branch is not None
+                self._batch.add_tokens(
+                    [node.id],
+                    n_past + depth,
+                    node.branch,
+                    output=True,
+                    states=states[place : place + 1],
+                )
+            decode(self._draft, self._batch)
             states = self._norms.of_states(self._draft.states(len(going_on))).copy()
             frontier = [
                 child
@@ -121,16 +132,6 @@ class TreeGrower:
             self._room -= 1
             placed.append(node)
         return placed
-
-    def _decode_level(self, nodes: Sequence[Node], position: int) -> None:
-        self._batch.clear()
-        states = np.stack([node.state for node in nodes])
-        for place, node in enumerate(nodes):
-            assert node.branch is not None
-            self._batch.add_tokens(
-                [node.id], position, node.branch, output=True, states=states[place : place + 1]
-            )
-        decode(self._draft, self._batch)
 
 
 def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:

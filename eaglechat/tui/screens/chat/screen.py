@@ -3,12 +3,14 @@ that the session reports to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
@@ -28,15 +30,24 @@ from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import stays_with_chains
+from eaglechat.chat.refusals import BUSY, ENGINE_GONE, engine_as_subject, stays_with_chains
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
-from eaglechat.chat.writing.files import AttachError, Listed, list_directory, read_part
+from eaglechat.chat.writing.files import (
+    AttachError,
+    Listed,
+    as_typed,
+    fitting,
+    list_directory,
+    read_part,
+    typed_path,
+)
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
+from eaglechat.hub.units import format_bytes
 from eaglechat.links.http.address import same_server
 from eaglechat.paths import write_atomically
 from eaglechat.settings import Problem
@@ -47,12 +58,9 @@ from eaglechat.tui.commands.palette import ChatControls
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
-from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall
-from eaglechat.tui.screens.chat.completing import PromptCompleter
-from eaglechat.tui.screens.chat.finding import ChatFinder
+from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.chat.inside import InsideScreen
-from eaglechat.tui.screens.chat.links import cannot_open, shown_address
-from eaglechat.tui.screens.chat.seen import SeenScreen
+from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
@@ -72,13 +80,17 @@ from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
+from eaglechat.wire.neutral import neutralise
 
 NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
+MOST_FILES_OFFERED = 60
 PANEL_FROM = (100, 34)
 """The least width and height, in cells, of a terminal that shows the panel beside the chat."""
 TABLE_FROM = 48
 """The least height, in rows, at which the panel shows the table of the automatic draft length."""
+_NO_TURNS = "Nothing has been asked in this chat yet."
+_EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
 
 
 @dataclass(frozen=True)
@@ -114,11 +126,12 @@ class ChatScreen(PromptScreen[None]):
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
-        self._completer = PromptCompleter(self._choices, self._list)
         self._warned_about = ""
         """The question that the user was last warned about, because it would fill the context."""
         self._being_read: set[str] = set()
         """Paths of attached files that are still being read."""
+        self._listed: dict[str, tuple[Listed, ...]] = {}
+        """The directories of the path that is being typed; empty until they are read."""
 
     def compose(self) -> ComposeResult:
         # Waiting for the first resize event would wrap and draw everything twice.
@@ -131,7 +144,7 @@ class ChatScreen(PromptScreen[None]):
                 transcript.show_rejected = settings.interface.show_rejected
                 transcript.token_colours = settings.interface.token_colours
                 yield transcript
-                yield FindBar()
+                yield FindBar(transcript, lambda: self.session.turns.path)
                 yield StatusLine(id="status")
                 yield Legend()
                 completions = Completions(id="completions")
@@ -164,9 +177,6 @@ class ChatScreen(PromptScreen[None]):
             saved=self._saved,
         )
         self._has_session = True
-        self._finder = ChatFinder(
-            self.query_one(FindBar), self.transcript, lambda: self.session.turns.path
-        )
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
@@ -245,13 +255,11 @@ class ChatScreen(PromptScreen[None]):
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
             state = "stopping…" if session.is_stopping else progress(session.running)
-        self.query_one(TitleBar).show(subject=self._subject, state=state)
+        subject = wording.pair_in_short(session.info, self._pair.name)
+        if session.role:
+            subject += f"  role {session.role.name}"
+        self.query_one(TitleBar).show(subject=subject, state=state)
         self.services.away.follow(state if session.running is not None else None, self._pair.name)
-
-    @property
-    def _subject(self) -> str:
-        pair = wording.pair_in_short(self.session.info, self._pair.name)
-        return f"{pair}  role {self.session.role.name}" if self.session.role else pair
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
@@ -269,7 +277,7 @@ class ChatScreen(PromptScreen[None]):
 
     def _show_opened(self) -> None:
         self._end_edit()
-        if self._finder.is_open:
+        if self.query_one(FindBar).is_open:
             # The passages it found are those of the previous chat.
             self._end_finding()
         self.transcript.clear()
@@ -282,16 +290,16 @@ class ChatScreen(PromptScreen[None]):
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
-            self.session.leave("" if keep_prompt else self._draft)
+            self.session.leave("" if keep_prompt else self._unsent)
 
     def save(self) -> None:
-        self.session.save(self._draft)
+        self.session.save(self._unsent)
 
     @property
     def is_unsaved(self) -> bool:
         if self._has_session:
             self.save()
-        return self._has_session and self.session.record.is_behind
+        return self._has_session and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
         self.post_message(LeaveChat(self._new_chat))
@@ -310,10 +318,10 @@ class ChatScreen(PromptScreen[None]):
     def action_find_all(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(ChatsScreen(self.services, self.session.record, words or ""), self._resume)
+        self.open(ChatsScreen(self.services, self.session.recorder, words or ""), self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
-        if chat.file == self.session.record.file:
+        if chat.file == self.session.recorder.file:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
             self.post_message(LeaveChat(lambda: self._open_instead(chat)))
@@ -354,7 +362,7 @@ class ChatScreen(PromptScreen[None]):
             from eaglechat.tui.screens.past.export import ExportScreen
 
             self.save()
-            self.open(ExportScreen(self.session.record.reader(), format))
+            self.open(ExportScreen(self.session.recorder.reader(), format))
 
     def action_model(self, name: str | None) -> None:
         """Chat with another pair. Without a name the library opens, to choose one."""
@@ -455,7 +463,7 @@ class ChatScreen(PromptScreen[None]):
 
         def show(prompt: protocol.Rendered) -> None:
             if self.is_on_top:
-                summary = wording.prompt_seen(prompt, self.session.n_ctx, typed)
+                summary = prompt_seen(prompt, self.session.n_ctx, typed)
                 self.open(SeenScreen(prompt, summary))
 
         self.session.show_prompt(typed, show)
@@ -465,7 +473,7 @@ class ChatScreen(PromptScreen[None]):
     def action_select_turn(self, by: int) -> None:
         ids = [turn.id for turn in self.session.turns.path]
         if not ids:
-            self.notify(wording.NO_TURNS)
+            self.notify(_NO_TURNS)
             return
         selected = self.transcript.selected
         place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
@@ -480,19 +488,19 @@ class ChatScreen(PromptScreen[None]):
         is_selected = event.turn == self.transcript.selected
         self.transcript.selected = None if is_selected else event.turn
 
-    def _target(self) -> TurnId | None:
+    def _turn_to_change(self) -> TurnId | None:
         """The turn a command works on. In an empty chat it tells the user so and returns None."""
         last = self.session.turns.last
         if last is None:
-            self.notify(wording.NO_TURNS)
+            self.notify(_NO_TURNS)
         return self.transcript.selected or (last.id if last else None)
 
     def action_answer_again(self) -> None:
-        if (id := self._target()) is not None and self.session.answer_again(id):
+        if (id := self._turn_to_change()) is not None and self.session.answer_again(id):
             self.transcript.selected = None
 
     def action_go_on(self) -> None:
-        if (id := self._target()) is not None and self.session.continue_reply(id):
+        if (id := self._turn_to_change()) is not None and self.session.continue_reply(id):
             self.transcript.selected = None
 
     def action_step(self, by: int) -> None:
@@ -509,7 +517,7 @@ class ChatScreen(PromptScreen[None]):
         for turn in reversed(turns.path):
             if len(turns.siblings(turn.id)) > 1:
                 return turn.id
-        return self._target()
+        return self._turn_to_change()
 
     def _step(self, id: TurnId, by: int) -> None:
         sibling = self.session.step(id, by)
@@ -522,7 +530,7 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.reveal(sibling)
 
     def action_delete_turn(self) -> None:
-        if (id := self._target()) is not None:
+        if (id := self._turn_to_change()) is not None:
             self.session.delete(id)
 
     def action_undo_delete(self) -> None:
@@ -534,26 +542,24 @@ class ChatScreen(PromptScreen[None]):
     # Editing an earlier question in the prompt
 
     def action_edit(self) -> None:
+        """Edit the last question up to the turn that commands work on; while a question is edited,
+        the question before it."""
         editing = self.editing
         if editing is not None and self.prompt.text != editing.original:
-            self.notify(with_keys(wording.EDITING))
-        elif (question := self._question_to_edit()) is not None:
-            before = editing.before if editing else self.prompt.text
-            self._edit(question, self.prompt.marks.text(question.parts), before)
-
-    def _question_to_edit(self) -> Question | None:
-        """While a question is edited, the question before it; otherwise the last question up to the
-        turn that commands work on."""
-        id = self.editing.question if self.editing else self._target()
+            self.say(_EDITING)
+            return
+        id = editing.question if editing else self._turn_to_change()
         if id is None:
-            return None
+            return
         path = self.session.turns.path_to(id)
         questions = [turn for turn in path if isinstance(turn, Question)]
-        if self.editing is not None:
+        if editing is not None:
             questions.pop()
         if not questions:
-            self.notify(wording.NO_EARLIER)
-        return questions[-1] if questions else None
+            self.notify("There is no earlier question.")
+            return
+        before = editing.before if editing else self.prompt.text
+        self._edit(questions[-1], self.prompt.marks.text(questions[-1].parts), before)
 
     def _edit(self, question: Question, text: str, before: str) -> None:
         """Put `text` in the prompt, to be asked in place of the question. The prompt gets `before`
@@ -562,7 +568,7 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.selected = question.id
         self.prompt.replace_all(text)
         self.prompt.take_focus()
-        self.prompt.border_title = with_keys(wording.EDITING)
+        self.prompt.border_title = with_keys(_EDITING)
         self.refresh_bindings()
 
     def _end_edit(self) -> None:
@@ -578,7 +584,7 @@ class ChatScreen(PromptScreen[None]):
             self.refresh_bindings()
 
     @property
-    def _draft(self) -> QuestionParts:
+    def _unsent(self) -> QuestionParts:
         """The part of the prompt that is saved: neither an unchanged earlier question nor a
         command."""
         text = self.prompt.text
@@ -626,17 +632,27 @@ class ChatScreen(PromptScreen[None]):
         self._turn(ENABLED, not self.controls.enabled)
 
     def action_bench(self) -> None:
-        session = self.session
-        reason = wording.cannot_bench(session)
-        if reason is not None or session.info is None:
-            self.notify(reason or "", markup=False)
+        session, info, hello = self.session, self.session.info, self.session.hello
+        if session.is_engine_gone or info is None:
+            self.say(ENGINE_GONE)
+            return
+        reason = None
+        if nothing := info.no_bench(ngram=self.controls.ngram):
+            reason = f"There is nothing to compare: {nothing}."
+        elif session.running is not None:
+            reason = BUSY
+        elif hello is not None and not hello.can.bench:
+            subject = engine_as_subject(hello)
+            reason = f"{subject} cannot run the bench; `eaglechat bench` measures it."
+        if reason is not None:
+            self.say(reason)
             return
         from eaglechat.tui.screens.bench import BenchScreen
 
         def keep(n_draft_max: int | protocol.Auto) -> None:
             self._turn(N_DRAFT_MAX, n_draft_max)
 
-        self.open(BenchScreen(self.services, session.pair, session.info, self.controls, keep))
+        self.open(BenchScreen(self.services, session.pair, info, self.controls, keep))
 
     # Reading the transcript
 
@@ -681,7 +697,7 @@ class ChatScreen(PromptScreen[None]):
         turn = turns.find(selected) if selected is not None else turns.last_reply
         reply = turn if isinstance(turn, Reply) else turns.last_reply
         if reply is None or not reply.recording.rounds:
-            self.notify(wording.NO_ROUNDS)
+            self.notify("There are no rounds to show: nothing has been generated here yet.")
         else:
             self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
 
@@ -710,32 +726,44 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
 
     def action_find(self) -> None:
-        if self._finder.is_open:
+        bar = self.query_one(FindBar)
+        if bar.is_open:
             self._end_finding()
         else:
-            self._finder.open()
-
-    @on(FindBar.Typed)
-    def _find_typed(self, event: FindBar.Typed) -> None:
-        self._finder.find(event.text)
-
-    @on(FindBar.Stepped)
-    def _find_stepped(self, event: FindBar.Stepped) -> None:
-        self._finder.step(event.by)
+            bar.open()
 
     @on(FindBar.Closed)
-    def _find_closed(self) -> None:
-        self._finder.go_back()
-        self._end_finding()
-
     def _end_finding(self) -> None:
-        self._finder.close()
+        self.query_one(FindBar).close()
         self.prompt.take_focus()
 
     # Completing what is typed, and attaching files
 
     def _completed(self, before: str, is_first: bool) -> slash.Offer | None:
-        return self._completer.offer(before, is_first and self.editing is None)
+        """What the text before the cursor on its line can become: a command, its value, or a file.
+        `is_first` says whether it is the first line."""
+        typed = typed_path(before)
+        if typed is None:
+            self._listed.clear()
+            is_command = is_first and self.editing is None
+            return slash.offer(before, self._choices) if is_command else None
+        directory = typed.directory
+        if directory not in self._listed:
+            self._listed[directory] = ()
+
+            def read() -> Iterator[Update]:
+                yield partial(self._show_listed, directory, list_directory(directory, Path()))
+
+            self.in_background(read)
+        found = fitting(self._listed[directory], typed.name)[:MOST_FILES_OFFERED]
+        ways = tuple(_file_completion(directory, one) for one in found)
+        return slash.Offer(typed.start, ways) if ways else None
+
+    def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
+        # By now another path may be typed.
+        if directory in self._listed:
+            self._listed[directory] = listed
+            self.prompt.complete()
 
     def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
         """The names that a command takes as its value, each with a short description."""
@@ -745,35 +773,28 @@ class ChatScreen(PromptScreen[None]):
             return [(pair.name, pair.source) for pair in self._named_pairs()]
         return ()
 
-    @work(thread=True)
-    def _list(self, directory: str) -> None:
-        self.call_later(self._show_listed, directory, list_directory(directory, Path()))
-
-    def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
-        if self._completer.take_listed(directory, listed):
-            self.prompt.complete()
-
     @on(Prompt.Attach)
     def _file_chosen(self, event: Prompt.Attach) -> None:
         self._being_read.add(event.path)
-        self._read(event.path, event.name, self.session.n_ctx)
+        n_ctx = self.session.n_ctx
 
-    @work(thread=True)
-    def _read(self, path: str, name: str, n_ctx: int) -> None:
-        part: TurnPart | None = None
-        problem = ""
-        try:
-            part = read_part(path, Path(), n_ctx)
-        except AttachError as error:
-            problem = str(error)
-        self.call_later(self._attached, path, name, part, problem)
+        def read() -> Iterator[Update]:
+            part: TurnPart | str
+            try:
+                part = read_part(event.path, Path(), n_ctx)
+            except AttachError as error:
+                part = str(error)
+            yield partial(self._attached, event, part)
 
-    def _attached(self, path: str, name: str, part: TurnPart | None, problem: str) -> None:
-        self._being_read.discard(path)
-        if part is None:
-            self.notify(problem, severity="warning", markup=False)
+        self.in_background(read)
+
+    def _attached(self, event: Prompt.Attach, part: TurnPart | str) -> None:
+        """`part` is the attached file, or why it cannot be attached."""
+        self._being_read.discard(event.path)
+        if isinstance(part, str):
+            self.notify(part, severity="warning", markup=False)
         else:
-            self.prompt.put_in_place_of(name, part)
+            self.prompt.put_in_place_of(event.name, part)
 
     # Roles, and the user's editor
 
@@ -854,3 +875,33 @@ def _is_of(chat: SavedChat, pair: Pair) -> bool:
     server = pair.server.url if pair.server else ""
     header = chat.header
     return (header.target, header.draft) == pair.to_load and same_server(header.server, server)
+
+
+def _file_completion(directory: str, listed: Listed) -> slash.Completion:
+    path = directory + listed.name
+    if listed.size is None:
+        return slash.Completion(f"{listed.name}/", "", as_typed(f"{path}/"))
+    return slash.Completion(listed.name, format_bytes(listed.size), as_typed(path), path=path)
+
+
+def cannot_open(address: str) -> str | None:
+    """Why an address in a reply may not be opened; None if it may."""
+    try:
+        scheme = urlsplit(address).scheme.lower()
+    except ValueError:
+        scheme = ""
+    if scheme in ("http", "https", "mailto"):
+        return None
+    return f"Only web and mail addresses are opened, not {neutralise(address)}"
+
+
+def shown_address(address: str) -> str:
+    """An address in full. If its host is not plain ASCII, its ASCII form (IDNA) is added, for such
+    a host can look like another one."""
+    host = urlsplit(address).hostname or ""
+    try:
+        plain = host.encode("idna").decode("ascii")
+    except UnicodeError:
+        plain = ascii(host)
+    is_plain = plain.casefold() == host.casefold()
+    return neutralise(address) if is_plain else f"{neutralise(address)}\n\nIts host is {plain}."

@@ -7,10 +7,12 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from eaglechat.chat.conversation.session import STAND_IN
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.texts.wording import one_decimal, plural
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
 
@@ -53,3 +55,18 @@ class SeenScreen(EagleModal[None]):
                 for run in self._prompt.runs
             )
         )
+
+
+def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
+    """The sentence above the prompt. `typed` is empty if the user has not typed a question yet."""
+    said = [f"{prompt.tokens:,} of {plural(n_ctx, 'token')}"]
+    if prompt.first_turn:
+        n = prompt.first_turn
+        left = "the first turn is" if n == 1 else f"the first {n:,} turns are"
+        said.append(f"{left} not in the context")
+    if prompt.checkpoints:
+        mib = one_decimal(prompt.checkpoint_bytes / 2**20)
+        said.append(f"{plural(prompt.checkpoints, 'checkpoint')} to go back to, {mib} MiB")
+    if not typed:
+        said.append(f"“{STAND_IN}” stands for the question that you have not typed yet")
+    return "; ".join(said) + "."

@@ -14,19 +14,33 @@ from textual.widgets import Button, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.units import format_bytes
+from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
+    # At run time these would bring the converter's code, for which the screen would wait.
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.queue import InstallSnapshot
+    from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
 DRAWS_PER_SECOND = 8
+_STYLES = {
+    "downloading": "$primary",
+    "converting": "$secondary",
+    "paused": "$text-warning",
+    "installed": "$text-success",
+    "failed": "$text-error",
+}
+"""By the stage of an installation."""
+_NARROWEST_BAR = 6
+_NAME = 24
+"""Cells of the widest name beside a bar."""
 _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
@@ -85,7 +99,10 @@ class DownloadsScreen(EagleModal[Pair]):
         self._shown = {install.name: install for install in self._services.desk.snapshots()}
         rows = {name: _row(install, width) for name, install in self._shown.items()}
         for name, (entry, status) in self._unfinished.items():
-            rows.setdefault(name, _unfinished_row(entry, status))
+            here = f"unfinished, {format_bytes(status.bytes_here)} here · {ENTER} resumes"
+            rows.setdefault(
+                name, Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))
+            )
         if list(rows) != list(self._drawn):
             highlighted = options.highlighted or 0
             options.clear_options()
@@ -175,12 +192,58 @@ class DownloadsScreen(EagleModal[Pair]):
 
 
 def _row(install: InstallSnapshot, width: int) -> Content:
-    # Only where something is on its way is the module that brings it in memory already.
-    from eaglechat.tui.screens.hub.install_rows import install_row
+    """The lines, of `width` cells: the pair as a whole, then each of its files."""
+    stage = install.stage.value
+    style = _STYLES[stage]
+    parts: list[Part] = [(install.name, "bold"), (f"  {_state(install)}", style)]
+    if stage == "installed":
+        return Content.assemble(*parts)
+    whole = (install.bytes_done, install.bytes_total)
+    parts += _meter("total", whole, _pace(install), width, style)
+    if stage != "converting":
+        for file in install.files:
+            parts += _file(file, width)
+    if install.error:
+        parts += ["\n  ", (install.error, "$text-error")]
+    return Content.assemble(*parts)
 
-    return install_row(install, width)
+
+def _state(install: InstallSnapshot) -> str:
+    stage = install.stage.value
+    if stage == "converting":
+        return f"{install.step} the draft" if install.bytes_total else str(install.step)
+    how = {
+        "installed": f" · {ENTER} loads it",
+        "paused": f" · {key_of('downloads.pause')} resumes",
+        "failed": f" · {ENTER} tries again",
+    }
+    return stage + how.get(stage, "")
 
 
-def _unfinished_row(entry: CatalogueEntry, status: Status) -> Content:
-    here = f"unfinished, {format_bytes(status.bytes_here)} here · {ENTER} resumes"
-    return Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))
+def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
+    speed = f"{format_bytes(moving.speed)}/s" if moving.speed is not None else ""
+    left = f"{format_seconds(moving.eta)} left" if moving.eta is not None else ""
+    return f"{speed:>11} {left:>12}"
+
+
+def _file(file: FileSnapshot, width: int) -> list[Part]:
+    name = file.remote.path.rpartition("/")[2]
+    doing = file.state.value
+    said = _pace(file) if doing == "downloading" else f"{doing:>24}"
+    lines = _meter(name, (file.bytes_done, file.bytes_total or 0), said, width, MUTED)
+    if file.note:
+        lines += ["\n    ", (file.note, "$text-warning")]
+    return lines
+
+
+def _meter(name: str, bytes_: tuple[int, int], said: str, width: int, style: str) -> list[Part]:
+    """`name ████   45%  1.1 GB of 2.5 GB  said`; the bar takes the room that is left."""
+    done, total = bytes_
+    share = done / total if total else 0.0
+    figures = f" {share:4.0%} {f'{format_bytes(done)} of {format_bytes(total)}':>20} {said}"
+    room = width - 2 - len(figures)
+    label = min(_NAME, max(room - _NARROWEST_BAR - 1, 8))
+    cells = max(room - label - 1, 4)
+    shown = name if len(name) <= label else f"{name[: label - 1]}…"
+    filled = (bar(share, cells), f"{style} on $foreground 12%")
+    return ["\n  ", f"{shown:<{label}} ", filled, (figures, MUTED)]

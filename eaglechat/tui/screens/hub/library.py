@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
-from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.library import LocalModel, Removal, plan_removal, remove
 from eaglechat.hub.local.pair import Pair
@@ -135,16 +134,9 @@ class LibraryScreen(EagleModal[Pair]):
     def _list_anew(self) -> None:
         if self._models is None:
             return
-        options = self.query_one("#models", OptionList)
-        highlighted = options.highlighted or 0
-        wanted = self.query_one(Filter).words
+        highlighted = self.query_one("#models", OptionList).highlighted or 0
         rows = list(map(_pair_row, self._pairs)) or list(map(_row, self._models))
-        options.clear_options()
-        for index, row in enumerate(rows):
-            if all(word in row.plain.casefold() for word in wanted):
-                options.add_option(Option(row, id=str(index)))
-        count = options.option_count
-        options.highlighted = min(highlighted, count - 1) if count else None
+        self.query_one(Filter).show(rows, highlight=highlighted)
         self.query_one("#said", Static).update(self._heading())
         self.query_one("#delete").display = not self._pairs
 
@@ -156,23 +148,19 @@ class LibraryScreen(EagleModal[Pair]):
         total = format_bytes(sum(model.size_bytes for model in self._models))
         return f"{wording.plural(len(self._models), 'model')}, {total} in all"
 
-    @property
-    def _index(self) -> int | None:
-        option = self.query_one("#models", OptionList).highlighted_option
-        return int(option.id) if option is not None and option.id is not None else None
-
     # What the keys do
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     @on(Button.Pressed, "#load")
     def _choose(self) -> None:
-        if self._index is None or self._models is None:
+        index = self.query_one(Filter).chosen
+        if index is None or self._models is None:
             return
         if self._pairs:
-            self.dismiss(self._pairs[self._index])
+            self.dismiss(self._pairs[index])
             return
-        model = self._models[self._index]
+        model = self._models[index]
         if model.kind.value in TARGETS:
             drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
@@ -187,8 +175,9 @@ class LibraryScreen(EagleModal[Pair]):
 
     @on(Button.Pressed, "#delete")
     def action_delete(self) -> None:
-        if self._index is not None and self._models is not None and not self._pairs:
-            model = self._models[self._index]
+        index = self.query_one(Filter).chosen
+        if index is not None and self._models is not None and not self._pairs:
+            model = self._models[index]
             self.in_background(lambda: self._plan_removal(model))
 
     @on(Button.Pressed, "#back")

@@ -13,7 +13,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
-from textual.widgets.option_list import Option
 
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import CatalogueEntry
@@ -168,18 +167,11 @@ class SearchScreen(EagleModal[CatalogueEntry]):
         self._show_step()
 
     def _show_step(self) -> None:
-        options = self.query_one("#found", OptionList)
-        options.clear_options()
-        if not self._steps:
-            self._say(_ASK)
-            return
-        step = self._steps[-1]
-        wanted = [] if isinstance(step, Repos) else self.query_one(Filter).words
-        for index, row in enumerate(_rows(step)):
-            if all(word in row.plain.casefold() for word in wanted):
-                options.add_option(Option(row, id=str(index)))
-        options.highlighted = 0 if options.option_count else None
-        self._say(_heading(step))
+        step = self._steps[-1] if self._steps else None
+        # The Hub chose the repositories by the words, which need not be in their names.
+        is_chosen = isinstance(step, Repos)
+        self.query_one(Filter).show(_rows(step) if step else (), are_all_shown=is_chosen)
+        self._say(_heading(step) if step else _ASK)
 
     def _say(self, text: str, *, bad: bool = False) -> None:
         said = self.query_one("#said", Static)
@@ -191,11 +183,11 @@ class SearchScreen(EagleModal[CatalogueEntry]):
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        option = self.query_one("#found", OptionList).highlighted_option
-        if option is None or option.id is None:
+        index = self.query_one(Filter).chosen
+        if index is None:
             self._take_words()
             return
-        step, index = self._steps[-1], int(option.id)
+        step = self._steps[-1]
         if isinstance(step, Repos):
             repo = step.hits[index].repo
             self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))

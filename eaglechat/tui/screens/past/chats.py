@@ -31,8 +31,8 @@ from eaglechat.wire.neutral import neutralise
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100
-_TITLE = 44
-"""Characters of a title above a passage, which leave room for the date."""
+_TITLE = 45
+"""Cells of a title above a passage, which leave room for the date."""
 Row = ChatSummary | Hit
 
 
@@ -290,8 +290,8 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._search()
 
     def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
-        """What writes the chat's file, where it is the one on the screen below: for this thread
-        alone, which writes the chat too."""
+        """The recorder of the chat, if it is open on the screen below. It is used in this thread
+        only, which also records the chat."""
         record = self._open_chat
         return record if record is not None and record.file == chat.file else None
 
@@ -330,7 +330,5 @@ def _passage(found: Hit) -> Content:
     for start, stop in found.excerpt.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
-    title = neutralise(found.chat.title or found.chat.file.name)
-    if len(title) > _TITLE:
-        title = title[:_TITLE] + "…"
+    title = wording.fitting(neutralise(found.chat.title or found.chat.file.name), _TITLE)
     return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

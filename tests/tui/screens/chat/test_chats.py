@@ -79,7 +79,7 @@ async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[Pat
         await user.press("enter")
         await user.on(ChatScreen)
         await user.sees("Rayleigh scattering")
-        assert user.chat.session.record.file == three[0]
+        assert user.chat.session.recorder.file == three[0]
         assert user.chat.transcript.marked is not None
 
 

@@ -1,3 +1,5 @@
+"""Prompts: the built-in templates, and tokens that stay what was sampled."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,7 +11,6 @@ import pytest
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from tests import tiny
 
@@ -24,9 +25,6 @@ TURNS = (
 
 def render(source: str | None, *messages: Message) -> str:
     return ChatTemplate(source, bos="<s>", eos="</s>").render(messages or (USER,))
-
-
-# --- templates ---
 
 
 def test_a_model_without_a_template_gets_chatml() -> None:
@@ -49,71 +47,6 @@ def test_the_built_in_target_s_own_template_is_used(real_models: tuple[Model, Mo
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
         "<|im_end|>\n<|im_start|>user\nhi there<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-def test_templates_have_what_their_authors_count_on() -> None:
-    source = """
-    {%- if tools is defined and tools %}never{% endif -%}
-    {{- bos_token -}}
-    {%- for message in messages -%}
-        {%- if message.role == 'assistant' %}{% continue %}{% endif -%}
-        {{- message['content'] | trim | tojson -}}
-    {%- endfor -%}
-    {{- strftime_now('%Y') | length -}}{{ eos_token if add_generation_prompt }}
-    """
-
-    assert render(source, TURNS[2], Message(role="user", content=" é<\n ")).strip() == (
-        '<s>"é<"4</s>'
-    )
-
-
-def test_the_marks_that_training_puts_around_replies_change_nothing() -> None:
-    source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
-    assert render(source) == "hi there"
-
-
-def test_a_template_may_refuse_a_conversation_in_its_own_words() -> None:
-    with pytest.raises(PromptError, match="refuses this conversation: no system prompt please"):
-        render("{{ raise_exception('no system prompt please') }}")
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["{{ 1 / 0 }}", "{{ messages[9].content }}", "{{ messages.nothing() }}", "{{ 'a' + 1 }}"],
-)
-def test_a_template_that_fails_is_an_error_of_the_prompt(source: str) -> None:
-    with pytest.raises(PromptError, match="refuses this conversation"):
-        render(source)
-
-
-def test_a_template_that_is_no_jinja_is_an_error_of_the_prompt() -> None:
-    with pytest.raises(PromptError, match="not valid Jinja"):
-        ChatTemplate("{% for %}", bos="", eos="")
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ ''.__class__.__mro__ }}",
-        "{{ messages.__class__.__subclasses__() }}",
-        "{{ raise_exception.__globals__ }}",
-        "{{ strftime_now.__globals__['datetime'] }}",
-        "{{ ('%s' | attr('format')).__self__.__class__ }}",
-        "{{ cycler.__init__.__globals__ }}",
-        "{{ messages.append('more') }}",
-        "{{ '{0.__class__}'.format(messages) }}",
-    ],
-)
-def test_a_hostile_template_reaches_nothing(source: str) -> None:
-    try:
-        text = render(source)
-    except PromptError:
-        return
-    # Jinja's sandbox hands out an undefined value, which writes nothing.
-    assert text == ""
-
-
-# --- prompts ---
 
 
 @pytest.fixture
