@@ -11,13 +11,10 @@ import pytest
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings.servers import ServerSettings
-from tests.engine_client import engine_in_this_process
-from tests.links import processes
-from tests.links.engines import ENGINE, OUR_OWN, ROOT, Client
+from tests.engine_client import Client, engine_in_this_process, engine_process
+from tests.links.engines import ENGINE, OUR_OWN, ROOT
 from tests.llama_server import llama_server
 from tests.tui.scripted import ScriptedEngine
-
-Starter = Callable[..., processes.Client]
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +58,17 @@ def loaded(client: Client) -> Client:
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Starter]]:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
     """Starts engines, anywhere but in the repository, and ends them."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    started: list[ProcessLink] = []
+    started: list[Client] = []
 
-    def start_engine(command: list[str] = ENGINE) -> processes.Client:
-        log = tmp_path / "log" / "engine.log"
-        engine = ProcessLink(command, log)
-        started.append(engine)
-        client = processes.Client(engine, log)
-        engine.watch(client.heard.append)
-        engine.start()
-        return client
+    def start_engine(command: list[str] = ENGINE) -> Client:
+        started.append(engine_process(command, tmp_path / "log" / "engine.log"))
+        return started[-1]
 
     yield start_engine
-    for engine in started:
-        engine.close()
+    for client in started:
+        client.link.close()

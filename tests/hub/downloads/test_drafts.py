@@ -13,7 +13,7 @@ from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import load
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Candidate, describe_target, find_drafts
-from eaglechat.hub.errors import GatedError, HubError, NotFoundError, OfflineError
+from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
 from tests.convert import checkpoints
@@ -58,7 +58,7 @@ def test_listings_carry_sizes_hashes_and_the_card(hub: Hub, fake: FakeHub, targe
     assert listing.file("README.md").sha256 is None
     assert (listing.licence, listing.base_models) == ("apache-2.0", ("org/Base",))
     assert listing.commit == fake.repos["org/Base-GGUF"].commit
-    with pytest.raises(NotFoundError, match="has no file x"):
+    with pytest.raises(HubError, match="has no file x"):
         listing.file("x")
 
 
@@ -238,9 +238,9 @@ def test_the_catalogue_is_asked_too(hub: Hub, fake: FakeHub) -> None:
 
 
 def test_a_repository_that_is_missing_or_gated_is_said(hub: Hub, fake: FakeHub) -> None:
-    with pytest.raises(NotFoundError, match="not on the Hub"):
+    with pytest.raises(HubError, match="not on the Hub"):
         hub.repo("no/such")
-    with pytest.raises(NotFoundError, match="not a name the Hub allows"):
+    with pytest.raises(HubError, match="not a name the Hub allows"):
         hub.repo("no/such/thing")
     fake.add("org/gated", {"config.json": b"{}"}, gated=True)
     listing = hub.repo("org/gated")
