@@ -14,6 +14,7 @@ from eaglechat.engine.generation.context_window import PromptTurns
 from eaglechat.engine.generation.generator import Generator, ReplyEvent
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import Message, Sampling, Set, Shape, Speculation
@@ -222,6 +223,11 @@ def decode(
     batch.clear()
     batch.add_tokens(tokens, position, seq_id, output=output)
     assert context.decode(batch) == 0
+
+
+def first_position(context: Context) -> int:
+    """The first position that the context's KV cache holds; -1 if it holds none."""
+    return api.llama_memory_seq_pos_min(api.llama_get_memory(context.pointer), 0)
 
 
 def check_bookkeeping(reply: Reply, prompt: Sequence[int]) -> None:
