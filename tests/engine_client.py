@@ -1,18 +1,137 @@
-"""Engines for tests: in this process, and in one of its own with what it has said."""
+"""A client for tests: it asks any engine, anywhere, and keeps all that the engine says."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from eaglechat.links.base import Died, Lifecycle
+from eaglechat.links.base import FINAL, AnsweredRequest, Died, Lifecycle, Link
 from eaglechat.links.process import ProcessLink
 from eaglechat.links.worker import LocalLink
 from eaglechat.wire import protocol as p
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.records import Round
 
-_LAST = (p.Loaded, p.Done, p.Unloaded, p.Error)
+PATIENCE_S = 120.0
+"""The longest wait of a client for what it asked."""
+
+
+def load(files: tuple[Path, Path | None], **options: object) -> p.Load:
+    """A load of a target and its draft, if it has one."""
+    target, draft = files
+    wanted = LoadOptions(**{"n_threads": 1, **options})  # type: ignore[arg-type]
+    return p.Load(target=str(target), draft=str(draft) if draft else None, options=wanted)
+
+
+@dataclass
+class Asked:
+    """A request and what came of it."""
+
+    id: int
+    events: list[p.Answer]
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], FINAL)
+
+    @property
+    def last(self) -> p.Answer:
+        return self.events[-1]
+
+    @property
+    def rounds(self) -> list[Round]:
+        return [event.round for event in self.of(p.RoundDone)]
+
+    @property
+    def text(self) -> str:
+        return "".join(round_.text for round_ in self.rounds)
+
+    def of(self, kind: type) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@dataclass
+class Client:
+    """Collects all that a link says, in the order in which it does."""
+
+    link: Link
+    files: tuple[Path, Path] = (Path("m"), Path("m"))
+    """The target and the draft that `load` names."""
+    kill: Callable[[], None] | None = None
+    """Ends the engine as a crash would; None for one that cannot die alone."""
+    kind: str = "http"
+    """Of the engine: a parameter of the fixture `client` of tests/links."""
+    patience_s: float = PATIENCE_S
+    heard: list[p.Answer | Lifecycle] = field(default_factory=list)
+    latest: Asked = field(default_factory=lambda: Asked(0, []))
+    """The last request."""
+
+    def __post_init__(self) -> None:
+        self.link.watch(self.heard.append)
+
+    def until(self, condition: Callable[[], object], what: str = "what was waited for") -> None:
+        deadline = time.monotonic() + self.patience_s
+        while not condition():
+            assert time.monotonic() < deadline, (
+                f"never came: {what}; heard {self.heard[-5:]}; logged {self.link.log_tail()}"
+            )
+            self.link.pump(0.05)
+
+    def ready(self) -> p.Hello:
+        self.link.start()
+        self.until(lambda: self.link.hello is not None, "hello")
+        assert self.link.hello is not None
+        return self.link.hello
+
+    def ask(self, request: AnsweredRequest) -> Asked:
+        """Send a request, without waiting."""
+        events: list[p.Answer] = []
+
+        def hear(event: p.Answer) -> None:
+            events.append(event)
+            self.heard.append(event)
+
+        self.latest = Asked(self.link.request(request, hear), events)
+        return self.latest
+
+    def answer(self, request: AnsweredRequest) -> Asked:
+        """Send a request and wait for its end."""
+        asked = self.ask(request)
+        self.end(asked)
+        return asked
+
+    def end(self, *asked: Asked) -> None:
+        self.until(lambda: all(one.is_over for one in asked), "the end of a request")
+
+    def load(self, *, draft: bool = True) -> p.Load:
+        return load(self.files if draft else (self.files[0], None))
+
+    def death(self) -> Died:
+        """Wait for the engine's end."""
+        self.until(lambda: self.died is not None, "the end of the engine")
+        assert self.died is not None
+        return self.died
+
+    @property
+    def died(self) -> Died | None:
+        """How the engine ended the last time; None if it never did."""
+        return next((news for news in reversed(self.heard) if isinstance(news, Died)), None)
+
+    @property
+    def process(self) -> psutil.Process:
+        assert isinstance(self.link, ProcessLink)
+        return psutil.Process(self.link.pid)
+
+
+def engine_process(command: Sequence[str], log: Path, patience_s: float = PATIENCE_S) -> Client:
+    """A client of an engine process, which this starts; close its link."""
+    client = Client(ProcessLink(command, log), patience_s=patience_s)
+    client.link.start()
+    return client
 
 
 def engine_in_this_process() -> LocalLink:
@@ -22,46 +141,3 @@ def engine_in_this_process() -> LocalLink:
 
     backend.start_backend(backend.LOG_ERRORS)
     return LocalLink(PairWorker)
-
-
-class EngineClient:
-    """Started at once, by this command line; close it. `patience_s` is the longest wait."""
-
-    def __init__(self, command: Sequence[str], log: Path, patience_s: float = 120.0) -> None:
-        self.link = ProcessLink(command, log)
-        self.log = log
-        self._patience_s = patience_s
-        self.news: list[Lifecycle] = []
-        self.heard: list[p.Answer] = []
-        self.link.watch(self.news.append)
-        self.link.start()
-
-    def ask(self, request: p.Load | p.Chat | p.Unload) -> p.Answer:
-        """The last answer to a request."""
-        self.begin(request)
-        self.until(lambda: bool(self.heard) and isinstance(self.heard[-1], _LAST))
-        return self.heard[-1]
-
-    def begin(self, request: p.Load | p.Chat | p.Unload) -> int:
-        self.heard.clear()
-        return self.link.request(request, self.heard.append)
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        for _ in range(int(self._patience_s / 0.1)):
-            if holds():
-                return
-            self.link.pump(0.1)
-        raise AssertionError(f"it never came to hold; {self.log.read_text(errors='replace')}")
-
-    @property
-    def rounds(self) -> list[p.RoundDone]:
-        return [event for event in self.heard if isinstance(event, p.RoundDone)]
-
-    @property
-    def died(self) -> Died | None:
-        """Its last death."""
-        return next((news for news in reversed(self.news) if isinstance(news, Died)), None)
-
-    @property
-    def process(self) -> psutil.Process:
-        return psutil.Process(self.link.pid)

@@ -108,7 +108,7 @@ def wrong_version(hello: Hello) -> str | None:
 
 
 class Link:
-    """An engine, as its client sees it. Listeners and watchers are called within `pump` alone."""
+    """An engine, as its client sees it. Listeners and watchers are called only within `pump`."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
@@ -140,7 +140,7 @@ class Link:
         raise NotImplementedError
 
     def log_tail(self) -> tuple[str, ...]:
-        """The last lines of the engine's log, as far as they are at hand."""
+        """The last lines of the engine's log; of one that runs elsewhere, those it died with."""
         return self._last_words
 
     # What a client calls
@@ -241,7 +241,15 @@ class Link:
             self._tell(event)
             self._fail_pending(ENGINE_DIED, event.reason)
         else:
-            self._route(event)
+            if isinstance(event, Error) and event.code == "protocol":
+                # Engine or client did not understand the other: stop work whose answers nobody
+                # gets.
+                self.send(Cancel(id=event.id))
+            if event.id is not None:
+                self._answer(event.id, event)
+            elif isinstance(event, Error):
+                # It may be about any request, and none may wait for ever.
+                self._fail_pending(event.code, event.message)
 
     def _after_crash(self, crash: str) -> str | None:
         """If the engine crashed in a load, start it again and repeat the load with one thing more
@@ -280,16 +288,6 @@ class Link:
         if settings and not illegal:
             hint += f"; the likely cause is a setting of yours: {', '.join(settings)}"
         return hint + illegal
-
-    def _route(self, event: Answer) -> None:
-        if isinstance(event, Error) and event.code == "protocol":
-            # Engine or client did not understand the other: stop work whose answers nobody gets.
-            self.send(Cancel(id=event.id))
-        if event.id is not None:
-            self._answer(event.id, event)
-        elif isinstance(event, Error):
-            # It may be about any request, and none may wait for ever.
-            self._fail_pending(event.code, event.message)
 
     def _answer(self, request_id: int, event: Answer) -> None:
         if request_id not in self._pending:

@@ -6,9 +6,9 @@ import msgspec
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine's machine, in bytes: RAM, and its GPUs together; 0 where there is none.
+    """The memory of the engine's machine in bytes: RAM, and all GPUs together (0 without a GPU).
 
-    `unified` is a GPU that shares the RAM.
+    `unified`: the GPU shares the RAM.
     """
 
     ram: int
@@ -25,17 +25,17 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     draft_text: bool = False
     """It says what was drafted and rejected; else it counts those tokens only."""
     probabilities: bool = False
-    """It says how sure the draft was of each token."""
+    """It says how probable the draft found each drafted token."""
     likely: bool = False
-    """It says what the target held likely, where a request asks for it."""
+    """It reports the target's likeliest tokens, if a request asks for them."""
     times: bool = False
-    """It says what drafting and verifying took in each round."""
+    """It says how long drafting and verifying took in each round."""
     draft_length: bool = False
-    """It drafts as a request asks it to; else as it was started to."""
+    """The draft length of each request applies; else that with which it was started."""
     live_draft_length: bool = False
-    """`set` turns the draft length of a running reply."""
+    """`set` changes the draft length of a running reply."""
     restarts: bool = False
-    """Its program starts again for a change of the drafting, before the next reply."""
+    """To change how it drafts, its program starts again before the next reply."""
     auto: bool = False
     """It chooses draft lengths by measurement."""
     plain: bool = False
@@ -45,9 +45,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     prompt: bool = False
     """It shows prompts: it answers `render`."""
     goes_on: bool = False
-    """It goes on with a reply that has begun, from its tokens."""
+    """It continues a reply from the tokens that were generated before (`begun`)."""
     goes_on_from_text: bool = False
-    """It goes on with the last message where that is the assistant's, from its text."""
+    """It continues the text of the last message if that is the assistant's."""
 
 
 EVERYTHING = Capabilities(

@@ -6,6 +6,7 @@ must mean something there.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -28,7 +29,7 @@ class ProtocolError(ValueError):
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    """What is read of a line that is not understood."""
+    """The only field that is read of a line that is not understood otherwise."""
 
     id: RequestId | None = None
 
@@ -71,12 +72,7 @@ def _decode(decoder: msgspec.json.Decoder[M], line: bytes) -> M:
     try:
         return decoder.decode(line)
     except _NOT_UNDERSTOOD as error:
-        raise ProtocolError(str(error), _request_id(line)) from error
-
-
-def _request_id(line: bytes) -> int | None:
-    """The id in a line that is not understood, if any of it is."""
-    try:
-        return _envelope_decoder.decode(line).id
-    except _NOT_UNDERSTOOD:
-        return None
+        request_id = None
+        with suppress(*_NOT_UNDERSTOOD):
+            request_id = _envelope_decoder.decode(line).id
+        raise ProtocolError(str(error), request_id) from error

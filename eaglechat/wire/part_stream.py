@@ -66,23 +66,23 @@ class PartStream:
     def push(self, text: str) -> list[Segment]:
         """The next text of the reply; returns what is decided now, in order."""
         self._held += text
-        segments: list[Segment] = []
-        while self._step(segments, final=False):
-            pass
-        return joined(segments)
+        return self._decided(final=False)
 
     def flush(self) -> list[Segment]:
         """The end of the reply; returns what was held back."""
-        segments: list[Segment] = []
-        while self._step(segments, final=True):
-            pass
-        return joined(segments)
+        return self._decided(final=True)
 
     def leave(self, marker: str) -> None:
         """Continue as if the model had written `marker` here."""
         for literal, following in self._mode.exits:
             if literal == marker:
                 self._enter(following)
+
+    def _decided(self, *, final: bool) -> list[Segment]:
+        segments: list[Segment] = []
+        while self._step(segments, final=final):
+            pass
+        return joined(segments)
 
     def _step(self, segments: list[Segment], *, final: bool) -> bool:
         """Decide about the beginning of the held text; False when nothing more can be decided."""

@@ -1,7 +1,7 @@
-"""The loop's truth as data: what a round drafted, what the target made of it, and what it cost.
+"""The records of the loop: what a round drafted, what the target accepted, and how long it took.
 
-Everything that shows or counts speculation reads these records; nothing recomputes an origin,
-an acceptance or a time from text.
+Everything that shows or counts speculation reads these records; nothing derives an origin, an
+acceptance or a time from text.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class DraftToken:
     id: int | None
     text: str | None
     probability: float | None
-    parent: int = -1
+    parent: int = LAST_TOKEN
     """Index in `Round.drafted` of the token it follows; -1 if it follows the last emitted token."""
     drafter: str = ""
     """The drafter that proposed it, such as "eagle3"."""
@@ -245,7 +245,7 @@ class Round:
 
     @property
     def rejected(self) -> DraftToken | None:
-        """The drafted token that the target rejected, or None. Of siblings, the likeliest."""
+        """The drafted token that the target rejected, or None; of siblings, the likeliest one."""
         if self.n_tested <= self.n_accepted:
             return None
         path = self.path

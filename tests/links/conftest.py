@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -11,13 +12,10 @@ import pytest
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings.servers import ServerSettings
-from tests.engine_client import engine_in_this_process
-from tests.links import processes
-from tests.links.engines import ENGINE, OUR_OWN, ROOT, Client
+from tests.engine_client import Client, engine_in_this_process, engine_process
+from tests.links.engines import ENGINE, OUR_OWN, ROOT
 from tests.llama_server import llama_server
 from tests.tui.scripted import ScriptedEngine
-
-Starter = Callable[..., processes.Client]
 
 
 @pytest.fixture(scope="module")
@@ -28,55 +26,58 @@ def server_url(tiny_files: tuple[Path, Path]) -> Iterator[str]:
         yield server.url
 
 
+@contextmanager
+def connected(
+    request: pytest.FixtureRequest, files: tuple[Path, Path], folder: Path
+) -> Iterator[Client]:
+    """A client of the kind of engine that the fixture's parameter names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("EAGLECHAT_HOME", str(folder / "home"))
+        if request.param == "process":
+            process = ProcessLink(ENGINE, folder / "log")
+            client = Client(process, files, kill=lambda: psutil.Process(process.pid).kill())
+        elif request.param == "local":
+            client = Client(engine_in_this_process(), files)
+        elif request.param == "http":
+            server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
+            client = Client(server_link(server), files)
+        else:
+            script = ScriptedEngine()
+            client = Client(script, files, kill=lambda: script.die("the end", exit_status=-9))
+        client.kind = request.param
+        yield client
+        client.link.close()
+
+
 @pytest.fixture(params=[*OUR_OWN, "http"])
 def client(
-    request: pytest.FixtureRequest,
-    tiny_files: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> Iterator[Client]:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    if request.param == "process":
-        process = ProcessLink(ENGINE, tmp_path / "log")
-        client = Client(process, tiny_files, kill=lambda: psutil.Process(process.pid).kill())
-    elif request.param == "local":
-        client = Client(engine_in_this_process(), tiny_files)
-    elif request.param == "http":
-        server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
-        client = Client(server_link(server), tiny_files)
-    else:
-        script = ScriptedEngine()
-        client = Client(script, tiny_files, kill=lambda: script.die("the end", exit_status=-9))
-    client.kind = request.param
-    yield client
-    client.link.close()
+    with connected(request, tiny_files, tmp_path) as client:
+        yield client
 
 
 @pytest.fixture
 def loaded(client: Client) -> Client:
     client.ready()
     client.answer(client.load())
+    client.heard.clear()
     return client
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Starter]]:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
     """Starts engines, anywhere but in the repository, and ends them."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    started: list[ProcessLink] = []
+    started: list[Client] = []
 
-    def start_engine(command: list[str] = ENGINE) -> processes.Client:
-        log = tmp_path / "log" / "engine.log"
-        engine = ProcessLink(command, log)
-        started.append(engine)
-        client = processes.Client(engine, log)
-        engine.watch(client.heard.append)
-        engine.start()
-        return client
+    def start_engine(command: list[str] = ENGINE) -> Client:
+        started.append(engine_process(command, tmp_path / "log" / "engine.log"))
+        return started[-1]
 
     yield start_engine
-    for engine in started:
-        engine.close()
+    for client in started:
+        client.link.close()

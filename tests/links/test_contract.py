@@ -14,7 +14,8 @@ from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
-from tests.links.engines import BENCH, Client, chat
+from tests.engine_client import Client
+from tests.links.engines import BENCH, chat
 from tests.tui.scripted import ScriptedEngine
 
 
@@ -41,7 +42,7 @@ def test_a_request_may_be_sent_before_the_engine_is_ready(client: Client) -> Non
     load = client.answer(client.load())
 
     assert [type(news) for news in client.heard[:2]] == [Starting, Ready]
-    assert isinstance(load.events[-1], p.Loaded)
+    assert isinstance(load.last, p.Loaded)
 
 
 def test_nobody_is_told_before_the_client_looks(client: Client) -> None:
@@ -70,7 +71,7 @@ def test_a_load_reports_its_progress_and_ends_with_the_pair(client: Client) -> N
     fractions = [event.fraction for event in load.of(p.Loading)]
     assert load.of(p.Loading)[0].stage == ("server" if is_http(client) else "target")
     assert fractions == sorted(fractions)
-    pair = load.events[-1].pair
+    pair = load.last.pair
     assert pair.speculation_off is None
     assert pair.target.path == str(client.files[0])
     # A server keeps to itself which draft it has.
@@ -84,12 +85,12 @@ def test_a_new_load_cancels_the_one_it_replaces(client: Client) -> None:
     client.end(first, second)
 
     # It may have been done before the cancel came; it never comes after what replaced it.
-    assert first.events[-1] in (
+    assert first.last in (
         p.Error(id=first.id, code="cancelled", message="the load was cancelled"),
         *first.of(p.Loaded),
     )
-    assert client.heard.index(first.events[-1]) < client.heard.index(second.events[0])
-    assert second.events[-1].pair.draft is None
+    assert client.heard.index(first.last) < client.heard.index(second.events[0])
+    assert second.last.pair.draft is None
 
 
 def test_a_load_that_waits_can_be_cancelled_and_leaves_the_pair_loaded(loaded: Client) -> None:
@@ -97,9 +98,9 @@ def test_a_load_that_waits_can_be_cancelled_and_leaves_the_pair_loaded(loaded: C
     loaded.link.send(p.Cancel(id=load.id))
     loaded.end(reply, load)
 
-    assert reply.events[-1].end.finish_reason is FinishReason.LENGTH
+    assert reply.last.end.finish_reason is FinishReason.LENGTH
     assert load.events == [p.Error(id=load.id, code="cancelled", message="the load was cancelled")]
-    assert isinstance(loaded.answer(chat()).events[-1], p.Done)
+    assert isinstance(loaded.answer(chat()).last, p.Done)
 
 
 def test_files_that_are_refused_leave_the_pair_loaded(loaded: Client, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_files_that_are_refused_leave_the_pair_loaded(loaded: Client, tmp_path: 
         assert (error.code, f"no model named “{missing}”" in error.message) == ("missing", True)
     else:
         assert (error.code, "does not exist" in error.message) == ("preflight", True)
-    assert isinstance(loaded.answer(chat()).events[-1], p.Done)
+    assert isinstance(loaded.answer(chat()).last, p.Done)
 
 
 def test_after_unload_there_is_no_pair(loaded: Client) -> None:
@@ -145,7 +146,7 @@ def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -
     assert loaded.link.hello is None
     for asked in (running, waiting):
         error = p.Error(id=asked.id, code=ENGINE_DIED, message=reason)
-        assert asked.events[-1] == error
+        assert asked.last == error
         assert loaded.heard.index(died) < loaded.heard.index(error)
 
     refused = loaded.answer(chat())
@@ -154,9 +155,9 @@ def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -
     ]
     loaded.ready()
     # What was loaded died with it.
-    assert loaded.answer(chat()).events[-1].code == "no_pair"
+    assert loaded.answer(chat()).last.code == "no_pair"
     loaded.answer(loaded.load())
-    assert isinstance(loaded.answer(chat()).events[-1], p.Done)
+    assert isinstance(loaded.answer(chat()).last, p.Done)
 
 
 def test_an_engine_that_is_closed_is_asked_no_more_and_heard_no_more(loaded: Client) -> None:
@@ -176,5 +177,5 @@ def test_an_engine_that_is_closed_is_asked_no_more_and_heard_no_more(loaded: Cli
 
     loaded.ready()
     loaded.answer(loaded.load())
-    assert loaded.answer(chat()).events[-1].end.finish_reason is FinishReason.LENGTH
+    assert loaded.answer(chat()).last.end.finish_reason is FinishReason.LENGTH
     assert not any(isinstance(news, Died) for news in loaded.heard)

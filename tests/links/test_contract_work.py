@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
-from tests.links.engines import BENCH, Client, chat, of_our_own
+from tests.engine_client import Client
+from tests.links.conftest import connected
+from tests.links.engines import BENCH, OUR_OWN, chat, of_our_own
+
+
+@pytest.fixture(scope="module", params=[*OUR_OWN, "http"])
+def client(
+    request: pytest.FixtureRequest,
+    tiny_files: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Client]:
+    """One engine for all tests here, as starting one takes seconds."""
+    with connected(request, tiny_files, tmp_path_factory.mktemp("engine")) as client:
+        yield client
+
 
 # --- replies ---
 
@@ -17,10 +35,10 @@ def test_a_reply_is_prefill_rounds_and_done(loaded: Client) -> None:
 
     kinds = [type(event) for event in reply.events]
     n_prefill = kinds.count(p.PrefillProgress)
-    rounds = [event.round for event in reply.of(p.RoundDone)]
+    rounds = reply.rounds
     assert kinds == [p.PrefillProgress] * n_prefill + [p.RoundDone] * len(rounds) + [p.Done]
     assert reply.events[n_prefill - 1].prefill.done == reply.events[0].prefill.total
-    done = reply.events[-1]
+    done = reply.last
     assert done.stats == stats_of(rounds)
     assert done.end.tokens == sum(len(round_.tokens) for round_ in rounds) == 40
     assert done.end.finish_reason is FinishReason.LENGTH
@@ -37,7 +55,7 @@ def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
     assert answers[-sum(len(one.events) for one in asked) :] == [
         event for one in asked for event in one.events
     ]
-    assert [type(one.events[-1]) for one in asked] == [p.Done, p.BenchDone, p.Done, p.Unloaded]
+    assert [type(one.last) for one in asked] == [p.Done, p.BenchDone, p.Done, p.Unloaded]
 
 
 @of_our_own
@@ -47,10 +65,10 @@ def test_changes_reach_a_running_reply_and_the_one_that_waits(loaded: Client) ->
     loaded.link.send(p.Set(n_draft_max=1))
     loaded.end(first, second)
 
-    lengths = [event.round.n_draft_max for event in first.of(p.RoundDone)]
+    lengths = [round_.n_draft_max for round_ in first.rounds]
     assert (lengths[0], lengths[-1]) == (3, 1)
     assert lengths == sorted(lengths, reverse=True)
-    assert {event.round.n_draft_max for event in second.of(p.RoundDone)} == {1}
+    assert {round_.n_draft_max for round_ in second.rounds} == {1}
 
 
 def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
@@ -60,10 +78,10 @@ def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
     loaded.link.send(p.Cancel(id=first.id))
     loaded.end(first, second, third)
 
-    reasons = [one.events[-1].end.finish_reason for one in (first, second, third)]
+    reasons = [one.last.end.finish_reason for one in (first, second, third)]
     assert reasons == [FinishReason.CANCELLED, FinishReason.CANCELLED, FinishReason.LENGTH]
-    assert first.events[-1].end.tokens > 0
-    assert second.events[-1].end.tokens == 0
+    assert first.last.end.tokens > 0
+    assert second.last.end.tokens == 0
 
 
 @of_our_own
@@ -72,14 +90,14 @@ def test_a_cancel_that_names_none_ends_them_all(loaded: Client) -> None:
     loaded.link.send(p.Cancel())
     loaded.end(*asked)
 
-    assert asked[0].events[-1].end.finish_reason is FinishReason.CANCELLED
-    assert asked[1].events[-1] == p.BenchDone(id=asked[1].id, cancelled=True)
+    assert asked[0].last.end.finish_reason is FinishReason.CANCELLED
+    assert asked[1].last == p.BenchDone(id=asked[1].id, cancelled=True)
 
 
 def test_a_cancel_of_what_is_over_is_nothing(loaded: Client) -> None:
     over = loaded.answer(chat())
     loaded.link.send(p.Cancel(id=over.id))
-    assert loaded.answer(chat()).events[-1].end.finish_reason is FinishReason.LENGTH
+    assert loaded.answer(chat()).last.end.finish_reason is FinishReason.LENGTH
 
 
 def test_a_listener_may_ask_on(loaded: Client) -> None:
@@ -124,6 +142,7 @@ def test_a_prompt_that_is_only_shown_changes_nothing(loaded: Client) -> None:
 @of_our_own
 def test_without_a_pair_there_is_no_prompt(client: Client) -> None:
     client.ready()
+    client.answer(p.Unload())
     (error,) = client.answer(p.Render(messages=chat().messages)).events
     assert error.code == "no_pair"
 
@@ -140,7 +159,7 @@ def test_a_bench_reports_each_run_and_its_end(loaded: Client) -> None:
         ("2", 0), ("2", 1), ("plain", 0), ("plain", 1),
     ]  # fmt: skip
     assert {run.tokens for run in runs} == {8}
-    assert bench.events[-1] == p.BenchDone(id=bench.id, cancelled=False)
+    assert bench.last == p.BenchDone(id=bench.id, cancelled=False)
 
 
 @of_our_own
@@ -158,7 +177,7 @@ def test_a_bench_by_turns_measures_the_same_replies(loaded: Client) -> None:
     ]
     assert counts[0] == counts[1] == counts[2]
     assert len(counts[0]) == 4
-    assert isinstance(loaded.answer(chat()).events[-1], p.Done)
+    assert isinstance(loaded.answer(chat()).last, p.Done)
 
 
 @of_our_own

@@ -10,15 +10,14 @@ import msgspec
 import pytest
 
 from eaglechat.engine.llama.left_out import VARIABLE
-from eaglechat.links.base import Died, Starting
+from eaglechat.links.base import Starting
 from eaglechat.wire import protocol as p
 from eaglechat.wire.left_out import LADDER
-from eaglechat.wire.load_options import LoadOptions
-from tests.engine_client import EngineClient
+from tests.engine_client import Client, engine_process, load
 
 ROOT = Path(__file__).parents[2]
 STEPS = tuple(LADDER)
-Start = Callable[..., EngineClient]
+Start = Callable[..., Client]
 
 
 @pytest.fixture
@@ -27,21 +26,16 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    clients: list[EngineClient] = []
+    clients: list[Client] = []
 
-    def begin(signal: str, when: str, cure: str) -> EngineClient:
+    def begin(signal: str, when: str, cure: str) -> Client:
         engine = [sys.executable, "-m", "tests.crashing_engine", signal, when, cure]
-        clients.append(EngineClient([*engine, str(tmp_path / "loads")], tmp_path / "log"))
+        clients.append(engine_process([*engine, str(tmp_path / "loads")], tmp_path / "log"))
         return clients[-1]
 
     yield begin
     for client in clients:
         client.link.close()
-
-
-def load(files: tuple[Path, Path], **options: object) -> p.Load:
-    wanted = LoadOptions(**{"n_threads": 1, **options})  # type: ignore[arg-type]
-    return p.Load(target=str(files[0]), draft=str(files[1]), options=wanted)
 
 
 def loads(folder: Path) -> list[tuple[str, ...]]:
@@ -70,12 +64,12 @@ def test_a_crash_ends_once_what_causes_it_is_left_out(
 ) -> None:
     signal, when, cure = crash
     client = start(signal, when, cure)
-    loaded = client.ask(load(tiny_files))
+    loaded = client.answer(load(tiny_files)).last
 
     needed = STEPS[: STEPS.index(cure) + 1]
     assert isinstance(loaded, p.Loaded)
     assert loaded.pair.left_out == needed
-    again = [event for event in client.heard if isinstance(event, p.Restarting)]
+    again = client.latest.of(p.Restarting)
     assert [(event.crash, event.leave_out) for event in again] == [
         (signal, needed[:count]) for count in range(1, len(needed) + 1)
     ]
@@ -86,11 +80,11 @@ def test_a_crash_ends_once_what_causes_it_is_left_out(
 def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    start("SIGSEGV", "1", "amx").ask(load(tiny_files))
+    start("SIGSEGV", "1", "amx").answer(load(tiny_files))
     (tmp_path / "loads").unlink()
 
     client = start("SIGSEGV", "1", "amx")
-    loaded = client.ask(load(tiny_files))
+    loaded = client.answer(load(tiny_files)).last
 
     assert isinstance(loaded, p.Loaded)
     assert loaded.pair.left_out == STEPS[:1]
@@ -102,13 +96,13 @@ def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
 def test_another_llama_cpp_tries_everything_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    start("SIGSEGV", "1", "amx").ask(load(tiny_files))
+    start("SIGSEGV", "1", "amx").answer(load(tiny_files))
     memory = tmp_path / "home" / "state" / "llama-cpp.json"
     (kept,) = msgspec.json.decode(memory.read_bytes())
     memory.write_bytes(msgspec.json.encode([{**kept, "library": "0.3.99 of another build"}]))
     (tmp_path / "loads").unlink()
 
-    start("SIGSEGV", "1", "amx").ask(load(tiny_files))
+    start("SIGSEGV", "1", "amx").answer(load(tiny_files))
 
     assert loads(tmp_path) == [(), ("amx",)]
 
@@ -120,7 +114,7 @@ def test_a_memory_that_is_no_json_is_none(
     memory.parent.mkdir(parents=True)
     memory.write_bytes(b"[" * 100_000)
 
-    loaded = start("SIGSEGV", "1", "amx").ask(load(tiny_files))
+    loaded = start("SIGSEGV", "1", "amx").answer(load(tiny_files)).last
 
     assert isinstance(loaded, p.Loaded)
     assert loaded.pair.left_out == ("amx",)
@@ -130,7 +124,7 @@ def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGSEGV", "1", "flash_attention")
-    answer = client.ask(load(tiny_files, flash_attention="on", n_gpu_layers=7))
+    answer = client.answer(load(tiny_files, flash_attention="on", n_gpu_layers=7)).last
 
     assert isinstance(answer, p.Error)
     assert "engine.flash_attention = on, engine.n_gpu_layers = 7" in answer.message
@@ -143,7 +137,7 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGILL", "2", "nothing that can be left out")
-    answer = client.ask(load(tiny_files))
+    answer = client.answer(load(tiny_files)).last
 
     assert isinstance(answer, p.Error)
     assert "SIGILL" in answer.message
@@ -158,7 +152,7 @@ def test_an_engine_that_somebody_ends_is_not_started_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, signal: str
 ) -> None:
     client = start(signal, "load", "amx")
-    answer = client.ask(load(tiny_files))
+    answer = client.answer(load(tiny_files)).last
 
     assert isinstance(answer, p.Error)
     assert loads(tmp_path) == [()]
@@ -169,32 +163,33 @@ def test_what_was_asked_behind_the_load_is_answered_by_the_new_engine(
 ) -> None:
     client = start("SIGSEGV", "1", "amx")
     user = p.Message(role="user", content="the cat")
-    client.link.request(load(tiny_files), client.heard.append)
-    client.link.request(p.Chat(messages=(user,), max_tokens=5), client.heard.append)
-    client.until(lambda: any(isinstance(event, p.Done) for event in client.heard))
+    client.ask(load(tiny_files))
+    chat = client.answer(p.Chat(messages=(user,), max_tokens=5))
 
-    assert [type(news) for news in client.news].count(Starting) == 2
+    assert isinstance(chat.last, p.Done)
+    assert client.heard.count(Starting()) == 2
 
 
 def test_a_load_that_is_cancelled_is_not_tried_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGSEGV", "1", "amx")
-    load_id = client.begin(load(tiny_files))
-    client.link.send(p.Cancel(id=load_id))
-    client.until(lambda: bool(client.heard) and isinstance(client.heard[-1], p.Error))
+    asked = client.ask(load(tiny_files))
+    client.link.send(p.Cancel(id=asked.id))
+    client.end(asked)
+    assert isinstance(asked.last, p.Error)
 
-    assert not any(isinstance(event, p.Restarting) for event in client.heard)
+    assert not client.latest.of(p.Restarting)
 
 
 def test_a_crash_in_a_reply_is_a_death(start: Start, tiny_files: tuple[Path, Path]) -> None:
     client = start("SIGSEGV", "100000", "amx")
-    client.ask(load(tiny_files))
+    client.answer(load(tiny_files))
     user = p.Message(role="user", content="the cat")
-    client.begin(p.Chat(messages=(user,)))
-    client.until(lambda: bool(client.rounds))
+    client.ask(p.Chat(messages=(user,)))
+    client.until(lambda: bool(client.latest.rounds))
     client.process.send_signal(11)
-    client.until(lambda: isinstance(client.heard[-1], p.Error))
+    client.end(client.latest)
 
-    assert isinstance(client.died, Died)
-    assert client.died.reason == "the engine stopped by itself (signal 11, SIGSEGV)"
+    assert isinstance(client.latest.last, p.Error)
+    assert client.death().reason == "the engine stopped by itself (signal 11, SIGSEGV)"

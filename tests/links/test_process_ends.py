@@ -14,70 +14,18 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links import process as process_module
-from eaglechat.links.base import (
-    ENGINE_DIED,
-    Died,
-    EngineStartError,
-    Ready,
-    Starting,
-)
+from eaglechat.links.base import ENGINE_DIED, Died, EngineStartError, Ready, Starting
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
-from tests.links.engines import ENGINE, PATIENCE_S, ROOT
-from tests.links.processes import GREEDY, USER, Client, process_of
-
-
-def test_a_killed_engine_is_reported_with_the_end_of_its_log_and_starts_again(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    client = start()
-    client.load(tiny_files)
-    client.chat(max_tokens=None)
-    client.until(p.RoundDone)
-
-    process_of(client).send_signal(signal.SIGKILL)
-    died = client.until(Died)[-1]
-
-    assert died.exit_status == -signal.SIGKILL
-    assert died.log_tail
-    assert client.log.read_text().endswith("\n".join(died.log_tail) + "\n")
-    ended = client.until(p.Error)[-1]
-    assert (ended.id, ended.code) == (client.request_id, ENGINE_DIED)
-    assert ended.message == "the engine stopped by itself (signal 9)"
-
-    client.chat()
-    assert client.until(p.Error)[-1].message == "the engine is not running"
-    client.engine.start()
-    client.load(tiny_files)
-    client.chat()
-    client.until(p.Done)
-
-
-def test_an_engine_closed_in_mid_reply_is_no_news_to_the_one_after_it(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
-) -> None:
-    client = start()
-    client.load(tiny_files)
-    client.chat(max_tokens=None)
-    client.until(p.RoundDone)
-    first = process_of(client)
-
-    client.engine.close()
-    assert not first.is_running()
-    client.engine.pump()
-    assert client.until(p.Error)[-1].message == "the engine was closed"
-    client.heard.clear()
-    client.engine.start()
-
-    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
+from tests.engine_client import PATIENCE_S, Client, load
+from tests.links.engines import ENGINE, ROOT, chat
 
 
 def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     """In the middle of a reply too: the end of its input is the end of its client."""
-    load = p.Load(id=1, target=str(tiny_files[0]), draft=str(tiny_files[1]))
-    chat = p.Chat(id=2, messages=(USER,), sampling=GREEDY)
+    requests = load(tiny_files), chat(id=2, max_tokens=None)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
         (tmp_path / "log").open("wb") as log,
@@ -87,7 +35,7 @@ def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path
     ):
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(encode(load) + encode(chat))
+        process.stdin.write(b"".join(map(encode, requests)))
         process.stdin.flush()
         while not isinstance(decode_event(process.stdout.readline()), p.RoundDone):
             pass
@@ -107,13 +55,13 @@ def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
 ) -> None:
     """More is sent than a pipe holds to a process that sleeps."""
     client = start(["sleep", "3600"])
-    process = process_of(client)
-    long_chat = p.Chat(id=1, messages=(p.Message(role="user", content="x" * 2_000_000),))
+    process = client.process
+    long_chat = chat(messages=(p.Message(role="user", content="x" * 2_000_000),))
     done: list[bool] = []
 
     def send_and_close() -> None:
-        client.request(long_chat)
-        client.engine.close(patience_s=0.1)
+        client.ask(long_chat)
+        client.link.close(patience_s=0.1)
         done.append(not process.is_running())
 
     thread = threading.Thread(target=send_and_close, daemon=True)
@@ -124,7 +72,7 @@ def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
 
 
 def test_native_output_does_not_reach_the_pipe(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+    start: Callable[..., Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Printed by C and by Python, before and after the events' pipe is made."""
     noisy = (
@@ -140,25 +88,27 @@ def test_native_output_does_not_reach_the_pipe(
     )
     client = start([sys.executable, "-c", noisy])
 
-    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
-    client.load(tiny_files)
+    hello = client.ready()
+    assert client.heard == [Starting(), Ready(hello)]
+    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
 
-    log = client.log.read_text()
+    log = (tmp_path / "log" / "engine.log").read_text()
     assert "native noise" in log
     assert "python noise" in log
     assert "not an engine message" not in log
 
 
 def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
-    start: Callable[..., Client], tiny_files: tuple[Path, Path]
+    start: Callable[..., Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     greeting = 'echo "Welcome to gpu-box"; echo "{}"; echo before >&2; exec "$@"'
     client = start(["sh", "-c", greeting, "sh", *ENGINE])
 
-    assert [type(event) for event in client.until(Ready)] == [Starting, Ready]
-    client.load(tiny_files)
+    hello = client.ready()
+    assert client.heard == [Starting(), Ready(hello)]
+    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
 
-    log = client.log.read_text()
+    log = (tmp_path / "log" / "engine.log").read_text()
     assert "not an engine message: Welcome to gpu-box\n" in log
     assert "before\n" in log
     assert "llama_model_loader" in log
@@ -181,19 +131,18 @@ def test_an_answer_that_is_not_understood_fails_its_request(
     start: Callable[..., Client], line: str
 ) -> None:
     client = start(says("[" * 100_000, '{"type": "done"', "\udcff", line))
-    client.chat()
-    *_, error = client.until(p.Error)
+    asked = client.answer(chat())
 
-    assert (error.id, error.code) == (client.request_id, "protocol")
-    assert error.message.startswith("the engine's answer is not understood: ")
-    assert client.until(Died)[-1].exit_status == 0
+    assert (asked.last.id, asked.last.code) == (asked.id, "protocol")
+    assert asked.last.message.startswith("the engine's answer is not understood: ")
+    assert client.death().exit_status == 0
 
 
 def test_a_path_that_is_no_utf_8_is_refused_in_words(start: Callable[..., Client]) -> None:
     client = start(["sleep", "3600"])
-    client.request(p.Load(target=os.fsdecode(b"/models/caf\xe9.gguf")))
+    asked = client.answer(p.Load(target=os.fsdecode(b"/models/caf\xe9.gguf")))
 
-    assert client.until(p.Error)[-1].message == (
+    assert asked.last.message == (
         "the request cannot be sent: “/models/caf\\udce9.gguf” is not text in UTF-8"
     )
 
@@ -203,10 +152,10 @@ def test_an_engine_that_can_say_nothing_more_is_dead(
 ) -> None:
     monkeypatch.setattr(process_module, "SILENT_S", 0.1)
     client = start(["sh", "-c", "exec >&-; echo still here >&2; exec sleep 3600"])
-    client.chat()
+    asked = client.answer(chat())
 
-    assert client.until(Died)[-1] == Died(-signal.SIGKILL, ("still here",))
-    assert client.until(p.Error)[-1].code == ENGINE_DIED
+    assert client.died == Died(-signal.SIGKILL, ("still here",))
+    assert asked.last.code == ENGINE_DIED
 
 
 def test_ctrl_c_in_the_terminal_is_not_for_the_engine(start: Callable[..., Client]) -> None:
@@ -215,7 +164,7 @@ def test_ctrl_c_in_the_terminal_is_not_for_the_engine(start: Callable[..., Clien
     before = signal.getsignal(signal.SIGINT)
     client = start([sys.executable, "-c", ask])
 
-    assert client.until(Died)[-1].log_tail == ("SIG_IGN",)
+    assert client.death().log_tail == ("SIG_IGN",)
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -228,10 +177,10 @@ def test_a_full_disk_costs_the_log_and_nothing_else(
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "engine.log").symlink_to(full)
     client = start(says("Welcome to gpu-box", '{"type": "unloaded", "id": 1}'))
-    client.request(p.Unload())
+    unload = client.answer(p.Unload())
 
-    assert client.until(p.Unloaded)
-    assert client.until(Died)[-1].exit_status == 0
+    assert unload.last == p.Unloaded(id=unload.id)
+    assert client.death().exit_status == 0
 
 
 def test_a_command_that_does_not_exist_says_so(start: Callable[..., Client]) -> None:
@@ -246,13 +195,14 @@ def test_an_engine_whose_log_cannot_be_written_starts_all_the_same(
 
     client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
 
-    assert client.until(Died)[-1].log_tail == ("no eaglechat here",)
+    assert client.death() == Died(127, ("no eaglechat here",))
 
 
 def test_a_command_that_ends_at_once_dies_with_what_it_said(start: Callable[..., Client]) -> None:
     client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
 
-    assert client.until(Died) == [Starting(), Died(127, ("no eaglechat here",))]
+    client.death()
+    assert client.heard == [Starting(), Died(127, ("no eaglechat here",))]
 
 
 def test_each_of_two_engines_keeps_its_own_log(tmp_path: Path) -> None:
@@ -314,12 +264,12 @@ def test_sigterm_ends_a_reply_and_the_engine(
     start: Callable[..., Client], tiny_files: tuple[Path, Path]
 ) -> None:
     client = start()
-    client.load(tiny_files, n_ctx=4096)
-    client.chat(max_tokens=None)
-    client.until(p.RoundDone)
-    process = process_of(client)
-    process.terminate()
+    client.answer(load(tiny_files, n_ctx=4096))
+    reply = client.ask(chat(max_tokens=None))
+    client.until(lambda: reply.rounds, "a round")
+    client.process.terminate()
 
     # What was being written has an end, before the process has one.
-    assert client.until(p.Done)[-1].end.finish_reason is FinishReason.CANCELLED
-    assert client.until(Died)[-1].exit_status == 128 + signal.SIGTERM
+    client.end(reply)
+    assert reply.last.end.finish_reason is FinishReason.CANCELLED
+    assert client.death().exit_status == 128 + signal.SIGTERM

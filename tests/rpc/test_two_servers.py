@@ -20,7 +20,7 @@ from eaglechat.links import rpc
 from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
-from tests.engine_client import EngineClient
+from tests.engine_client import Client, engine_process
 from tests.rpc.fake_server import nobody
 
 ROOT = Path(__file__).parents[2]
@@ -78,11 +78,11 @@ def servers() -> Iterator[tuple[Server, Server]]:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[EngineClient]:
+def client(tmp_path: Path) -> Iterator[Client]:
     """An engine with RPC."""
     path = [str(BUILT / "site"), str(ROOT)]
     code = f"import sys; sys.path[:0] = {path!r}; from eaglechat.cli import main; main(['engine'])"
-    client = EngineClient([sys.executable, "-c", code], tmp_path / "engine.log")
+    client = engine_process([sys.executable, "-c", code], tmp_path / "engine.log")
     yield client
     client.link.close()
 
@@ -106,8 +106,8 @@ def chat(max_tokens: int, speculation: p.Speculation = CHAINS) -> p.Chat:
     )
 
 
-def accepted(client: EngineClient, speculation: p.Speculation) -> tuple[int, int]:
-    done = client.ask(chat(48, speculation))
+def accepted(client: Client, speculation: p.Speculation) -> tuple[int, int]:
+    done = client.answer(chat(48, speculation)).last
     assert isinstance(done, p.Done)
     return done.stats.accepted, done.stats.tested
 
@@ -115,10 +115,10 @@ def accepted(client: EngineClient, speculation: p.Speculation) -> tuple[int, int
 def test_a_pair_split_over_two_servers_drafts_as_well_as_on_one_machine(
     real_files: tuple[Path, Path],
     servers: tuple[Server, Server],
-    client: EngineClient,
+    client: Client,
     tmp_path: Path,
 ) -> None:
-    loaded = client.ask(load(real_files, *servers))
+    loaded = client.answer(load(real_files, *servers)).last
     assert isinstance(loaded, p.Loaded), loaded
     assert loaded.pair.devices[:2] == tuple(server.endpoint for server in servers)
     log = (tmp_path / "engine.log").read_text()
@@ -126,7 +126,7 @@ def test_a_pair_split_over_two_servers_drafts_as_well_as_on_one_machine(
     assert "RPC0[" in log or "RPC0 " in log
     there = [accepted(client, drafting) for drafting in (CHAINS, TREES)]
 
-    loaded = client.ask(load(real_files))
+    loaded = client.answer(load(real_files)).last
     assert isinstance(loaded, p.Loaded), loaded
     here = [accepted(client, drafting) for drafting in (CHAINS, TREES)]
 
@@ -136,26 +136,24 @@ def test_a_pair_split_over_two_servers_drafts_as_well_as_on_one_machine(
 
 
 def test_a_server_that_dies_in_mid_reply_costs_the_engine_and_is_named_at_the_next_load(
-    real_files: tuple[Path, Path], servers: tuple[Server, Server], client: EngineClient
+    real_files: tuple[Path, Path], servers: tuple[Server, Server], client: Client
 ) -> None:
-    assert isinstance(client.ask(load(real_files, *servers)), p.Loaded)
-    client.begin(chat(400))
-    client.until(lambda: len(client.rounds) >= 3)
+    assert isinstance(client.answer(load(real_files, *servers)).last, p.Loaded)
+    client.ask(chat(400))
+    client.until(lambda: len(client.latest.rounds) >= 3)
 
     servers[1].kill()
 
-    client.until(lambda: isinstance(client.heard[-1], p.Error | p.Done))
-    assert isinstance(client.heard[-1], p.Error), client.heard[-1]
-    client.until(lambda: client.died is not None)
-    assert client.died is not None
-    assert client.died.reason.endswith("an RPC server of engine.rpc_servers went away")
-    assert len(client.rounds) >= 3
+    client.end(client.latest)
+    assert isinstance(client.latest.last, p.Error), client.latest.last
+    assert client.death().reason.endswith("an RPC server of engine.rpc_servers went away")
+    assert len(client.latest.rounds) >= 3
 
     client.link.start()
-    refused = client.ask(load(real_files, *servers))
+    refused = client.answer(load(real_files, *servers)).last
     assert isinstance(refused, p.Error)
     assert refused.code == "rpc"
     assert servers[1].endpoint in refused.message
 
     servers[1].start()
-    assert isinstance(client.ask(load(real_files, *servers)), p.Loaded)
+    assert isinstance(client.answer(load(real_files, *servers)).last, p.Loaded)

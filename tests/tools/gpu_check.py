@@ -31,7 +31,7 @@ from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Round
-from tests.engine_client import EngineClient
+from tests.engine_client import engine_process
 
 PASSED, FAILED, NO_GPU = 0, 1, 3
 
@@ -181,24 +181,24 @@ def kill_check(pair: Pair, options: LoadOptions) -> Check:
     load = p.Load(target=str(target), draft=str(draft) if draft else None, options=options)
     with tempfile.TemporaryDirectory(prefix="eaglechat-gpu-") as folder:
         command = [sys.executable, "-m", "eaglechat", "engine"]
-        client = EngineClient(command, Path(folder) / "engine.log", _PATIENCE_S)
+        client = engine_process(command, Path(folder) / "engine.log", _PATIENCE_S)
         try:
-            loaded = client.ask(load)
+            loaded = client.answer(load).last
             if not isinstance(loaded, p.Loaded):
                 return Check(name, False, f"not loaded: {loaded}")
-            client.begin(_chat(256))
-            client.until(lambda: len(client.rounds) >= 2)
-            before = [token.id for event in client.rounds for token in event.round.tokens]
+            client.ask(_chat(256))
+            client.until(lambda: len(client.latest.rounds) >= 2)
+            before = [token.id for round_ in client.latest.rounds for token in round_.tokens]
             client.process.kill()
             client.until(lambda: client.died is not None)
             client.link.start()
-            loaded = client.ask(load)
+            loaded = client.answer(load).last
             if not isinstance(loaded, p.Loaded):
                 return Check(name, False, f"not loaded again: {loaded}")
-            client.ask(_chat(max(len(before), 1)))
+            client.answer(_chat(max(len(before), 1)))
         finally:
             client.link.close()
-        after = [token.id for event in client.rounds for token in event.round.tokens]
+        after = [token.id for round_ in client.latest.rounds for token in round_.tokens]
     n = min(len(before), len(after))
     found = f"killed after {len(before)} tokens, loaded again, {len(after)} tokens written"
     return Check(name, n > 0 and before[:n] == after[:n], found)

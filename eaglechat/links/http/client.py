@@ -59,7 +59,13 @@ class ServerClient:
         """Without `transport`, the network. Raises ServerError if the certificates or a proxy of
         the environment cannot be used."""
         server = self.server
-        certificates = _certificates(server.ca_file)
+        certificates: ssl.SSLContext | bool = True
+        if server.ca_file:
+            try:
+                certificates = ssl.create_default_context(cafile=expanded(server.ca_file))
+            except (OSError, ssl.SSLError) as error:
+                message = f"ca_file {server.ca_file} cannot be read: {error}"
+                raise ServerError(message, code="settings") from None
         try:
             self._http = httpx2.AsyncClient(
                 headers={"User-Agent": "eaglechat", **server.headers},
@@ -127,7 +133,10 @@ class ServerClient:
                 if response.status_code != 200:
                     await response.aread()
                 self._check(response, body)
-                await self._check_error(response)
+                # Some servers send an error with status 200.
+                is_json = "json" in response.headers.get("Content-Type", "")
+                if is_json and (said := message_in(await response.aread())):
+                    raise self.without_key(ServerError(f"{self.where} failed: {said}"))
                 # Events are UTF-8, whatever a proxy says of them.
                 response.encoding = "utf-8"
                 yield self._events(response)
@@ -167,12 +176,6 @@ class ServerClient:
             _printed_keys.pop(self.server.key_command, None)
         raise self.without_key(error)
 
-    async def _check_error(self, response: httpx2.Response) -> None:
-        """Raises the error that some servers send with status 200."""
-        is_json = "json" in response.headers.get("Content-Type", "")
-        if is_json and (said := message_in(await response.aread())):
-            raise self.without_key(ServerError(f"{self.where} failed: {said}"))
-
     def without_key(self, error: ServerError) -> ServerError:
         """The error without the keys that were sent: servers quote them."""
         text = str(error)
@@ -186,16 +189,6 @@ class ServerClient:
     def _client(self) -> httpx2.AsyncClient:
         assert self._http is not None
         return self._http
-
-
-def _certificates(ca_file: str) -> ssl.SSLContext | bool:
-    """Raises ServerError."""
-    if not ca_file:
-        return True
-    try:
-        return ssl.create_default_context(cafile=expanded(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise ServerError(f"ca_file {ca_file} cannot be read: {error}", code="settings") from None
 
 
 async def _find_key(server: ServerSettings) -> str:

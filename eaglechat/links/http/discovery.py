@@ -137,6 +137,11 @@ class ServedModel:
     info: ModelInfo | None = None
     state: ModelState = "loaded"
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it answers without being loaded first; one that sleeps wakes up by itself."""
+        return self.state in ("loaded", "asleep")
+
 
 @dataclass(frozen=True)
 class Found:
@@ -160,12 +165,15 @@ class Found:
 async def discover(client: ServerClient) -> Found:
     """Find out what answers at the client's address. Raises ServerError."""
     listed = await _models_at(client, f"{client.address.api}/models")
-    models = tuple(ServedModel(one.id, one.n_ctx, _info(one), one.state) for one in listed)
+    models = tuple(map(_served, listed))
     owners = {one.owned_by for one in listed}
     if "llamacpp" in owners:
         return await _llama_server(client, models)
     if "llama-swap" in owners:
-        return await _llama_swap(client, models)
+        running = (await client.get(f"{client.address.root}/running", _Running)).running
+        states = {one.model: _STATES.get(one.state, "loaded") for one in running}
+        stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
+        return Found(LlamaSwap(), tuple(stated), on_demand=True)
     root = client.address.root
     drafts: bool | None = None
     if "vllm" in owners:
@@ -214,13 +222,6 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
     return replace(await _described(client, found, props, f"{root}/slots"), pages=root)
 
 
-async def _llama_swap(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
-    running = (await client.get(f"{client.address.root}/running", _Running)).running
-    states = {one.model: _STATES.get(one.state, "loaded") for one in running}
-    stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
-    return Found(LlamaSwap(), tuple(stated), on_demand=True)
-
-
 async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
     """Add what a server that loads on demand says of a model that is loaded. Raises ServerError."""
     root = client.address.root
@@ -264,9 +265,9 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
     )
 
 
-def _info(listed: _Listed) -> ModelInfo:
+def _served(listed: _Listed) -> ServedModel:
     meta = listed.meta or _Meta()
-    return ModelInfo(
+    info = ModelInfo(
         path=listed.id,
         name=listed.id.rsplit("/", 1)[-1],
         architecture="",
@@ -277,6 +278,7 @@ def _info(listed: _Listed) -> ModelInfo:
         n_vocab=meta.n_vocab,
         n_ctx_train=meta.n_ctx_train,
     )
+    return ServedModel(listed.id, listed.n_ctx, info, listed.state)
 
 
 # Loading on demand
@@ -314,7 +316,7 @@ async def made_ready(client: ServerClient, found: Found, model: ServedModel, tel
         # Asking for a page of the server behind it starts that server.
         tell("target", 0.0)
         await client.text(f"{_upstream(client, model)}/v1/models")
-    elif model.state not in ("loaded", "asleep"):
+    elif not model.is_ready:
         tell("target", 0.0)
         await _load(client, model, tell)
     found = await discover(client)
@@ -328,7 +330,7 @@ async def _load(client: ServerClient, model: ServedModel, tell: Tell) -> None:
             body = {"model": model.id}
             await client.post(f"{client.address.root}/models/load", body, msgspec.Raw)
         while (now := (await discover(client)).model(model.id)) is not None:
-            if now.state in ("loaded", "asleep"):
+            if now.is_ready:
                 return
             if now.state in ("not loaded", "failed to load"):
                 raise ServerError(

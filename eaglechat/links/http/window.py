@@ -57,7 +57,9 @@ class ServerWindow:
         Raises what `count` raises.
         """
         room = min(wanted or n_ctx, n_ctx // _ROOM)
-        if self._most_tokens() + room <= n_ctx:
+        # No tokenizer makes more tokens than there are bytes.
+        most = _length(self._messages) + len(self._messages) * _MESSAGE_TOKENS + _TEMPLATE_TOKENS
+        if most + room <= n_ctx:
             return
         whole = tokens = await count(self.sent)
         if tokens + room <= n_ctx:
@@ -108,11 +110,6 @@ class ServerWindow:
         if not n:
             return self._messages
         return (*self._messages[: self._starts[0]], *self._messages[self._starts[n] :])
-
-    def _most_tokens(self) -> int:
-        # No tokenizer makes more tokens than there are bytes.
-        written = len(self._messages) * _MESSAGE_TOKENS + _TEMPLATE_TOKENS
-        return _length(self._messages) + written
 
 
 def _length(messages: Sequence[Message]) -> int:

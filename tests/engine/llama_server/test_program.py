@@ -19,29 +19,20 @@ from eaglechat.engine.llama_server.arguments import (
     server_options,
 )
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.links.base import Ready
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
 from tests.engine.llama_server.program import ROOT, started, write_program
-from tests.engine_client import EngineClient
+from tests.engine_client import Client, engine_process
 from tests.rpc.fake_server import nobody, serving
 from tests.tiny import write_draft
 
 USER = p.Message(role="user", content="Name three rivers of Europe and say where they end.")
 
 
-class Client(EngineClient):
-    """An engine that has a program compute."""
-
-    def __init__(self, program: Path, folder: Path) -> None:
-        command = [sys.executable, "-m", "eaglechat", "engine", "--llama-server", str(program)]
-        super().__init__(command, folder / "engine.log")
-
-    @property
-    def programs(self) -> list[psutil.Process]:
-        """The processes that the engine has started."""
-        return self.process.children(recursive=True)
+def programs(client: Client) -> list[psutil.Process]:
+    """The processes that the engine has started."""
+    return client.process.children(recursive=True)
 
 
 @pytest.fixture
@@ -50,7 +41,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     clients: list[Client] = []
 
     def begin(kind: str) -> Client:
-        clients.append(Client(write_program(tmp_path, kind), tmp_path))
+        program = str(write_program(tmp_path, kind))
+        command = [sys.executable, "-m", "eaglechat", "engine", "--llama-server", program]
+        clients.append(engine_process(command, tmp_path / "engine.log"))
         return clients[-1]
 
     yield begin
@@ -70,10 +63,6 @@ def chat(n: int | p.Auto = 3, *, enabled: bool = True, max_tokens: int = 24) -> 
         speculation=p.Speculation(n_draft_max=n, enabled=enabled),
         max_tokens=max_tokens,
     )
-
-
-def text_of(client: Client) -> str:
-    return "".join(token.text for event in client.rounds for token in event.round.tokens)
 
 
 def test_the_options_are_those_of_the_settings() -> None:
@@ -120,17 +109,16 @@ def test_a_load_starts_the_program_as_the_first_reply_will_need_it(
     has_draft: bool,
 ) -> None:
     wanted = msgspec.structs.replace(load(tiny_files), speculation=speculation)
-    start("crash").ask(wanted if has_draft else msgspec.structs.replace(wanted, draft=None))
+    start("crash").answer(wanted if has_draft else msgspec.structs.replace(wanted, draft=None))
     options = started(tmp_path)[0]
     length = options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
     assert length == expected
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("has_draft", [True, False], ids=["draft", "no draft"])
 def test_the_first_reply_does_not_start_the_program_again(
     start: Callable[[str], Client],
-    real_files: tuple[Path, Path],
+    tiny_files: tuple[Path, Path],
     tmp_path: Path,
     *,
     has_draft: bool,
@@ -138,12 +126,12 @@ def test_the_first_reply_does_not_start_the_program_again(
     pytest.importorskip("xllamacpp")
     client = start("real")
     wanted = msgspec.structs.replace(
-        load(real_files),
-        draft=str(real_files[1]) if has_draft else None,
+        load(tiny_files),
+        draft=str(tiny_files[1]) if has_draft else None,
         speculation=p.Speculation(n_draft_max=5),
     )
-    assert isinstance(client.ask(wanted), p.Loaded)
-    assert isinstance(client.ask(chat(5, max_tokens=4)), p.Done)
+    assert isinstance(client.answer(wanted).last, p.Loaded)
+    assert isinstance(client.answer(chat(5, max_tokens=4)).last, p.Done)
     assert len(started(tmp_path)) == 1
 
 
@@ -153,7 +141,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    loaded = client.ask(load(real_files))
+    loaded = client.answer(load(real_files)).last
     assert isinstance(loaded, p.Loaded), loaded
     hello = client.link.hello
     assert hello is not None
@@ -164,54 +152,53 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert loaded.pair.n_ctx == 1024
     assert (loaded.pair.server, loaded.pair.devices) == ("", ("llama-server with A Card (24 GB)",))
 
-    done = client.ask(chat(3))
+    done = client.answer(chat(3)).last
     assert isinstance(done, p.Done), done
     assert done.stats.accepted > 0
-    rounds = [event.round for event in client.rounds]
+    rounds = client.latest.rounds
     assert max(len(round_.drafted) for round_ in rounds) == 3
-    text = text_of(client)
-    (first,) = client.programs
+    text = client.latest.text
+    (first,) = programs(client)
 
-    done = client.ask(chat(5))
+    done = client.answer(chat(5)).last
     assert isinstance(done, p.Done), done
-    assert any(isinstance(event, p.Loading) for event in client.heard)
-    rounds = [event.round for event in client.rounds]
+    assert client.latest.of(p.Loading)
+    rounds = client.latest.rounds
     assert max(len(round_.drafted) for round_ in rounds) == 5
     assert not first.is_running()
 
-    done = client.ask(chat(5, enabled=False))
+    done = client.answer(chat(5, enabled=False)).last
     assert isinstance(done, p.Done), done
     assert done.stats.drafted == 0
-    rounds = [event.round for event in client.rounds]
-    assert text_of(client)[:20] == text[:20]
+    rounds = client.latest.rounds
+    assert client.latest.text[:20] == text[:20]
     lengths = [
         options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
         for options in started(tmp_path)
     ]
     assert lengths == ["3", "5", None]
 
-    assert isinstance(client.ask(p.Unload()), p.Unloaded)
-    refused = client.ask(chat())
+    assert isinstance(client.answer(p.Unload()).last, p.Unloaded)
+    refused = client.answer(chat()).last
     assert isinstance(refused, p.Error)
     assert refused.code == "no_pair"
-    assert client.programs == []
+    assert programs(client) == []
 
 
-@pytest.mark.real
 def test_a_stopped_reply_goes_on_where_it_was(
-    start: Callable[[str], Client], real_files: tuple[Path, Path]
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.ask(load(real_files)), p.Loaded)
-    client.ask(chat(max_tokens=40))
-    whole = text_of(client)
-    client.ask(chat(max_tokens=12))
-    begun = text_of(client)
+    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
+    client.answer(chat(max_tokens=40))
+    whole = client.latest.text
+    client.answer(chat(max_tokens=12))
+    begun = client.latest.text
     assert whole.startswith(begun)
     said = p.Message(role="assistant", content=begun)
-    client.ask(msgspec.structs.replace(chat(max_tokens=20), messages=(USER, said)))
-    rest = text_of(client)
+    client.answer(msgspec.structs.replace(chat(max_tokens=20), messages=(USER, said)))
+    rest = client.latest.text
     assert rest
     assert whole.startswith(begun + rest)
 
@@ -222,23 +209,21 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.ask(load(real_files)), p.Loaded)
-    client.begin(chat(max_tokens=600))
-    client.until(lambda: len(client.rounds) >= 3)
+    assert isinstance(client.answer(load(real_files)).last, p.Loaded)
+    client.ask(chat(max_tokens=600))
+    client.until(lambda: len(client.latest.rounds) >= 3)
 
-    client.programs[0].kill()
+    programs(client)[0].kill()
 
-    client.until(lambda: isinstance(client.heard[-1], p.Error | p.Done))
-    assert isinstance(client.heard[-1], p.Error), client.heard[-1]
-    client.until(lambda: client.died is not None)
-    assert client.died is not None
-    assert client.died.reason == (
+    client.end(client.latest)
+    assert isinstance(client.latest.last, p.Error), client.latest.last
+    assert client.death().reason == (
         "the engine stopped because llama-server was killed (signal 9), as happens when memory "
         "runs out"
     )
 
     client.link.start()
-    assert isinstance(client.ask(load(real_files)), p.Loaded)
+    assert isinstance(client.answer(load(real_files)).last, p.Loaded)
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv: the system ends nothing")
@@ -246,9 +231,9 @@ def test_the_program_ends_with_an_engine_that_is_killed(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:
     client = start("hang")
-    client.begin(load(tiny_files))
-    client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
-    (program,) = client.programs
+    client.ask(load(tiny_files))
+    client.until(lambda: client.latest.of(p.Loading))
+    (program,) = programs(client)
     client.process.kill()
     assert psutil.wait_procs([program], timeout=20.0)[1] == []
 
@@ -263,11 +248,11 @@ def test_a_program_whose_kernel_crashes_is_started_without_repacked_weights(
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     for starts in (2, 1):
         client = start("kernel")
-        loaded = client.ask(load(tiny_files))
+        loaded = client.answer(load(tiny_files)).last
 
         assert isinstance(loaded, p.Loaded)
         assert loaded.pair.left_out == ("extra_buffers",)
-        again = [event for event in client.heard if isinstance(event, p.Restarting)]
+        again = client.latest.of(p.Restarting)
         assert [event.crash for event in again] == ["SIGSEGV"] * (starts - 1)
         # The second engine remembers.
         assert ["--no-repack" in options for options in started(tmp_path)] == [False, True, True][
@@ -282,7 +267,7 @@ def test_a_program_that_always_crashes_names_what_the_user_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    error = start("doomed").ask(load(tiny_files, flash_attention="on"))
+    error = start("doomed").answer(load(tiny_files, flash_attention="on")).last
 
     assert isinstance(error, p.Error)
     assert "SIGILL" in error.message or "signal 4" in error.message
@@ -296,7 +281,7 @@ def test_a_program_that_crashes_says_why_the_load_failed(
 ) -> None:
     client = start("crash")
     for _ in range(2):
-        failed = client.ask(load(tiny_files))
+        failed = client.answer(load(tiny_files)).last
         assert isinstance(failed, p.Error)
         assert failed.code == "load"
         assert failed.message == (
@@ -309,7 +294,7 @@ def test_a_program_that_crashes_says_why_the_load_failed(
 def test_a_program_too_old_for_an_option_is_told_so(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:
-    failed = start("dated").ask(load(tiny_files))
+    failed = start("dated").answer(load(tiny_files)).last
     assert isinstance(failed, p.Error)
     assert failed.message.endswith(
         "error: invalid argument: --spec-draft-p-min; a newer llama-server knows it"
@@ -321,17 +306,17 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path], kind: str
 ) -> None:
     client = start(kind)
-    request_id = client.begin(load(tiny_files))
+    asked = client.ask(load(tiny_files))
 
     def stages() -> list[str]:
-        return [event.stage for event in client.heard if isinstance(event, p.Loading)]
+        return [event.stage for event in asked.of(p.Loading)]
 
     client.until(lambda: "draft" in stages())
     assert stages() == sorted(stages(), reverse=True)
-    (program,) = client.programs
-    client.link.send(p.Cancel(id=request_id))
-    client.until(lambda: isinstance(client.heard[-1], p.Error))
-    error = client.heard[-1]
+    (program,) = programs(client)
+    client.link.send(p.Cancel(id=asked.id))
+    client.end(asked)
+    error = asked.last
     assert isinstance(error, p.Error)
     assert error.code == "cancelled"
     assert not program.is_running()
@@ -343,9 +328,9 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_program(
 ) -> None:
     """A terminal sends it to the process group that the client and its engine are in."""
     client = start("hang")
-    client.begin(load(tiny_files))
-    client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
-    (program,) = client.programs
+    client.ask(load(tiny_files))
+    client.until(lambda: client.latest.of(p.Loading))
+    (program,) = programs(client)
     assert os.getpgid(program.pid) != os.getpgid(client.process.pid)
 
 
@@ -354,29 +339,28 @@ def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.ask(load(tiny_files)), p.Loaded)
-    client.heard.clear()
+    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
     write_program(tmp_path, "deaf")
-    request_id = client.begin(chat(5))
-    client.until(lambda: any(isinstance(event, p.Loading) for event in client.heard))
-    client.link.send(p.Cancel(id=request_id))
-    client.until(lambda: isinstance(client.heard[-1], (p.Done, p.Error)))
-    done = client.heard[-1]
+    asked = client.ask(chat(5))
+    client.until(lambda: asked.of(p.Loading))
+    client.link.send(p.Cancel(id=asked.id))
+    client.end(asked)
+    done = asked.last
     assert isinstance(done, p.Done), done
     assert done.end.finish_reason is FinishReason.CANCELLED
-    assert client.programs == []
+    assert programs(client) == []
     write_program(tmp_path, "real")
-    assert isinstance(client.ask(chat(5)), p.Done)
+    assert isinstance(client.answer(chat(5)).last, p.Done)
 
 
 def test_a_program_that_answers_garbage_fails_the_load(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:
     client = start("garbage")
-    failed = client.ask(load(tiny_files))
+    failed = client.answer(load(tiny_files)).last
     assert isinstance(failed, p.Error)
     assert failed.code == "load"
-    assert client.programs == []
+    assert programs(client) == []
 
 
 @pytest.mark.parametrize(
@@ -398,12 +382,12 @@ def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
     if kind == "gone":
         (tmp_path / "llama-server").unlink()
     for _ in range(2):
-        failed = client.ask(load(tiny_files))
+        failed = client.answer(load(tiny_files)).last
         assert isinstance(failed, p.Error)
         assert failed.code == "program"
         assert why in failed.message
     write_program(tmp_path, "crash")
-    failed = client.ask(load(tiny_files))
+    failed = client.answer(load(tiny_files)).last
     assert isinstance(failed, p.Error)
     # What has been installed meanwhile is found.
     assert failed.code == "load"
@@ -415,7 +399,7 @@ def test_an_rpc_server_that_cannot_be_reached_is_named_before_the_program_starts
     client = start("crash")
     with serving() as here:
         gone = nobody()
-        failed = client.ask(load(tiny_files, rpc_servers=(here, gone)))
+        failed = client.answer(load(tiny_files, rpc_servers=(here, gone))).last
     assert isinstance(failed, p.Error)
     assert failed.code == "rpc"
     assert f"the RPC server {gone} cannot be reached" in failed.message
@@ -427,7 +411,7 @@ def test_a_draft_that_the_program_would_run_wrongly_is_refused(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path, key: str
 ) -> None:
     draft = write_draft(tmp_path / "newer.gguf", flags=[key])
-    failed = start("crash").ask(load((tiny_files[0], draft)))
+    failed = start("crash").answer(load((tiny_files[0], draft))).last
     assert isinstance(failed, p.Error)
     assert failed.message.startswith("newer.gguf is an EAGLE-3.1 draft")
     assert not (tmp_path / "started").exists()
@@ -435,7 +419,7 @@ def test_a_draft_that_the_program_would_run_wrongly_is_refused(
 
 def test_the_engine_says_hello_before_a_model_is_loaded(start: Callable[[str], Client]) -> None:
     client = start("hang")
-    client.until(lambda: isinstance(client.news[-1], Ready) if client.news else False)
-    refused = client.ask(chat())
+    client.ready()
+    refused = client.answer(chat()).last
     assert isinstance(refused, p.Error)
     assert refused.code == "no_pair"

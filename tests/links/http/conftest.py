@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.links.http import connection
 from eaglechat.wire import protocol as p
-from tests.links.engines import Client
+from tests.engine_client import Client
 from tests.links.http.fault_server import FaultServer, client_of, fault_server
 
 
@@ -34,7 +34,7 @@ def connect(server: FaultServer) -> Iterator[Callable[..., Client]]:
         client = client_of(server.url, **more)
         clients.append(client)
         client.ready()
-        assert isinstance(client.answer(p.Load(target="")).events[-1], p.Loaded)
+        assert isinstance(client.answer(p.Load(target="")).last, p.Loaded)
         return client
 
     yield loaded

@@ -12,11 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from eaglechat.links.base import Died
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
-from tests.links.engines import Asked, Client
+from tests.engine_client import Asked, Client
 
 MODELS = {"data": [{"id": "m", "owned_by": "nobody", "max_model_len": 2048}]}
 
@@ -154,25 +153,19 @@ def fault_server(certificate: Path | None = None) -> Iterator[FaultServer]:
 
 # --- a client of it ---
 
-NOWHERE = (Path("m"), Path("m"))
-
 
 def client_of(url: str, **more: Any) -> Client:
-    return Client(server_link(ServerSettings(name="box", url=url, **more)), NOWHERE)
-
-
-def text_of(asked: Asked) -> str:
-    return "".join(event.round.text for event in asked.of(p.RoundDone))
+    return Client(server_link(ServerSettings(name="box", url=url, **more)))
 
 
 def why(asked: Asked) -> str:
-    error = asked.events[-1]
+    error = asked.last
     assert isinstance(error, p.Error), error
     return error.message
 
 
 def died(client: Client) -> str:
     client.link.start()
-    client.until(lambda: any(isinstance(news, Died) for news in client.heard), "its death")
+    reason = client.death().reason
     client.link.close()
-    return next(news for news in client.heard if isinstance(news, Died)).reason
+    return reason

@@ -15,24 +15,24 @@ import pytest
 from eaglechat.links.http import connection
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason, Origin
-from tests.links.engines import Client, chat
+from tests.engine_client import Client
+from tests.links.engines import chat
 from tests.links.http.fault_server import (
     FaultServer,
     Handler,
     client_of,
     died,
     fault_server,
-    text_of,
     why,
 )
 
 
 def test_a_reply_of_any_server_is_its_text(connect: Callable[..., Client]) -> None:
     reply = connect().answer(chat())
-    done = reply.events[-1]
-    tokens = [token for event in reply.of(p.RoundDone) for token in event.round.tokens]
+    done = reply.last
+    tokens = [token for round_ in reply.rounds for token in round_.tokens]
 
-    assert text_of(reply) == "one two"
+    assert reply.text == "one two"
     assert {(token.id, token.origin) for token in tokens} == {(None, Origin.UNKNOWN)}
     assert (done.end.tokens, done.end.finish_reason) == (2, FinishReason.STOP)
     assert (done.stats.tested, done.stats.drafted) == (0, 0)
@@ -127,7 +127,7 @@ def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
         known = client_of(server.url, ca_file=str(certificate))
         known.ready()
         known.answer(p.Load(target=""))
-        assert text_of(known.answer(chat())) == "one two"
+        assert known.answer(chat()).text == "one two"
         known.link.close()
 
 
@@ -161,7 +161,7 @@ def test_a_server_that_goes_away_and_comes_back(
     server.chat = away
     assert "broke" in why(client.answer(chat()))
     server.chat = answer
-    assert text_of(client.answer(chat())) == "one two"
+    assert client.answer(chat()).text == "one two"
 
 
 # --- it answers slowly, or in pieces ---
@@ -177,7 +177,7 @@ def test_a_first_token_that_is_long_in_coming_can_be_cancelled_at_once(
     client.link.send(p.Cancel(id=asked.id))
     client.end(asked)
 
-    assert asked.events[-1].end.finish_reason is FinishReason.CANCELLED
+    assert asked.last.end.finish_reason is FinishReason.CANCELLED
     assert server.closed.wait(30)
 
 
@@ -192,12 +192,12 @@ def test_a_cancel_in_mid_reply_closes_the_connection_and_keeps_what_came(
     server.chat = begin
     client = connect()
     asked = client.ask(chat())
-    client.until(lambda: text_of(asked), "a token")
+    client.until(lambda: asked.text, "a token")
     client.link.send(p.Cancel())
     client.end(asked)
 
-    assert asked.events[-1].end.finish_reason is FinishReason.CANCELLED
-    assert text_of(asked) == "one"
+    assert asked.last.end.finish_reason is FinishReason.CANCELLED
+    assert asked.text == "one"
     assert server.closed.wait(30)
 
 
@@ -220,7 +220,7 @@ def test_a_stall_in_mid_reply_ends_it(connect: Callable[..., Client], server: Fa
 
     server.chat = stall
     asked = connect(timeout=0.3).answer(chat())
-    assert text_of(asked) == "one"
+    assert asked.text == "one"
     assert why(asked) == (f"{server.url} has sent nothing for 0.3 s; the text received is kept")
 
 
@@ -243,7 +243,7 @@ def test_a_cut_in_mid_reply_keeps_what_came_and_is_not_repeated(
 
     server.chat = cut
     asked = connect().answer(chat())
-    assert text_of(asked) == "one"
+    assert asked.text == "one"
     assert why(asked).endswith("; the text received is kept")
     assert len(server.chats()) == 1
 
@@ -259,7 +259,7 @@ def test_garbage_in_mid_reply(
 
     server.chat = babble
     asked = connect().answer(chat())
-    assert text_of(asked) == "one"
+    assert asked.text == "one"
     assert why(asked).startswith(f"the answer of {server.url} is not understood")
 
 
@@ -286,7 +286,7 @@ def test_what_nobody_has_thought_of_ends_the_request_and_no_more(
     client = connect()
     half = (p.Message(role="user", content="half a character: \ud800"),)
     assert "UnicodeEncodeError" in why(client.answer(chat(messages=half)))
-    assert text_of(client.answer(chat())) == "one two"
+    assert client.answer(chat()).text == "one two"
 
 
 def test_what_nobody_has_thought_of_before_the_first_request_is_said(
@@ -310,7 +310,7 @@ def test_an_error_in_the_stream_after_ten_tokens(
 
     server.chat = fail
     asked = connect().answer(chat())
-    assert text_of(asked) == " 0 1 2 3 4 5 6 7 8 9"
+    assert asked.text == " 0 1 2 3 4 5 6 7 8 9"
     assert why(asked) == (
         f"{server.url} failed during the reply: CUDA out of memory; the text received is kept"
     )

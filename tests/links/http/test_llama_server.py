@@ -13,8 +13,8 @@ from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Part
-from tests.engine_client import engine_in_this_process
-from tests.links.engines import Asked, Client, chat
+from tests.engine_client import Asked, Client, engine_in_this_process
+from tests.links.engines import chat
 from tests.llama_server import N_DRAFT_MAX, LlamaServer, llama_server
 
 pytest.importorskip("xllamacpp")
@@ -32,7 +32,7 @@ def asked(link: Link, files: tuple[Path, Path], request: p.Chat) -> Asked:
     client = Client(link, files)
     try:
         client.ready()
-        assert isinstance(client.answer(client.load()).events[-1], p.Loaded)
+        assert isinstance(client.answer(client.load()).last, p.Loaded)
         return client.answer(request)
     finally:
         link.close()
@@ -42,15 +42,11 @@ def served(server: LlamaServer, files: tuple[Path, Path], request: p.Chat) -> As
     return asked(server_link(ServerSettings(name="box", url=server.url)), files, request)
 
 
-def text_of(reply: Asked) -> str:
-    return "".join(event.round.text for event in reply.of(p.RoundDone))
-
-
 def compare(theirs: Asked, ours: Asked) -> None:
     """The same text, drafted and accepted alike: but for one round, as the server drafts nothing
     for the first token, and no more than the reply may still be long."""
-    assert text_of(theirs) == text_of(ours)
-    stats, own = theirs.events[-1].stats, ours.events[-1].stats
+    assert theirs.text == ours.text
+    stats, own = theirs.last.stats, ours.last.stats
     assert stats.verify_steps > 5
     assert abs(stats.verify_steps - own.verify_steps) <= 1
     assert abs(stats.accepted - own.accepted) <= N_DRAFT_MAX
@@ -72,9 +68,9 @@ def test_it_shows_the_prompt_and_goes_on_with_a_reply(
     try:
         client.ready()
         client.answer(p.Load(target=""))
-        whole = text_of(client.answer(chat()))
-        begun = text_of(client.answer(chat(max_tokens=16)))
-        seen = client.answer(p.Render(messages=chat().messages)).events[-1]
+        whole = client.answer(chat()).text
+        begun = client.answer(chat(max_tokens=16)).text
+        seen = client.answer(p.Render(messages=chat().messages)).last
         message = p.Message(role="assistant", content=begun)
         rest = client.answer(chat(max_tokens=24, messages=(*chat().messages, message)))
     finally:
@@ -82,13 +78,13 @@ def test_it_shows_the_prompt_and_goes_on_with_a_reply(
     assert "the cat sat on the mat" in seen.runs[0].text
     assert seen.tokens > 5
     assert begun
-    assert whole == begun + text_of(rest)
+    assert whole == begun + rest.text
 
 
 def test_its_numbers_are_its_own(tiny_server: LlamaServer, tiny_files: tuple[Path, Path]) -> None:
     reply = served(tiny_server, tiny_files, chat())
-    rounds = [event.round for event in reply.of(p.RoundDone)]
-    end = reply.events[-1].end
+    rounds = reply.rounds
+    end = reply.last.end
 
     assert end.tokens == 40 == sum(len(round_.tokens) for round_ in rounds)
     tokens = [token for round_ in rounds for token in round_.tokens]

@@ -13,8 +13,9 @@ from eaglechat.links.http.discovery import ask
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
-from tests.links.engines import Client, chat
-from tests.links.http.fault_server import FaultServer, Handler, text_of, why
+from tests.engine_client import Client
+from tests.links.engines import chat
+from tests.links.http.fault_server import FaultServer, Handler, why
 
 
 def data(value: Any) -> bytes:
@@ -73,8 +74,8 @@ def test_the_text_is_the_same_however_it_is_sent(
 ) -> None:
     server.chat = answer
     reply = connect().answer(chat())
-    assert text_of(reply) == "größe ✓"
-    assert reply.events[-1].end.finish_reason is FinishReason.STOP
+    assert reply.text == "größe ✓"
+    assert reply.last.end.finish_reason is FinishReason.STOP
     assert len(server.chats()) == 1
 
 
@@ -82,7 +83,7 @@ def test_bytes_that_are_no_text_spoil_only_themselves(
     connect: Callable[..., Client], server: FaultServer
 ) -> None:
     server.chat = raw(WHOLE.replace("ö".encode(), b"\xf6"))
-    assert text_of(connect().answer(chat())) == "gr�ße ✓"
+    assert connect().answer(chat()).text == "gr�ße ✓"
 
 
 def test_a_reply_is_over_though_the_server_is_slow_to_close(
@@ -93,7 +94,7 @@ def test_a_reply_is_over_though_the_server_is_slow_to_close(
         handler.wait_for_the_client()
 
     server.chat = linger
-    assert text_of(connect().answer(chat())) == "größe ✓"
+    assert connect().answer(chat()).text == "größe ✓"
     assert server.closed.wait(30)
 
 
@@ -106,7 +107,7 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
     usage = {"prompt_tokens": prompt, "completion_tokens": 40}
     server.chat = raw(said(content="one") + ended("length", usage=usage) + DONE)
     reply = connect().answer(chat(max_tokens=None))
-    assert reply.events[-1].end.finish_reason is reason
+    assert reply.last.end.finish_reason is reason
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_the_context_is_known_once_the_prompt_is_counted(
 ) -> None:
     reply = connect().answer(chat())
     assert [event.round.n_past for event in reply.of(p.RoundDone)] == [0, 0]
-    assert reply.events[-1].end.n_past == 5 + 2
+    assert reply.last.end.n_past == 5 + 2
 
 
 @pytest.mark.parametrize("wait", ["²", "soon", "-1", "inf", "Wed, 21 Oct 2015 07:28:00 GMT"])
@@ -172,7 +173,7 @@ def test_a_llama_server_of_which_a_proxy_shows_no_more_than_the_api(
 ) -> None:
     server.models = {"data": [{**MODEL, "owned_by": "llamacpp"}]}
     client = connect()
-    assert text_of(client.answer(chat())) == "one two"
+    assert client.answer(chat()).text == "one two"
     assert client.link.hello is not None
     assert client.link.hello.engine == "llama-server"
 
@@ -189,7 +190,7 @@ def test_a_llama_server_that_counts_nothing_is_read_as_it_writes(
     server.chat = write
     client = connect()
     asked = client.ask(chat())
-    client.until(lambda: text_of(asked) == "one", "the text, before the reply is over")
+    client.until(lambda: asked.text == "one", "the text, before the reply is over")
     client.link.send(p.Cancel(id=asked.id))
     client.end(asked)
 

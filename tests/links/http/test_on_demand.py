@@ -13,7 +13,8 @@ from eaglechat.links.http.discovery import ask
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
-from tests.links.engines import Asked, chat
+from tests.engine_client import Asked
+from tests.links.engines import chat
 from tests.links.http.fault_server import FaultServer, Handler, client_of
 
 META = {"n_vocab": 49152, "n_ctx": 2048, "n_ctx_train": 8192, "n_embd": 576, "size": 1, "ftype": ""}
@@ -101,21 +102,21 @@ def test_choosing_one_loads_it_with_progress(server: FaultServer) -> None:
     steps = [(event.stage, event.fraction) for event in asked.of(p.Loading)]
     assert steps[:2] == [("server", 0.0), ("target", 0.0)]
     assert ("draft", 0.75) in steps
-    pair = asked.events[-1].pair
+    pair = asked.last.pair
     assert (pair.target.path, pair.n_ctx, pair.reasoning.on_off) == ("big", 2048, True)
     assert pair.speculation_off is None
 
 
 def test_a_model_that_cannot_be_loaded_is_said_to_be_so(server: FaultServer) -> None:
     Router(server, ends_in="unloaded!")
-    error = loaded(server, "big").events[-1]
+    error = loaded(server, "big").last
     assert isinstance(error, p.Error)
     assert error.message == (f"{server.url} could not load big: the log of that server says why")
 
 
 def test_a_load_can_be_cancelled(server: FaultServer) -> None:
     Router(server, ends_in="loading")
-    assert loaded(server, "big", cancel=True).events[-1].code == "cancelled"
+    assert loaded(server, "big", cancel=True).last.code == "cancelled"
 
 
 def swap(server: FaultServer) -> None:
@@ -135,9 +136,9 @@ def test_llama_swap_starts_a_model_when_its_page_is_asked_for(server: FaultServe
     found = ask(ServerSettings(name="box", url=server.url))
     assert [one.state for one in found.models] == ["not loaded", "loaded"]
 
-    pair = loaded(server, "a/b").events[-1].pair
+    pair = loaded(server, "a/b").last.pair
     assert (pair.target.path, pair.n_ctx) == ("a/b", 2048)
-    assert loaded(server, "c").events[-1].pair.target.path == "c"
+    assert loaded(server, "c").last.pair.target.path == "c"
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -160,7 +161,7 @@ def test_a_reply_through_llama_swap_is_read_as_what_wrote_it(
     client.answer(p.Load(target="c"))
     reply = client.answer(chat())
     client.link.close()
-    tokens = [token for event in reply.of(p.RoundDone) for token in event.round.tokens]
+    tokens = [token for round_ in reply.rounds for token in round_.tokens]
     assert [(one.text, one.origin) for one in tokens] == [
         ("one", Origin.PLAIN if counts else Origin.UNKNOWN)
     ]

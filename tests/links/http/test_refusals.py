@@ -16,14 +16,14 @@ from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
-from tests.links.engines import Client, chat
+from tests.engine_client import Client
+from tests.links.engines import chat
 from tests.links.http.fault_server import (
     FaultServer,
     Handler,
     client_of,
     died,
     fault_server,
-    text_of,
     why,
 )
 
@@ -40,9 +40,9 @@ def test_a_key_that_is_missing_or_wrong_is_said_and_never_quoted(
     assert "wrong-key" not in message
 
     monkeypatch.setenv("BOX_KEY", "right-key")
-    assert text_of(connect(key_env="BOX_KEY").answer(chat())) == "one two"
+    assert connect(key_env="BOX_KEY").answer(chat()).text == "one two"
     command = connect(key_command=("echo", "right-key"))
-    assert text_of(command.answer(chat())) == "one two"
+    assert command.answer(chat()).text == "one two"
 
 
 def test_a_key_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,13 +88,13 @@ def test_a_command_is_run_once_and_again_when_its_key_was_refused(
     server.key = "old-key"
     client = connect(key_command=("sh", "-c", script))
     other = connect(key_command=("sh", "-c", script))
-    assert text_of(client.answer(chat())) == text_of(other.answer(chat())) == "one two"
+    assert client.answer(chat()).text == other.answer(chat()).text == "one two"
     assert runs.read_text() == "run\n"
 
     server.key = "new-key"
     printed.write_text("new-key")
     assert "does not accept the key" in why(client.answer(chat()))
-    assert text_of(client.answer(chat())) == "one two"
+    assert client.answer(chat()).text == "one two"
     assert runs.read_text() == "run\nrun\n"
 
 
@@ -152,7 +152,7 @@ def test_too_many_requests_waits_as_long_as_it_is_asked_to(
     server.chat = busy
     began = time.monotonic()
     reply = connect().answer(chat())
-    assert text_of(reply) == "one two"
+    assert reply.text == "one two"
     assert time.monotonic() - began >= 1
     assert [event.stage for event in reply.of(p.Loading)] == ["server"]
     assert len(server.chats()) == 2
@@ -167,7 +167,7 @@ def test_a_wait_can_be_cancelled_at_once(
     client.until(lambda: asked.of(p.Loading), "the wait")
     client.link.send(p.Cancel(id=asked.id))
     client.end(asked)
-    assert asked.events[-1].end.finish_reason is FinishReason.CANCELLED
+    assert asked.last.end.finish_reason is FinishReason.CANCELLED
     assert len(server.chats()) == 1
 
 
@@ -202,7 +202,7 @@ def test_a_model_that_is_still_being_loaded_is_waited_for(
         handler.json({"error": {"message": "Loading model"}}, 503)
 
     server.chat = loading
-    assert text_of(connect().answer(chat())) == "one two"
+    assert connect().answer(chat()).text == "one two"
 
 
 def test_a_model_it_does_not_have(server: FaultServer, connect: Callable[..., Client]) -> None:

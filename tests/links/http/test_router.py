@@ -16,7 +16,7 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import EngineError
 from tests.links.engines import chat
-from tests.links.http.fault_server import client_of, text_of, why
+from tests.links.http.fault_server import client_of, why
 
 PROGRAM = shutil.which("llama-server")
 PATIENCE_S = 30
@@ -70,13 +70,13 @@ def test_choosing_a_model_loads_it_and_the_plain_one_is_loaded_for_a_comparison(
     try:
         loaded = client.answer(p.Load(target="tiny"))
         assert [event.stage for event in loaded.of(p.Loading)][:2] == ["server", "target"]
-        assert loaded.events[-1].pair.n_ctx == 512
+        assert loaded.last.pair.n_ctx == 512
         reply = client.answer(chat())
         plain = client.answer(chat(speculation=p.Speculation(enabled=False, n_draft_max=0)))
         broken = client.answer(p.Load(target="broken"))
     finally:
         client.link.close()
-    assert reply.events[-1].stats.tested > 0
-    assert plain.events[-1].stats.tested == 0
-    assert text_of(plain) == text_of(reply)
+    assert reply.last.stats.tested > 0
+    assert plain.last.stats.tested == 0
+    assert plain.text == reply.text
     assert "could not load broken" in why(broken)

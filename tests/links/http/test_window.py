@@ -81,7 +81,7 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
     reply = client.answer(chat(messages=messages))
     assert [event.window.first_turn for event in reply.of(p.WindowMoved)] == [4]
     assert reply.of(p.WindowMoved)[0].window.tokens_left is None
-    assert isinstance(reply.events[-1], p.Done)
+    assert isinstance(reply.last, p.Done)
     n_asked = len(server.chats())
     # The next reply begins where this one did.
     more = (*messages, Message(role="assistant", content="yes"))
@@ -90,7 +90,7 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
     most = 0
     lone = client.answer(chat(messages=tuple(talk([9]))))
     client.link.close()
-    assert "shorten it, or start the server with more context" in lone.events[-1].message
+    assert "shorten it, or start the server with more context" in lone.last.message
 
 
 def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(server: FaultServer) -> None:

@@ -1,4 +1,5 @@
-"""A kind of server: what it is asked, and how its replies are read. What all kinds share."""
+"""What each kind of server defines (the request for a reply, and a reader of the answer), and what
+the kinds share."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 from eaglechat.links.http.servers.chunks import Chunk, Usage
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
-from eaglechat.wire.protocol import Chat, Message
+from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import (
     FinishReason,
     Part,
@@ -21,7 +22,7 @@ from eaglechat.wire.records import (
 )
 
 Written = tuple[str, Part]
-"""A text and the part of the reply it is in."""
+"""A text, and the part of the reply that it belongs to."""
 
 
 class ReplyReader(Protocol):
@@ -77,7 +78,9 @@ def templated_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
     """The body with fields for the chat template, which llama-server, vLLM and SGLang pass on to
     it. Other servers refuse unknown fields."""
     body = common_body(chat, model, seed)
-    body["messages"] = [_with_reasoning(message) for message in chat.messages]
+    for written, message in zip(body["messages"], chat.messages, strict=True):
+        if message.reasoning:
+            written["reasoning_content"] = message.reasoning
     if chat.messages and chat.messages[-1].role == "assistant":
         # The model continues this message.
         body |= {"add_generation_prompt": False, "continue_final_message": True}
@@ -85,13 +88,6 @@ def templated_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
     if variables := {name: value for name, value in thinking.items() if value is not None}:
         body["chat_template_kwargs"] = variables
     return body
-
-
-def _with_reasoning(message: Message) -> dict[str, str]:
-    turn = {"role": message.role, "content": message.content}
-    if message.reasoning:
-        turn["reasoning_content"] = message.reasoning
-    return turn
 
 
 def written_in(chunk: Chunk) -> list[Written]:

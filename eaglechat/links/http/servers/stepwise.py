@@ -1,6 +1,6 @@
-"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind. So origins
-are provisional while a reply streams. At its end vLLM lists the steps, and SGLang sends a
-histogram."""
+"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind and gets
+several steps in a chunk. So origins are provisional while a reply streams. At its end vLLM lists
+the steps, and SGLang sends a histogram of how many drafted tokens its steps accepted."""
 
 from __future__ import annotations
 
@@ -150,11 +150,19 @@ class StepReader:
         if not 0 <= cut_off <= counts[-1][0]:
             return None
         self._kind.n_draft_max = max(self._kind.n_draft_max, *detail.per_step_drafted, 0)
-        texts = iter(self._texts_by_token())
+        # By token; all of a chunk's text and time is given to its first token.
+        nothing: tuple[tuple[Written, ...], float] = ((), 0.0)
+        texts = iter(
+            [
+                own
+                for step in self._steps
+                for own in [(step.texts, step.ms), *[nothing] * (step.count - 1)]
+            ]
+        )
         self._rounds, self._told = [], 0
         for n_accepted, n_drafted in counts:
             count = min(n_accepted + 1, total - self._told)
-            own = [next(texts, ((), 0.0)) for _ in range(count)]
+            own = [next(texts, nothing) for _ in range(count)]
             pieces = tuple(piece for written, _ in own for piece in written)
             step = _Step(count, pieces, sum(ms for _, ms in own))
             self._add(step, min(n_accepted, count), n_drafted, is_provisional=False)
@@ -168,14 +176,6 @@ class StepReader:
         last = self._rounds[-1]
         self._rounds[-1] = replace(last, tokens=(*last.tokens, *tokens))
         return tokens
-
-    def _texts_by_token(self) -> Iterator[tuple[tuple[Written, ...], float]]:
-        """Text and time of each token; all of a chunk's text and time is given to its first
-        token."""
-        for step in self._steps:
-            yield step.texts, step.ms
-            for _ in range(step.count - 1):
-                yield (), 0.0
 
     def _add(self, step: _Step, n_accepted: int, n_drafted: int, *, is_provisional: bool) -> Round:
         own = Origin.BONUS if n_accepted == n_drafted else Origin.CORRECTION

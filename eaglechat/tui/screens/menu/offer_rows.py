@@ -281,7 +281,7 @@ def _server_row(pair: Pair, news: ServerNews | None) -> Content:
     mark = ("○ ", MUTED)
     if news is not None:
         mark = ("✗ ", "$text-error") if news.trouble else ("● ", "$text-success")
-        if (model := news.model(pair.model)) and model.state not in ("loaded", "asleep"):
+        if (model := news.model(pair.model)) and not model.is_ready:
             mark = ("○ ", MUTED)
     kind = f"server · {news.found.kind.name}" if news and news.found else "server"
     kind = kind.removesuffix(" · this server")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from eaglechat.links.http.servers.base import ReasoningSplitter
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
-from tests.links.engines import Client, chat
+from tests.engine_client import Client
+from tests.links.engines import chat
 from tests.links.http.fault_server import FaultServer
 from tests.links.http.servers.test_stepwise import detail, of, streaming
 
@@ -69,7 +70,7 @@ def test_every_server_s_thoughts_are_reasoning(
     server.models = of(kind)
     server.chat = streaming(detail([1, 1, 1, 0, 0], [1] * 5), steps=THINKING)
     reply = connect().answer(chat())
-    live = [event.round for event in reply.of(p.RoundDone)]
+    live = reply.rounds
     settled = [round_ for event in reply.of(p.Settled) for round_ in event.rounds]
     assert bool(settled) == (kind == "vllm")
     for rounds in (live, settled or live):
@@ -85,5 +86,5 @@ def test_a_stream_that_ends_in_a_tag_loses_nothing(
     server.models = of(kind)
     server.chat = streaming(steps=[("<thi", 1)])
     reply = connect().answer(chat())
-    texts = [t.text for event in reply.of(p.RoundDone) for t in event.round.tokens]
+    texts = [t.text for round_ in reply.rounds for t in round_.tokens]
     assert "".join(texts) == "<thi"

@@ -11,7 +11,8 @@ import pytest
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin, Round
 from eaglechat.wire.stats import stats_of
-from tests.links.engines import Asked, Client, chat
+from tests.engine_client import Asked, Client
+from tests.links.engines import chat
 from tests.links.http.fault_server import FaultServer, Handler, client_of
 
 A, C, B, P = Origin.ACCEPTED, Origin.CORRECTION, Origin.BONUS, Origin.PLAIN
@@ -49,7 +50,7 @@ def of(kind: str) -> dict[str, Any]:
 
 def asked(client: Client) -> Asked:
     client.ready()
-    loaded = client.answer(p.Load(target="")).events[-1]
+    loaded = client.answer(p.Load(target="")).last
     assert loaded.pair.n_ctx == 8192
     return client.answer(chat())
 
@@ -71,14 +72,14 @@ def test_vllm_is_provisional_while_it_streams_and_exact_in_the_end(
     reply = asked(client)
 
     assert client.link.hello.engine == "vLLM"
-    live = [event.round for event in reply.of(p.RoundDone)]
+    live = reply.rounds
     assert {round_.provisional for round_ in live} == {True}
     (settled,) = reply.of(p.Settled)
     rounds = list(settled.rounds)
     assert origins(rounds) == [[P], [A, A, C], [C], [A, A, A, B]]
     assert not any(round_.provisional for round_ in rounds)
     assert "".join(round_.text for round_ in rounds) == "The cat sat on the mat and slept"
-    stats = reply.events[-1].stats
+    stats = reply.last.stats
     assert (stats.drafted, stats.tested, stats.accepted) == (9, 7, 5)
     assert stats == stats_of(rounds)
 
@@ -108,7 +109,7 @@ def test_without_a_report_that_fits_all_stays_provisional(
     server.chat = streaming(end)
     reply = asked(client)
     assert not reply.of(p.Settled)
-    rounds = [event.round for event in reply.of(p.RoundDone)]
+    rounds = reply.rounds
     assert all(round_.provisional for round_ in rounds)
     assert "".join(round_.text for round_ in rounds) == "The cat sat on the mat and slept"
 
@@ -118,7 +119,7 @@ def test_a_server_without_a_draft_is_plain_and_certain(client: Client, server: F
     server.others["/server_info"] = {"speculative_algorithm": None}
     server.chat = streaming(steps=[("a", 1), (" b", 1)])
     reply = asked(client)
-    rounds = [event.round for event in reply.of(p.RoundDone)]
+    rounds = reply.rounds
     assert origins(rounds) == [[P], [P]]
     assert not any(round_.provisional for round_ in rounds)
     (loaded,) = [e for e in client.heard if isinstance(e, p.Loaded)]
