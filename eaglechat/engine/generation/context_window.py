@@ -100,9 +100,9 @@ class ContextWindow:
 def find_cut(before: Sequence[int], after: Sequence[int]) -> Cut | None:
     """The positions that `before` has and `after` lacks, if that is their only difference.
 
-    Turns begin alike, so the cut may begin at several positions. A late one is taken, but one whose
-    first token is the same as the token behind the cut: the draft's row before the cut is paired
-    with that token.
+    Turns begin alike, so the cut may begin at several positions. The last but one is taken: there,
+    the first removed token is the same as the token behind the cut. The draft has paired its row
+    before the cut with that token.
     """
     starts = cut_starts(before, after)
     if not starts:
