@@ -64,10 +64,12 @@ class ContextWindow:
         return len(self.tokens) + min(tokens, self._n_ctx // _ROOM) <= self._n_ctx
 
     def fit(self, tokens: int, first_turn: int, cached: Sequence[int]) -> Sequence[int]:
-        """Have turns leave until there is room for a reply of this many tokens: first those before
-        `first_turn`, where the KV cache begins, if it holds this conversation (`cached`), so that
-        turns that left before an earlier reply stay away. Returns the tokens before any others
-        left, which the KV cache may hold."""
+        """Have turns leave until there is room for a reply of this many tokens.
+
+        The KV cache holds the tokens `cached`, which begin with turn `first_turn`. If they are of
+        this conversation, the turns before that one leave first: what left before an earlier reply
+        stays away. Returns the tokens before any other turn left, which the KV cache may hold.
+        """
         if not self.has_room(tokens):
             self.begin_where_held(first_turn, cached)
         before = self.tokens
