@@ -1,4 +1,4 @@
-"""llama.cpp as a whole: its version, its log, all devices, and how a decode is stopped."""
+"""llama.cpp as a whole: its version, its log, its devices here and on RPC servers, and stopping."""
 
 from __future__ import annotations
 
