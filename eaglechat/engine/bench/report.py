@@ -18,14 +18,7 @@ class Speed:
     median: float
     low: float
     high: float
-    repeats: int = 1
-
-    @property
-    def in_words(self) -> str:
-        """The median and, after several repeats, half the spread."""
-        if self.repeats == 1:
-            return f"{self.median:.1f}"
-        return f"{self.median:.1f} ±{(self.high - self.low) / 2:.1f}"
+    repeats: int
 
 
 @dataclass(frozen=True)
