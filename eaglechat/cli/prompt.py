@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(file: Path | None) -> str | None:
-    """What is in it. Raises OSError, EngineError."""
+    """The content of a file, None if none is given. Raises OSError, EngineError."""
     try:
         return file.read_text(encoding="utf-8") if file else None
     except UnicodeDecodeError as error:
@@ -87,7 +87,7 @@ def _text(file: Path | None) -> str | None:
 
 
 def _messages(file: Path | None, settings: Settings) -> tuple[Message, ...]:
-    """The conversation: of a file, or a greeting. Raises OSError, EngineError."""
+    """The messages of the file, or a greeting without one. Raises OSError, EngineError."""
     messages: tuple[Message, ...] = (Message(role="user", content="hi"),)
     if file is not None:
         try:
@@ -136,8 +136,8 @@ def _shown(
 
 
 def _target(args: argparse.Namespace) -> Path | None:
-    """The model whose vocabulary the prompt is for; None where only a template is given, and the
-    built-in pair is not here. Raises EngineError."""
+    """The model whose vocabulary the prompt is for. None if no model is named and the built-in pair
+    is not installed: with --template no model is needed. Raises EngineError."""
     from eaglechat.cli.loading import choose_pair
 
     if args.target is not None:

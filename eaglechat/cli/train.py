@@ -18,8 +18,8 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
 from eaglechat.settings import find
 
 if TYPE_CHECKING:
-    from eaglechat.train.report import Measured
-    from eaglechat.train.run import Outcome, Progress
+    from eaglechat.train.report import MeasuredDraft
+    from eaglechat.train.run import TrainingOutcome, TrainingProgress
     from eaglechat.train.settings import Budget, RunSettings
 
 _BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
@@ -167,6 +167,7 @@ def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         complain(_NO_TORCH)
         return FAILED
+    from eaglechat.hub.errors import ConversionError
     from eaglechat.train.settings import PausedError
 
     if (fault := _wrong_type(args)) is not None:
@@ -178,15 +179,20 @@ def run(args: argparse.Namespace) -> int:
         with Interrupt() as interrupt:
             # Not before: they load torch, which takes seconds.
             from eaglechat.train.preparation import forget_run
-            from eaglechat.train.run import Run
+            from eaglechat.train.run import TrainingRun
 
             if args.restart:
                 forget_run(settings.work)
-            outcome = Run(settings, display.show, lambda: interrupt.happened).go()
+            run = TrainingRun(settings, display.show, lambda: interrupt.happened)
+            outcome = run.go()
     except PausedError:
         display.end()
         complain("stopped; everything is saved, and the same command resumes")
         return INTERRUPTED
+    except ConversionError as error:
+        display.end()
+        complain(str(error))
+        return FAILED
     finally:
         display.end()
     report = _report(outcome, settings)
@@ -287,7 +293,7 @@ class Display:
         self._begun = (0.0, 0.0)
         self._said_at = 0.0
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: TrainingProgress) -> None:
         now = time.monotonic()
         if progress.stage != self._stage:
             self._stage, self._begun, self._said_at = progress.stage, (now, progress.done), 0.0
@@ -304,7 +310,7 @@ class Display:
         """Leave the bars as they are."""
         self._bars.close()
 
-    def _left(self, progress: Progress, now: float) -> str:
+    def _left(self, progress: TrainingProgress, now: float) -> str:
         from eaglechat.hub.units import format_seconds
 
         started, before = self._begun
@@ -314,7 +320,7 @@ class Display:
         return f"{format_seconds(left)} left"
 
 
-def _report(outcome: Outcome, settings: RunSettings) -> str:
+def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
     """The report of a run, as Markdown."""
     from eaglechat.hub.units import format_bytes, format_seconds
 
@@ -329,8 +335,8 @@ def _report(outcome: Outcome, settings: RunSettings) -> str:
         f"Trained for {format_seconds(state.seconds)} ({state.tokens:,} tokens seen, "
         f"{settings.recipe.steps} unrolled steps) on {outcome.n_samples:,} samples; "
         f"{outcome.n_held_out:,} were held out. Training predicts on held-out replies: "
-        f"{_rates(outcome.foreseen.per_position)}, mean accepted length "
-        f"{outcome.foreseen.mean_accepted_length:.2f}.",
+        f"{_rates(outcome.prediction.per_position)}, mean accepted length "
+        f"{outcome.prediction.mean_accepted_length:.2f}.",
         "",
         f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
         "held-out prompts:",
@@ -344,7 +350,7 @@ def _report(outcome: Outcome, settings: RunSettings) -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, measured: Measured) -> str:
+def _row(name: str, measured: MeasuredDraft) -> str:
     length = measured.stats.mean_accepted_length
     return (
         f"| {name} | {measured.n_draft_max} | {_rates(measured.stats.per_position)} | "

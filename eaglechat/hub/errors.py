@@ -27,20 +27,8 @@ class GatedError(HubError):
     """The user must first accept the repository's licence, or log in to an account with access."""
 
 
-class NotFoundError(HubError):
-    """The repository, revision or file does not exist."""
-
-
-class CorruptError(HubError):
-    """The downloaded bytes do not have the hash that the Hub or the catalogue names."""
-
-
-class DiskFullError(HubError):
-    """There is not enough free disk space."""
-
-
-def disk_full(name: str, missing: int, where: Path) -> DiskFullError:
-    return DiskFullError(
+def disk_full(name: str, missing: int, where: Path) -> HubError:
+    return HubError(
         f"{name} does not fit on the disk of {where}: {format_bytes(missing)} more are needed; "
         "free some space, remove a model, or set HF_HOME to a folder on a larger disk."
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -98,11 +99,16 @@ def parse(text: str) -> LocalReference | HubReference:
     text = text.strip()
     if not text:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
+    hosts = _hosts()
     if "://" in text:
-        return _parse_url(text)
+        address = urlsplit(text)
+        before = hosts.get(address.netloc.lower())
+        if before is None:
+            raise InvalidReferenceError(f"{text} is not on the Hugging Face Hub: {_FORMS}.")
+        return _parse_hub(unquote(address.path).lstrip("/").removeprefix(before), text)
     host, _, rest = text.partition("/")
-    if host.lower() in _hosts():
-        return _parse_hub(rest.removeprefix(_hosts()[host.lower()]), text)
+    if host.lower() in hosts:
+        return _parse_hub(rest.removeprefix(hosts[host.lower()]), text)
     if _is_local(text):
         return LocalReference(expanded(text))
     return _parse_hub(text, text)
@@ -112,22 +118,10 @@ def _is_local(text: str) -> bool:
     if text.startswith(("/", "./", "../", "~", ".\\", "..\\")) or re.match(r"[A-Za-z]:[\\/]", text):
         return True
     # An existing file is preferred to a repository of that name; an existing folder is not.
-    return _is_file(text) or ("/" not in text and text.lower().endswith(".gguf"))
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except OSError:  # too long for a name
-        return False
-
-
-def _parse_url(text: str) -> HubReference:
-    address = urlsplit(text)
-    before = _hosts().get(address.netloc.lower())
-    if before is None:
-        raise InvalidReferenceError(f"{text} is not on the Hugging Face Hub: {_FORMS}.")
-    return _parse_hub(unquote(address.path).lstrip("/").removeprefix(before), text)
+    with suppress(OSError):  # too long for a name
+        if Path(text).is_file():
+            return True
+    return "/" not in text and text.lower().endswith(".gguf")
 
 
 def _parse_hub(path: str, text: str) -> HubReference:
@@ -180,40 +174,30 @@ def choose(reference: HubReference, files: Sequence[str]) -> ModelFiles:
     if not models:
         raise InvalidReferenceError(f"{reference.repo} holds no complete GGUF model.")
     if reference.file:
-        return _by_file(reference, models)
+        for model in models:
+            if reference.file in model.files:
+                return model
+        raise InvalidReferenceError(
+            f"{reference.repo} has no complete model {reference.file}; it has {_names(models)}."
+        )
     # `user/repo` does not mean a projector or a draft unless there is nothing else.
     plain = [model for model in models if not _SIDECAR.search(model.name)] or models
     if reference.quantization:
-        return _by_quantization(reference, reference.quantization, plain)
+        found = _with_quantization(reference.quantization, plain)
+        if not found:
+            raise InvalidReferenceError(
+                f"{reference.repo} has no {reference.quantization}; it has {_names(plain)}."
+            )
+        if len(found) > 1:
+            raise InvalidReferenceError(
+                f"{reference} could be {_names(found)}: write {reference.repo}/ and the file."
+            )
+        return found[0]
     for quantization in DEFAULT_QUANTIZATIONS:
         found = _with_quantization(quantization, plain)
         if found:
             return found[0]
     return plain[0]
-
-
-def _by_file(reference: HubReference, models: list[ModelFiles]) -> ModelFiles:
-    for model in models:
-        if reference.file in model.files:
-            return model
-    raise InvalidReferenceError(
-        f"{reference.repo} has no complete model {reference.file}; it has {_names(models)}."
-    )
-
-
-def _by_quantization(
-    reference: HubReference, quantization: str, models: list[ModelFiles]
-) -> ModelFiles:
-    found = _with_quantization(quantization, models)
-    if not found:
-        raise InvalidReferenceError(
-            f"{reference.repo} has no {quantization}; it has {_names(models)}."
-        )
-    if len(found) > 1:
-        raise InvalidReferenceError(
-            f"{reference} could be {_names(found)}: write {reference.repo}/ and the file."
-        )
-    return found[0]
 
 
 def _with_quantization(quantization: str, models: list[ModelFiles]) -> list[ModelFiles]:

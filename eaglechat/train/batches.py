@@ -13,7 +13,7 @@ import torch
 
 from eaglechat.train.corpus import Sample
 from eaglechat.train.features import Rows
-from eaglechat.train.network import Chains, Lesson
+from eaglechat.train.network import Chains, TrainingSetup
 
 
 class Features(Protocol):
@@ -35,7 +35,7 @@ class TrainingBatch:
     """Chains and their labels. On one device."""
 
     chains: Chains
-    limits: Any
+    max_steps: Any
     """[rows]: the most steps of a chain that begins at this row; 0 if none begins there."""
     labels: Any
     """[rows + steps]: each token in the draft's vocabulary; -1 if that lacks it."""
@@ -64,26 +64,26 @@ def batches(
 
 
 def prepared(
-    samples: Sequence[Sample], place: Place, features: Features, lesson: Lesson
+    samples: Sequence[Sample], place: Place, features: Features, setup: TrainingSetup
 ) -> Generator[tuple[TrainingBatch, Place]]:
     """Endless batches, each with the place after it. A thread reads the next one meanwhile.
 
     That thread does not use the device: two threads on a Mac's GPU crash the process (torch issue
     197805).
     """
-    recipe = lesson.recipe
+    recipe = setup.recipe
     coming = batches(samples, place, recipe.batch_tokens, recipe.seed)
 
     def read() -> tuple[TrainingBatch, Place]:
         chosen, place = next(coming)
-        return assemble(chosen, features, lesson.draft_ids, recipe.steps), place
+        return assemble(chosen, features, setup.draft_ids, recipe.steps), place
 
     with ThreadPoolExecutor(1) as reader:
         waiting = reader.submit(read)
         while True:
             batch, after = waiting.result()
             waiting = reader.submit(read)
-            yield on_device(batch, lesson.device), after
+            yield on_device(batch, setup.device), after
 
 
 def assemble(
@@ -99,17 +99,17 @@ def assemble(
     rows = np.concatenate([features.rows(sample) for sample in samples])
     n_embd = rows.shape[1] // 4
     tokens = np.concatenate([*(s.tokens for s in samples), np.zeros(steps + 1, np.int32)])
-    limits = np.concatenate([_limits(sample) for sample in samples])
+    max_steps = np.concatenate([_max_steps(sample) for sample in samples])
     chains = Chains(
         features=torch.from_numpy(rows[:, : 3 * n_embd]),
         tokens=torch.from_numpy(tokens.astype(np.int64)),
-        places=torch.from_numpy(np.concatenate([np.arange(len(s.tokens)) for s in samples])),
+        positions=torch.from_numpy(np.concatenate([np.arange(len(s.tokens)) for s in samples])),
         lengths=tuple(len(sample.tokens) for sample in samples),
-        bases=torch.from_numpy(np.flatnonzero(limits)),
+        bases=torch.from_numpy(np.flatnonzero(max_steps)),
     )
     return TrainingBatch(
         chains=chains,
-        limits=torch.from_numpy(limits),
+        max_steps=torch.from_numpy(max_steps),
         labels=torch.from_numpy(draft_ids[tokens]),
         final_states=torch.from_numpy(rows[:, 3 * n_embd :]),
         n_tokens=len(rows),
@@ -127,12 +127,12 @@ def _moved(record: TrainingBatch | Chains, device: Any) -> dict[str, Any]:
     return {n: one.to(device) for n, one in vars(record).items() if isinstance(one, torch.Tensor)}
 
 
-def _limits(sample: Sample) -> npt.NDArray[np.int64]:
+def _max_steps(sample: Sample) -> npt.NDArray[np.int64]:
     """For each position, how many steps a chain from it stays within a span that teaches."""
-    limits = np.zeros(len(sample.tokens), dtype=np.int64)
+    max_steps = np.zeros(len(sample.tokens), dtype=np.int64)
     for start, end in sample.spans:
         # A chain from P first predicts token P + 2.
         first = max(start - 2, 0)
         bases = np.arange(first, max(end - 2, first))
-        limits[bases] = end - 2 - bases
-    return limits
+        max_steps[bases] = end - 2 - bases
+    return max_steps

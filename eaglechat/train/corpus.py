@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,13 +48,13 @@ class Sample:
     @cached_property
     def digest(self) -> str:
         """Identifies the tokens."""
-        return digest_of(self.tokens)
+        return _digest(self.tokens)
 
     @property
     def held_out(self) -> bool:
         """Decided by the prompt, so that all replies to it are held out or none."""
         prompt = self.tokens[: self.spans[0][0]]
-        named = digest_of(prompt if len(prompt) else self.tokens)
+        named = _digest(prompt if len(prompt) else self.tokens)
         return int(named, 16) % 100 < HELD_OUT_PERCENT
 
     @property
@@ -69,8 +70,7 @@ class TokenLine(msgspec.Struct, omit_defaults=True):
     temp: float | None = None
 
 
-class _AnyLine(msgspec.Struct):
-    t: list[int] | None = None
+class _MessagesLine(msgspec.Struct):
     messages: list[Message] | None = None
 
 
@@ -133,37 +133,30 @@ def read_chats(path: Path, model: Model, longest: int) -> Iterator[Sample]:
 
     Raises TrainingError, which names a line that is neither; OSError.
     """
-    tokenizer = ChatTokenizer(model)
-    n_samples = 0
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if not raw.strip():
-                continue
-            where = f"line {number} of {path}"
-            for sample in _line_samples(raw, where, tokenizer, model.n_vocab):
-                if (cut := _cut(sample, longest)) is not None:
-                    n_samples += 1
-                    yield cut
-    if n_samples == 0:
-        raise TrainingError(f"{path} holds no chat with a reply to learn from")
+
+    def samples() -> Iterator[Sample]:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if raw.strip():
+                    yield from _line_samples(raw, f"line {number} of {path}", model)
+
+    return _fitting(samples(), longest, path)
 
 
-def _line_samples(
-    raw: bytes, where: str, tokenizer: ChatTokenizer, n_vocab: int
-) -> Sequence[Sample]:
+def _line_samples(raw: bytes, where: str, model: Model) -> list[Sample]:
     try:
-        line = msgspec.json.decode(raw, type=_AnyLine)
+        line = msgspec.json.decode(raw, type=_MessagesLine)
         if line.messages is not None:
-            return tokenizer.samples(line.messages)
+            return chat_samples(line.messages, model)
         chat = msgspec.json.decode(raw, type=TokenLine)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TrainingError(f"{where} is no chat: {error}") from error
     except PromptError as error:
         raise TrainingError(f"{where}: {error}") from error
-    outside = next((token for token in chat.t if not 0 <= token < n_vocab), None)
+    outside = next((token for token in chat.t if not 0 <= token < model.n_vocab), None)
     if outside is not None:
         raise TrainingError(
-            f"{where} holds token {outside}, the target's vocabulary has {n_vocab}: "
+            f"{where} holds token {outside}, the target's vocabulary has {model.n_vocab}: "
             "it was made for another target"
         )
     if not 0 <= chat.a <= len(chat.t):
@@ -172,58 +165,60 @@ def _line_samples(
     return [Sample(tokens, ((chat.a, len(tokens)),), chat.temp)]
 
 
-class ChatTokenizer:
-    """Turns messages into tokens with the target's chat template."""
+def chat_samples(messages: Sequence[Message], model: Model) -> list[Sample]:
+    """The samples of a conversation, by the target's chat template. Raises PromptError.
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def samples(self, messages: Sequence[Message]) -> list[Sample]:
-        """The samples of a conversation. Raises PromptError.
-
-        It is one sample if every prompt begins with the tokens of the turns before it. A template
-        that rewrites earlier turns gives a sample per reply.
-        """
-        prompter = Prompter(self._model)
-        samples: list[Sample] = []
-        tokens: tuple[int, ...] = ()
-        spans: Spans = ()
-        for index, message in enumerate(messages):
-            if message.role != "assistant":
-                continue
-            prompt = prompter.prompt(messages[:index])
-            if spans and prompt[: len(tokens)] != tokens:
-                samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
-                spans = ()
-            reply = self._model.tokenize(message.content, bos=False, special=False)
-            reply.append(self._model.eos)
-            tokens = (*prompt, *reply)
-            spans = (*spans, (len(prompt), len(tokens)))
-            prompter.note_reply(prompt, reply)
-        if spans:
+    It is one sample if every prompt begins with the tokens of the turns before it. A template
+    that rewrites earlier turns gives a sample per reply.
+    """
+    prompter = Prompter(model)
+    samples: list[Sample] = []
+    tokens: tuple[int, ...] = ()
+    spans: Spans = ()
+    for index, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        prompt = prompter.prompt(messages[:index])
+        if spans and prompt[: len(tokens)] != tokens:
             samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
-        return samples
+            spans = ()
+        reply = model.tokenize(message.content, bos=False, special=False)
+        reply.append(model.eos)
+        tokens = (*prompt, *reply)
+        spans = (*spans, (len(prompt), len(tokens)))
+        prompter.note_reply(prompt, reply)
+    if spans:
+        samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
+    return samples
 
 
 def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample]:
     """The user's own chats. Raises TrainingError if none has a reply, OSError."""
-    tokenizer = ChatTokenizer(model)
+
+    def samples() -> Iterator[Sample]:
+        for chat in saved_chats(directory):
+            if (last := chat.turns.last) is None:
+                continue
+            # A chat with another model, whose template allows another order of turns, is left out.
+            with suppress(PromptError):
+                yield from chat_samples(chat.turns.messages_to(last.id), model)
+
+    return _fitting(samples(), longest, directory)
+
+
+def _fitting(samples: Iterable[Sample], longest: int, place: Path) -> Iterator[Sample]:
+    """The first `longest` tokens of each sample, without samples in which nothing is left to learn.
+
+    Raises TrainingError if none is left.
+    """
     found = False
-    for chat in saved_chats(directory):
-        last = chat.turns.last
-        if last is None:
-            continue
-        try:
-            samples = tokenizer.samples(chat.turns.messages_to(last.id))
-        except PromptError:
-            # A chat with another model, whose template allows another order of turns.
-            continue
-        for sample in samples:
-            if (cut := _cut(sample, longest)) is not None:
-                found = True
-                yield cut
+    for sample in samples:
+        spans = tuple((start, min(end, longest)) for start, end in sample.spans if start < longest)
+        if any(end > start for start, end in spans) and len(sample.tokens) >= SHORTEST:
+            found = True
+            yield Sample(sample.tokens[:longest], spans, sample.temperature)
     if not found:
-        raise TrainingError(f"{directory} holds no chat with a reply to learn from")
+        raise TrainingError(f"{place} holds no chat with a reply to learn from")
 
 
 def read_text(path: Path, model: Model, longest: int) -> Iterator[Sample]:
@@ -233,29 +228,22 @@ def read_text(path: Path, model: Model, longest: int) -> Iterator[Sample]:
     room = longest - len(beginning)
     waiting: list[int] = []
     found = False
+
+    def text_sample(tokens: list[int]) -> Sample:
+        whole = np.array(beginning + tokens, dtype=np.int32)
+        return Sample(whole, ((0, len(whole)),))
+
     with path.open(encoding="utf-8", errors="replace") as file:
         while block := file.readlines(_TEXT_BLOCK):
             waiting += model.tokenize("".join(block), bos=False, special=False)
             while len(waiting) >= room:
-                yield _text_sample(beginning + waiting[:room])
+                yield text_sample(waiting[:room])
                 found = True
                 del waiting[:room]
     if len(waiting) >= SHORTEST:
-        yield _text_sample(beginning + waiting)
+        yield text_sample(waiting)
     elif not found:
         raise TrainingError(f"{path} holds no text to learn from")
-
-
-def _text_sample(tokens: list[int]) -> Sample:
-    return Sample(np.array(tokens, dtype=np.int32), ((0, len(tokens)),))
-
-
-def _cut(sample: Sample, longest: int) -> Sample | None:
-    """The first `longest` tokens of a sample; None if nothing that teaches is left."""
-    spans = tuple((start, min(end, longest)) for start, end in sample.spans if start < longest)
-    if not spans or sum(end - start for start, end in spans) < 1 or len(sample.tokens) < SHORTEST:
-        return None
-    return Sample(sample.tokens[:longest], spans, sample.temperature)
 
 
 def most_frequent(samples: Iterable[Sample], size: int, n_vocab: int) -> npt.NDArray[np.int64]:
@@ -271,5 +259,5 @@ def most_frequent(samples: Iterable[Sample], size: int, n_vocab: int) -> npt.NDA
     return np.sort(chosen).astype(np.int64)
 
 
-def digest_of(tokens: npt.NDArray[np.int32]) -> str:
+def _digest(tokens: npt.NDArray[np.int32]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(tokens).tobytes(), digest_size=8).hexdigest()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -25,25 +24,20 @@ from eaglechat.gguf.preflight import (
     PreflightError,
     check_pair,
 )
+from eaglechat.hub.convert.draft_gguf import type_for
+from eaglechat.hub.convert.gguf_rows import read_rows
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
+    ConversionProgress,
     OutputTensor,
-    Progress,
     fields_as_stored,
     pack,
     write_draft,
 )
-from eaglechat.hub.errors import ConversionError
 from eaglechat.train import rope
 from eaglechat.train.network import weight_shapes
 from eaglechat.train.settings import TrainingError
-from eaglechat.train.target import (
-    EMBEDDINGS,
-    HEAD,
-    DraftShape,
-    VocabularyMatrices,
-    read_matrix,
-)
+from eaglechat.train.target import EMBEDDINGS, HEAD, DraftShape, VocabularyMatrices
 
 _T = gguf.GGUFValueType
 _UNQUANTISED = "bf16"
@@ -64,7 +58,7 @@ _BASE_MODEL = ("name", "organization", "repo_url")
 
 
 @dataclass(frozen=True)
-class Draft:
+class TrainableDraft:
     """A draft in memory."""
 
     shape: DraftShape
@@ -88,7 +82,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Making:
+class Provenance:
     """What the file says of how the draft was trained."""
 
     name: str
@@ -102,10 +96,12 @@ class Making:
     """The acceptance at each position that training predicts, on held-out chats."""
 
 
-def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int) -> Draft:
+def read_draft(
+    path: Path, target: GGUFHeader, matrices: VocabularyMatrices, longest: int
+) -> TrainableDraft:
     """A draft to continue, with samples of at most `longest` tokens.
 
-    Raises TrainingError if training cannot continue it.
+    Raises TrainingError if training cannot continue it, ConversionError if it cannot be read.
     """
     try:
         _, header = check_pair(target.path, path)
@@ -122,7 +118,7 @@ def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, lon
     stored = {tensor.name: tensor for tensor in header.tensors}
 
     def read(name: str) -> Floats:
-        return read_matrix(path, header.data_start, stored[name])
+        return read_rows(path, header.data_start, stored[name])
 
     factors = read(rope.FACTORS) if rope.FACTORS in stored else None
     shape = _shape(header, target, factors)
@@ -141,7 +137,7 @@ def read_draft(path: Path, target: GGUFHeader, matrices: VocabularyMatrices, lon
         d2t = np.arange(target.n_vocab, dtype=np.int64)
     weights = {name: read(name) if name in stored else matrices.head(d2t) for name in trained}
     layers = tuple(header.numbers("eagle3.target_layers") or ())
-    return Draft(shape, layers, d2t, weights, begun_as=header)
+    return TrainableDraft(shape, layers, d2t, weights, begun_as=header)
 
 
 def _shape(draft: GGUFHeader, target: GGUFHeader, factors: Floats | None) -> DraftShape:
@@ -177,16 +173,18 @@ def _check_tensors(draft: GGUFHeader, known: Mapping[str, tuple[int, ...]]) -> N
 
 
 def save_draft(
-    draft: Draft,
+    draft: TrainableDraft,
     target: GGUFHeader,
-    making: Making,
+    provenance: Provenance,
     out: Path,
     *,
     type: str,
     head_type: str | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[ConversionProgress], None] = lambda _: None,
 ) -> None:
-    """Write a draft as a GGUF of one of the converter's types. Raises TrainingError, OSError.
+    """Write a draft as a GGUF of one of the converter's types.
+
+    Raises TrainingError, ConversionError, OSError.
 
     `head_type`, one of HEAD_TYPES, is the output head's. It must be None for a mixture, in which
     llama.cpp chooses the type of each matrix.
@@ -198,55 +196,48 @@ def save_draft(
             )
 
     kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else _UNQUANTISED]
-    try:
-        tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
-        n_parameters = sum(prod(tensor.shape) for tensor in tensors)
-        fields = [
-            *_fields(draft, target, making, file_type, n_parameters),
-            *fields_as_stored(target, "tokenizer."),
-        ]
-        write_draft(out, type, fields, tensors, progress)
-    except ConversionError as error:
-        raise TrainingError(str(error)) from error
+    tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
+    n_parameters = sum(prod(tensor.shape) for tensor in tensors)
+    fields = [
+        *_fields(draft, target, provenance, file_type, n_parameters),
+        *fields_as_stored(target, "tokenizer."),
+    ]
+    write_draft(out, type, fields, tensors, progress)
 
 
-def _tensors(draft: Draft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
+def _tensors(draft: TrainableDraft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
     for name, values in draft.weights.items():
-        wanted = head_kind if name == HEAD else kind
-        stored_as = Type.F32 if values.ndim == 1 else _fitting(wanted, values.shape[-1])
-        yield OutputTensor(
-            name, values.shape, stored_as, _quantised(partial(iter, (values,)), stored_as)
-        )
-    yield from _kept_tensors(draft, kind)
-    yield OutputTensor(_D2T, draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
-
-
-def _kept_tensors(draft: Draft, kind: Type) -> Iterator[OutputTensor]:
-    """The tensors that are copied from the draft that training began with."""
+        yield _tensor(name, values.shape, head_kind if name == HEAD else kind, values)
+    # Copied from the draft that training began with:
     begun_as = draft.begun_as
     stored = {tensor.name: tensor for tensor in begun_as.tensors} if begun_as else {}
     if begun_as and rope.FACTORS in stored:
-        factors = read_matrix(begun_as.path, begun_as.data_start, stored[rope.FACTORS])
-        yield OutputTensor(rope.FACTORS, factors.shape, Type.F32, partial(iter, (factors,)))
+        factors = read_rows(begun_as.path, begun_as.data_start, stored[rope.FACTORS])
+        yield _tensor(rope.FACTORS, factors.shape, kind, factors)
     if own := draft.own_embeddings:
-        shape = stored[EMBEDDINGS].shape[::-1]
-        stored_as = _fitting(kind, shape[-1])
-        yield OutputTensor(EMBEDDINGS, shape, stored_as, _quantised(own.embeddings, stored_as))
+        yield _tensor(EMBEDDINGS, stored[EMBEDDINGS].shape[::-1], kind, own)
+    yield OutputTensor(_D2T, draft.d2t.shape, Type.I64, lambda: iter((draft.d2t,)))
 
 
-def _fitting(kind: Type, row: int) -> Type:
-    block, _ = gguf.GGML_QUANT_SIZES[kind]
-    return kind if row % block == 0 else Type.F16
+def _tensor(
+    name: str, shape: Sequence[int], kind: Type, values: Floats | VocabularyMatrices
+) -> OutputTensor:
+    """A tensor that is quantised while it is written: `values`, or the embeddings of a model."""
+    stored_as = type_for(shape, kind)
 
+    def chunks() -> Iterator[npt.NDArray[np.generic]]:
+        for rows in (values,) if isinstance(values, np.ndarray) else values.embeddings():
+            yield np.ascontiguousarray(gguf.quants.quantize(rows, stored_as))
 
-def _quantised(
-    parts: Callable[[], Iterator[Floats]], kind: Type
-) -> Callable[[], Iterator[npt.NDArray[np.generic]]]:
-    return lambda: (np.ascontiguousarray(gguf.quants.quantize(values, kind)) for values in parts())
+    return OutputTensor(name, tuple(shape), stored_as, chunks)
 
 
 def _fields(
-    draft: Draft, target: GGUFHeader, making: Making, file_type: FileType, n_parameters: int
+    draft: TrainableDraft,
+    target: GGUFHeader,
+    provenance: Provenance,
+    file_type: FileType,
+    n_parameters: int,
 ) -> Iterable[bytes]:
     shape = draft.shape
     yield pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING)
@@ -255,7 +246,7 @@ def _fields(
     yield pack("eagle3.norm_before_residual", shape.norm_before_residual, _T.BOOL)
     yield pack("eagle3.norm_before_fc", shape.norm_before_fc, _T.BOOL)
     yield pack("general.type", "model", _T.STRING)
-    yield pack("general.name", making.name, _T.STRING)
+    yield pack("general.name", provenance.name, _T.STRING)
     yield pack("general.size_label", gguf.size_label(n_parameters, n_parameters, 0, 0), _T.STRING)
     if licence := target.get("general.license"):
         yield pack("general.license", str(licence), _T.STRING)
@@ -285,9 +276,9 @@ def _fields(
     yield pack("eagle3.attention.layer_norm_rms_epsilon", shape.rms_eps, _T.FLOAT32)
     yield pack("general.file_type", file_type, _T.UINT32)
     yield pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32)
-    yield pack("eaglechat.training.data", making.data, _T.STRING)
-    yield pack("eaglechat.training.samples", making.n_samples, _T.UINT64)
-    yield pack("eaglechat.training.tokens_seen", making.n_tokens_seen, _T.UINT64)
-    yield pack("eaglechat.training.seconds", making.seconds, _T.FLOAT32)
-    yield pack("eaglechat.training.unrolled_steps", making.unrolled_steps, _T.UINT32)
-    yield pack("eaglechat.training.acceptance", making.predicted, _T.ARRAY, _T.FLOAT32)
+    yield pack("eaglechat.training.data", provenance.data, _T.STRING)
+    yield pack("eaglechat.training.samples", provenance.n_samples, _T.UINT64)
+    yield pack("eaglechat.training.tokens_seen", provenance.n_tokens_seen, _T.UINT64)
+    yield pack("eaglechat.training.seconds", provenance.seconds, _T.FLOAT32)
+    yield pack("eaglechat.training.unrolled_steps", provenance.unrolled_steps, _T.UINT32)
+    yield pack("eaglechat.training.acceptance", provenance.predicted, _T.ARRAY, _T.FLOAT32)

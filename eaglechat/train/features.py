@@ -1,8 +1,8 @@
 """The features of a sample: what the target computes at each position, as float16.
 
 A row has 4 * n_embd values: [low layer | middle layer | high layer | state after the output norm].
-Rows are stored in shards on disk, under the digest of their sample's tokens, so features are never
-computed twice, from whatever source or in whatever order the samples come.
+They are stored on disk under the digest of the sample's tokens, so features are computed only once,
+from whatever source or in whatever order the samples come.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.paths import write_atomically
 from eaglechat.train.corpus import Sample
 from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.errors import DecodeError
@@ -24,7 +22,6 @@ from eaglechat.wire.errors import DecodeError
 Rows = npt.NDArray[np.float16]
 
 N_PARTS = 4
-_SHARD_BYTES = 64 << 20
 _SPARE_BYTES = 1 << 30
 """What is left free: a training run must not fill the disk."""
 _BATCH_ROWS = 512
@@ -47,7 +44,10 @@ def decoded_features(context: Context, layers: Sequence[int], n_rows: int) -> Ro
 
 
 class FeatureReader:
-    """Computes features with the target. Close it to free its context."""
+    """Computes features with the target. Close it to free its context.
+
+    Training reads from it directly if the disk is too small for a FeatureStore.
+    """
 
     def __init__(
         self, model: Model, layers: Sequence[int], *, longest: int, n_threads: int
@@ -77,6 +77,11 @@ class FeatureReader:
                 yield sample, rows[first : first + len(sample.tokens)]
                 first += len(sample.tokens)
 
+    def rows(self, sample: Sample) -> Rows:
+        """The features of one sample. Raises DecodeError."""
+        ((_, rows),) = self.read([sample])
+        return rows
+
     def _read_group(self, group: Sequence[Sample]) -> Rows:
         parts = []
         for first in range(0, max(len(sample.tokens) for sample in group), _BATCH_ROWS):
@@ -84,16 +89,13 @@ class FeatureReader:
             for sequence, sample in enumerate(group):
                 tokens = sample.tokens[first : first + _BATCH_ROWS].tolist()
                 self._batch.add_tokens(tokens, first, sequence, output=True)
-            parts.append(self._decode())
+            status = self._context.decode(self._batch)
+            if status != 0:
+                raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
+            parts.append(decoded_features(self._context, self._layers, len(self._batch)))
         for sequence in range(len(group)):
             self._context.forget(sequence, 0)
         return np.concatenate(parts)
-
-    def _decode(self) -> Rows:
-        status = self._context.decode(self._batch)
-        if status != 0:
-            raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        return decoded_features(self._context, self._layers, len(self._batch))
 
 
 def _groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
@@ -110,46 +112,33 @@ def _groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
         yield group
 
 
-class _ShardIndex(msgspec.Struct, frozen=True):
-    """The digests of a shard's samples and their numbers of rows, in order."""
-
-    digests: list[str]
-    lengths: list[int]
-
-
 class FeatureStore:
-    """Shards in a directory: NNNNN.npy [rows, 4 * n_embd] float16 with its NNNNN.json index."""
+    """A file per sample in a directory: its rows [tokens, 4 * n_embd] as plain float16."""
 
     def __init__(self, directory: Path, n_embd: int) -> None:
-        """Raises TrainingError if a shard is of another target, OSError."""
+        """Raises OSError."""
         self._directory = directory
         self._width = N_PARTS * n_embd
-        self._places: dict[str, tuple[int, int, int]] = {}
-        self._shards: list[Rows] = []
-        self.rows_a_shard = max(_SHARD_BYTES // (self._width * 2), 1)
         directory.mkdir(parents=True, exist_ok=True)
-        for index in sorted(directory.glob("*.json")):
-            self._add(index)
 
-    def __contains__(self, digest: str) -> bool:
-        return digest in self._places
+    def __contains__(self, sample: Sample) -> bool:
+        """Whether a sample's features are stored; a file of another size does not count."""
+        try:
+            return self._file(sample).stat().st_size == self._n_bytes(len(sample.tokens))
+        except FileNotFoundError:
+            return False
 
     def rows(self, sample: Sample) -> Rows:
-        """A sample's features. Raises KeyError if they are not stored."""
-        shard, first, length = self._places[sample.digest]
-        return self._shards[shard][first : first + length]
+        """A sample's features. Raises OSError if they are not stored."""
+        return np.fromfile(self._file(sample), np.float16).reshape(-1, self._width)
 
-    def check_disk(self, samples: Iterable[Sample]) -> None:
-        """Raises TrainingError if the missing features do not fit on the disk."""
-        self.check_space(sum(len(sample.tokens) for sample in samples if sample.digest not in self))
-
-    def check_space(self, missing: int) -> None:
-        """Raises TrainingError if `missing` more rows do not fit on the disk."""
-        needed = missing * self._width * 2
+    def check_space(self, n_rows: int) -> None:
+        """Raises TrainingError if `n_rows` more rows do not fit on the disk."""
+        needed = self._n_bytes(n_rows)
         free = shutil.disk_usage(self._directory).free - _SPARE_BYTES
-        if missing > 0 and needed > free:
+        if n_rows > 0 and needed > free:
             raise TrainingError(
-                f"the features of {missing:,} tokens take {needed / 1e9:,.1f} GB on the disk of "
+                f"the features of {n_rows:,} tokens take {needed / 1e9:,.1f} GB on the disk of "
                 f"{self._directory}, which has {max(free, 0) / 1e9:,.1f} GB to spare; free some "
                 "space, choose another place with --work, train on less, or give --recompute, "
                 "which stores none and computes them anew in each pass"
@@ -157,72 +146,34 @@ class FeatureStore:
 
     def fill(
         self,
-        samples: Sequence[Sample],
+        samples: Iterable[Sample],
         reader: FeatureReader,
         on_rows: Callable[[int], None],
         paused: Callable[[], bool],
     ) -> None:
         """Compute and store missing features. `on_rows` gets each sample's number of rows.
 
-        Raises PausedError after storing what is computed; TrainingError if the disk is full;
-        DecodeError, OSError.
+        Raises PausedError; TrainingError if the disk is full; DecodeError, OSError.
         """
-        digests: list[str] = []
-        parts: list[Rows] = []
-        waiting = 0
-        for sample, rows in reader.read(s for s in samples if s.digest not in self):
-            digests.append(sample.digest)
-            parts.append(rows)
-            waiting += len(rows)
+        for sample, rows in reader.read(sample for sample in samples if sample not in self):
+            self.put(sample, rows)
             on_rows(len(rows))
-            stop = paused()
-            if stop or waiting >= self.rows_a_shard:
-                self.put(digests, parts)
-                digests, parts, waiting = [], [], 0
-            if stop:
+            if paused():
                 raise PausedError
-        self.put(digests, parts)
 
-    def put(self, digests: Sequence[str], parts: Sequence[Rows]) -> None:
-        """Store the features of these samples as a shard.
+    def put(self, sample: Sample, rows: Rows) -> None:
+        """Store a sample's features. Raises TrainingError if they do not fit on the disk, OSError.
 
-        Raises TrainingError if they do not fit on the disk, OSError.
+        A crash leaves the whole file or none.
         """
-        if not parts:
-            return
-        self.check_space(sum(len(rows) for rows in parts))
-        index = self._directory / f"{len(self._shards):05d}.json"
-        part = index.with_suffix(".part")
-        with part.open("wb") as file:
-            np.save(file, np.concatenate(parts))
-        part.replace(index.with_suffix(".npy"))
-        # Written last: a shard without an index does not count.
-        lengths = [len(rows) for rows in parts]
-        write_atomically(index, msgspec.json.encode(_ShardIndex(list(digests), lengths)))
-        self._add(index)
+        self.check_space(len(rows))
+        file = self._file(sample)
+        part = file.with_suffix(".part")
+        rows.tofile(part)
+        part.replace(file)
 
-    def _add(self, index: Path) -> None:
-        entries = msgspec.json.decode(index.read_bytes(), type=_ShardIndex)
-        shard = np.load(index.with_suffix(".npy"), mmap_mode="r")
-        if shard.shape != (sum(entries.lengths), self._width):
-            raise TrainingError(
-                f"{index.with_suffix('.npy')} holds features of another target or is damaged; "
-                "delete it, or choose another place with --work"
-            )
-        first = 0
-        for digest, length in zip(entries.digests, entries.lengths, strict=True):
-            self._places[digest] = (len(self._shards), first, length)
-            first += length
-        self._shards.append(shard)
+    def _file(self, sample: Sample) -> Path:
+        return self._directory / f"{sample.digest}.f16"
 
-
-class LiveFeatures:
-    """Computes features each time they are asked for, for a small disk."""
-
-    def __init__(self, reader: FeatureReader) -> None:
-        self._reader = reader
-
-    def rows(self, sample: Sample) -> Rows:
-        """A sample's features. Raises DecodeError."""
-        ((_, rows),) = self._reader.read([sample])
-        return rows
+    def _n_bytes(self, n_rows: int) -> int:
+        return n_rows * self._width * np.dtype(np.float16).itemsize

@@ -21,13 +21,13 @@ import torch
 from torch.nn.functional import linear, silu
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
-from eaglechat.train.attention import ChainAttention, Stretch
+from eaglechat.train.attention import ChainAttention, SampleRows
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import DraftShape
+from eaglechat.train.target import HEAD, DraftShape
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingSetup:
     """What does not change during a run."""
 
     shape: DraftShape
@@ -49,7 +49,6 @@ Weights = Mapping[str, Any]
 
 FEATURE_NORM = "enc.output_norm.weight"
 FC = "fc.weight"
-HEAD = "output.weight"
 OUTPUT_NORM = "output_norm.weight"
 TOKEN_NORM = "blk.0.attn_norm.weight"
 STATE_NORM = "blk.0.attn_norm_2.weight"
@@ -111,7 +110,7 @@ class Chains:
     """[rows, n_features] of all samples."""
     tokens: Any
     """[rows + steps]: the token of each row, then padding."""
-    places: Any
+    positions: Any
     """[rows]: the position of each row in its sample."""
     lengths: tuple[int, ...]
     """The number of rows of each sample."""
@@ -134,26 +133,26 @@ class Step:
 class Unrolled:
     """A forward pass over chains, step by step. The caller decides which chains go on."""
 
-    def __init__(self, weights: Weights, lesson: Lesson, chains: Chains) -> None:
-        """The weights' `fc` is for features that are divided by the lesson's scale."""
-        dtype = lesson.dtype
-        self._shape = lesson.shape
+    def __init__(self, weights: Weights, setup: TrainingSetup, chains: Chains) -> None:
+        """The weights' `fc` is for features that are divided by the setup's scale."""
+        dtype = setup.dtype
+        self._shape = setup.shape
         self._weights = {
             name: weight.to(dtype) if weight.ndim > 1 else weight
             for name, weight in weights.items()
             if name != HEAD
         }
-        self._embeddings = lesson.embeddings
+        self._embeddings = setup.embeddings
         self._chains = chains
         self._dtype = dtype
-        frequencies = lesson.shape.rope.frequencies
+        frequencies = setup.shape.rope.frequencies
         self._frequencies = torch.tensor(frequencies, device=chains.features.device)
-        features = normed_features(chains.features.float(), self._weights, lesson.shape)
-        features = (features / lesson.feature_scale).to(dtype)
+        features = normed_features(chains.features.float(), self._weights, setup.shape)
+        features = (features / setup.feature_scale).to(dtype)
         g = linear(features, self._weights[FC]).float()
         rows = torch.arange(len(g), device=g.device)
         everything = self._inputs(chains.tokens[rows + 1], g)
-        self._text_k = self._rotated(self._heads(everything, K), chains.places)
+        self._text_k = self._rotated(self._heads(everything, K), chains.positions)
         self._text_v = self._heads(everything, V)
         self._everything, self._g = everything, g
         self._chain_k: list[Any] = []
@@ -174,14 +173,14 @@ class Unrolled:
         self._chain_k = [keys[going_on] for keys in self._chain_k]
         self._chain_v = [values[going_on] for values in self._chain_v]
         inputs = self._inputs(self._chains.tokens[bases + number], state)
-        places = self._chains.places[bases] + (number - 1)
-        self._chain_k.append(self._rotated(self._heads(inputs, K), places))
+        positions = self._chains.positions[bases] + (number - 1)
+        self._chain_k.append(self._rotated(self._heads(inputs, K), positions))
         self._chain_v.append(self._heads(inputs, V))
         return self._step(number, bases, inputs, state)
 
     def _step(self, number: int, bases: Any, inputs: Any, state: Any) -> Step:
-        places = self._chains.places[bases] + (number - 1)
-        query = self._rotated(self._heads(inputs, Q), places)
+        positions = self._chains.positions[bases] + (number - 1)
+        query = self._rotated(self._heads(inputs, Q), positions)
         mixed = ChainAttention.apply(
             query,
             self._text_k,
@@ -214,23 +213,23 @@ class Unrolled:
             return torch.stack(steps)
         return self._text_k.new_empty(0, n_chains, *self._text_k.shape[1:])
 
-    def _rotated(self, heads: Any, places: Any) -> Any:
+    def _rotated(self, heads: Any, positions: Any) -> Any:
         """RoPE over the first n_rot values of each head, in neighbouring pairs."""
         rope = self._shape.rope
-        angles = places[:, None].float() * self._frequencies
+        angles = positions[:, None].float() * self._frequencies
         cos, sin = (rope.magnitude * part[:, None] for part in (angles.cos(), angles.sin()))
         pairs = heads[..., : rope.n_rot].float().unflatten(-1, (-1, 2))
         even, odd = pairs[..., 0], pairs[..., 1]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
         return torch.cat([turned.flatten(-2).to(heads.dtype), heads[..., rope.n_rot :]], -1)
 
-    def _stretches(self, bases: Any) -> list[Stretch]:
+    def _stretches(self, bases: Any) -> list[SampleRows]:
         starts = [0]
         for length in self._chains.lengths:
             starts.append(starts[-1] + length)
         ends = torch.searchsorted(bases, torch.tensor(starts, device=bases.device)).tolist()
         return [
-            Stretch(first, last, start, length)
+            SampleRows(first, last, start, length)
             for first, last, start, length in zip(
                 ends[:-1], ends[1:], starts[:-1], self._chains.lengths, strict=True
             )

@@ -1,8 +1,7 @@
-"""Before the first batch: makes a new draft and its lesson, or resumes from a checkpoint."""
+"""Before the first batch: makes a new draft and its setup, or resumes from a checkpoint."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,19 +17,18 @@ from eaglechat.paths import write_atomically
 from eaglechat.train import corpus
 from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
-from eaglechat.train.draft_file import Draft
+from eaglechat.train.draft_file import TrainableDraft
 from eaglechat.train.features import N_PARTS
 from eaglechat.train.network import (
     FC,
-    HEAD,
-    Lesson,
+    TrainingSetup,
     Weights,
     new_weights,
     normed_features,
     root_mean_square_normed,
 )
 from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe, TrainingError
-from eaglechat.train.target import VocabularyMatrices, shape_of, soft_cap
+from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of, soft_cap
 from eaglechat.train.trainer import Trainer
 
 _SCALE_SAMPLES = 16
@@ -66,7 +64,7 @@ class Scales:
 
 
 def measure_scales(
-    training: Sequence[Sample], features: Features, begun_as: Draft | None
+    training: Sequence[Sample], features: Features, begun_as: TrainableDraft | None
 ) -> Scales:
     """Scales from the medians, which a few huge values do not change.
 
@@ -94,7 +92,7 @@ def new_draft(
     *,
     n_draft_vocab: int | None,
     seed: int,
-) -> Draft:
+) -> TrainableDraft:
     """A draft with a layer of the target's dimensions, and the most frequent tokens of the data."""
     shape = shape_of(target)
     size = n_draft_vocab or min(DRAFT_VOCABULARY, target.n_vocab)
@@ -102,12 +100,12 @@ def new_draft(
     head, final = torch.from_numpy(matrices.head(d2t)), torch.from_numpy(scales.final)
     weights = {n: weight.numpy() for n, weight in new_weights(shape, head, final, seed).items()}
     weights[FC] /= scales.features
-    return Draft(shape, layers, d2t, weights)
+    return TrainableDraft(shape, layers, d2t, weights)
 
 
 def with_vocabulary(
-    draft: Draft, d2t: npt.NDArray[np.int64], matrices: VocabularyMatrices
-) -> Draft:
+    draft: TrainableDraft, d2t: npt.NDArray[np.int64], matrices: VocabularyMatrices
+) -> TrainableDraft:
     """The draft with another vocabulary, `d2t` (ascending).
 
     Its head keeps the rows of the tokens that stay. The rows of new tokens are the target's, mapped
@@ -122,8 +120,8 @@ def with_vocabulary(
     return replace(draft, d2t=d2t, weights={**draft.weights, HEAD: head})
 
 
-def lesson_for(
-    draft: Draft,
+def setup_for(
+    draft: TrainableDraft,
     target: GGUFHeader,
     matrices: VocabularyMatrices,
     scales: Scales,
@@ -131,7 +129,7 @@ def lesson_for(
     *,
     dtype: Any,
     device: Any,
-) -> Lesson:
+) -> TrainingSetup:
     """What does not change during a run, on the device of the training."""
     draft_ids = np.full(target.n_vocab, -1, dtype=np.int64)
     draft_ids[draft.d2t] = np.arange(len(draft.d2t))
@@ -139,7 +137,7 @@ def lesson_for(
         root_mean_square_normed(torch.from_numpy(rows), draft.shape.rms_eps).to(dtype)
         for rows in (draft.own_embeddings or matrices).embeddings()
     ]
-    return Lesson(
+    return TrainingSetup(
         shape=draft.shape,
         recipe=recipe,
         feature_scale=torch.from_numpy(scales.features).to(device),
@@ -152,39 +150,18 @@ def lesson_for(
     )
 
 
-def to_training(draft: Draft, lesson: Lesson) -> dict[str, Any]:
+def to_training(draft: TrainableDraft, setup: TrainingSetup) -> dict[str, Any]:
     """A draft's weights for training: `fc` is for features divided by their scale."""
     weights = {name: torch.from_numpy(values) for name, values in draft.weights.items()}
-    weights[FC] = weights[FC] * lesson.feature_scale.cpu()
+    weights[FC] = weights[FC] * setup.feature_scale.cpu()
     return weights
 
 
-def from_training(weights: Weights, lesson: Lesson) -> dict[str, npt.NDArray[np.float32]]:
+def from_training(weights: Weights, setup: TrainingSetup) -> dict[str, npt.NDArray[np.float32]]:
     """The reverse of `to_training`."""
     plain = {name: weight.detach().cpu() for name, weight in weights.items()}
-    plain[FC] = plain[FC] / lesson.feature_scale.cpu()
+    plain[FC] = plain[FC] / setup.feature_scale.cpu()
     return {name: weight.numpy() for name, weight in plain.items()}
-
-
-def identity_of(
-    target: GGUFHeader,
-    draft: Draft,
-    training: Sequence[Sample],
-    *,
-    recipe: Recipe,
-    init: Path | None,
-    dtype: Any,
-) -> Identity:
-    """The identity of a run over these samples."""
-    return Identity(
-        target=f"{target.name}, {target.size_bytes} bytes",
-        layers=draft.layers,
-        draft_vocabulary=_digest(draft.d2t.tobytes()),
-        data=_digest("".join(sample.digest for sample in training).encode()),
-        recipe=recipe,
-        init=_digest(init.read_bytes()) if init is not None else "",
-        precision=str(dtype).removeprefix("torch."),
-    )
 
 
 def checkpoint_in(work: Path) -> Path:
@@ -218,7 +195,3 @@ def forget_run(work: Path) -> None:
     """Delete the checkpoint. Chats and features stay. Raises OSError."""
     for path in (checkpoint_in(work), work / _RECORD, work / "training.jsonl"):
         path.unlink(missing_ok=True)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()

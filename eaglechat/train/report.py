@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
 from eaglechat.train.batches import Features, TrainingBatch, assemble, on_device
 from eaglechat.train.corpus import Sample
-from eaglechat.train.network import HEAD, Lesson, Unrolled, Weights
+from eaglechat.train.network import TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import PausedError, TrainingError
+from eaglechat.train.target import HEAD
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
@@ -27,7 +29,7 @@ _CHUNK_ROWS = 512
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class Prediction:
     """Counts over the predicted rounds; the definitions are those of `wire/stats.py`."""
 
     rounds: int
@@ -44,32 +46,32 @@ class Foreseen:
         return tuple(accepted / tested for accepted, tested in pairs if tested)
 
 
-def foresee(
-    lesson: Lesson,
+def predict(
+    setup: TrainingSetup,
     weights: Weights,
     samples: Sequence[Sample],
     features: Features,
     *,
     n_draft_max: int,
     max_tokens: int,
-    stopped: Callable[[], bool] = lambda: False,
-) -> Foreseen:
+    paused: Callable[[], bool],
+) -> Prediction:
     """Predict what the engine will accept, by replaying held-out samples round by round.
 
     A draft of the text's next tokens is accepted up to the first one that differs, and the next
     round begins after that: the same rounds, positions and counts as in the engine, computed with
     the training code's forward pass. Only the first `max_tokens` of a reply count, because a long
-    greedy reply repeats itself. If stopped, fewer samples are replayed.
+    greedy reply repeats itself. Raises PausedError.
     """
     tested, accepted = np.zeros(n_draft_max, int), np.zeros(n_draft_max, int)
     rounds = 0
     for sample in samples:
-        if stopped():
-            break
-        read = assemble([sample], features, lesson.draft_ids, n_draft_max)
-        batch = on_device(read, lesson.device)
+        if paused():
+            raise PausedError
+        read = assemble([sample], features, setup.draft_ids, n_draft_max)
+        batch = on_device(read, setup.device)
         with torch.no_grad():
-            right = _right_in_a_row(lesson, weights, batch, n_draft_max)
+            right = _right_in_a_row(setup, weights, batch, n_draft_max)
         for start, end in sample.spans:
             base, last = max(start - 2, 0), min(end, start + max_tokens) - 2
             while base < last:
@@ -79,22 +81,22 @@ def foresee(
                 accepted[:n_accepted] += 1
                 rounds += 1
                 base += n_accepted + 1
-    return Foreseen(rounds, tuple(tested.tolist()), tuple(accepted.tolist()))
+    return Prediction(rounds, tuple(tested.tolist()), tuple(accepted.tolist()))
 
 
 def _right_in_a_row(
-    lesson: Lesson, weights: Weights, batch: TrainingBatch, n_draft_max: int
+    setup: TrainingSetup, weights: Weights, batch: TrainingBatch, n_draft_max: int
 ) -> npt.NDArray[np.int64]:
     """[rows]: how many first tokens of a draft from each row agree with the text."""
-    head = weights[HEAD].to(lesson.dtype)
-    unrolled = Unrolled(weights, lesson, batch.chains)
-    count = torch.zeros(len(batch.limits), dtype=torch.int64, device=lesson.device)
+    head = weights[HEAD].to(setup.dtype)
+    unrolled = Unrolled(weights, setup, batch.chains)
+    count = torch.zeros(len(batch.max_steps), dtype=torch.int64, device=setup.device)
     step = unrolled.first()
     for number in range(1, n_draft_max + 1):
         labels = batch.labels[step.bases + number + 1]
         hits = _likeliest(step.normed, head) == labels
         count[step.bases[hits]] = number
-        going_on = torch.nonzero(hits & (batch.limits[step.bases] > number)).squeeze(1)
+        going_on = torch.nonzero(hits & (batch.max_steps[step.bases] > number)).squeeze(1)
         if number == n_draft_max or not len(going_on):
             break
         step = unrolled.following(number + 1, step, going_on)
@@ -113,7 +115,7 @@ _TEXT_PROMPT = 64
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredDraft:
     """What greedy replies with drafts of `n_draft_max` tokens gave."""
 
     n_draft_max: int
@@ -127,14 +129,6 @@ class Measured:
         return self.tokens_per_second / self.plain_tokens_per_second
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """A held-out prompt, and the most tokens of the reply."""
-
-    tokens: tuple[int, ...]
-    max_tokens: int
-
-
 def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
     """Held-out samples with different prompts; only greedy replies if there are any."""
     greedy = [sample for sample in held_out if sample.temperature == 0.0]
@@ -144,70 +138,50 @@ def report_samples(held_out: Sequence[Sample], most: int) -> list[Sample]:
     return list(chosen.values())[:most]
 
 
-def prompt_of(sample: Sample, max_tokens: int) -> Prompt:
-    """A sample's prompt and length; the prompt of a text is its first tokens."""
-    start, end = sample.spans[0]
-    start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
-    return Prompt(tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens))
-
-
 def measure(
     target: Path,
     draft: Path,
-    prompts: Sequence[Prompt],
+    samples: Sequence[Sample],
+    max_tokens: int,
     *,
     options: LoadOptions,
-    on_reply: Callable[[int], None],
+    on_reply: Callable[[int, int], None],
     paused: Callable[[], bool],
-    lengths: Sequence[int] = LENGTHS,
-) -> list[Measured]:
-    """Write the reply to each prompt without drafting, then with each draft length.
+) -> list[MeasuredDraft]:
+    """Write the reply to each sample's prompt without drafting, then with each of LENGTHS.
 
-    `on_reply` gets the number of replies. Raises PausedError, TrainingError if the draft fails in
-    the engine, EngineError.
+    A reply is as long as the sample's, at most `max_tokens`. The prompt of a text is its first
+    tokens. `on_reply` gets the number of replies and their total. Raises PausedError, TrainingError
+    if the draft fails in the engine, EngineError.
     """
     pair = LoadedPair(check_pair(target, draft), options)
-    totals = {n: _Total() for n in (0, *lengths)}
+    folds = {n: StatsFold() for n in (0, *LENGTHS)}
+    tokens, generation_ms = dict.fromkeys(folds, 0), dict.fromkeys(folds, 0.0)
     try:
         if pair.info.speculation_off:
             raise TrainingError(f"the draft cannot be measured: {pair.info.speculation_off}")
-        done = 0
-        for prompt in prompts:
-            for n, total in totals.items():
+        done, total = 0, len(samples) * len(folds)
+        for sample in samples:
+            start, end = sample.spans[0]
+            start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
+            prompt, n_reply = tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens)
+            for n, fold in folds.items():
                 if paused():
                     raise PausedError
                 live = Live(Speculation(enabled=n > 0, n_draft_max=max(n, 1)), 0.0)
                 for event in pair.generator.reply(
-                    prompt.tokens, _GREEDY, live, seed=1, max_tokens=prompt.max_tokens
+                    prompt, _GREEDY, live, seed=1, max_tokens=n_reply
                 ):
-                    total.add(event)
+                    if isinstance(event, Round):
+                        fold.add(event)
+                    elif isinstance(event, SpeculationOff):
+                        raise TrainingError(f"the draft fails in the engine: {event.reason}")
+                    elif isinstance(event, ReplyEnd):
+                        tokens[n] += event.tokens
+                        generation_ms[n] += event.timings.generation_ms
                 done += 1
-                on_reply(done)
+                on_reply(done, total)
     finally:
         pair.close()
-    plain = totals[0].tokens_per_second
-    return [
-        Measured(n, totals[n].fold.stats(), totals[n].tokens_per_second, plain) for n in lengths
-    ]
-
-
-class _Total:
-    """The sum of all replies with one draft length."""
-
-    def __init__(self) -> None:
-        self.fold = StatsFold()
-        self._tokens = 0
-        self._ms = 0.0
-
-    def add(self, event: object) -> None:
-        if isinstance(event, Round):
-            self.fold.add(event)
-        elif isinstance(event, SpeculationOff):
-            raise TrainingError(f"the draft fails in the engine: {event.reason}")
-        elif isinstance(event, ReplyEnd):
-            self._tokens += event.tokens
-            self._ms += event.timings.generation_ms
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self._tokens * 1000.0 / self._ms if self._ms else 0.0
+    speeds = {n: tokens[n] * 1000.0 / (generation_ms[n] or math.inf) for n in folds}
+    return [MeasuredDraft(n, folds[n].stats(), speeds[n], speeds[0]) for n in LENGTHS]

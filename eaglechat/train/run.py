@@ -17,14 +17,14 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.placement import Placement
 from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.gguf.header import read_header
+from eaglechat.hub.convert.draft import read_target
 from eaglechat.hub.convert.writer import check_out
-from eaglechat.hub.errors import ConversionError
 from eaglechat.train import corpus, preparation, report
 from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
-from eaglechat.train.draft_file import Draft, Making, read_draft, save_draft
-from eaglechat.train.features import FeatureReader, FeatureStore, LiveFeatures
-from eaglechat.train.report import Foreseen, Measured, foresee
+from eaglechat.train.draft_file import Provenance, TrainableDraft, read_draft, save_draft
+from eaglechat.train.features import FeatureReader, FeatureStore
+from eaglechat.train.report import MeasuredDraft, Prediction, predict
 from eaglechat.train.selfchat import ChatWriter
 from eaglechat.train.settings import PausedError, RunSettings, TrainingError
 from eaglechat.train.target import (
@@ -32,15 +32,21 @@ from eaglechat.train.target import (
     chats_side_by_side,
     check_layers,
     default_layers,
-    read_target,
     working_copy,
 )
-from eaglechat.train.trainer import Figures, RecentFigures, State, Trainer, best_device, best_type
+from eaglechat.train.trainer import (
+    Figures,
+    RecentFigures,
+    Trainer,
+    TrainingState,
+    best_device,
+    best_type,
+)
 from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far a stage is, and a note about it."""
 
     stage: str
@@ -50,7 +56,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """The draft that a run made, and how good it is."""
 
     out: Path
@@ -59,32 +65,32 @@ class Outcome:
     draft_vocabulary: int
     n_samples: int
     n_held_out: int
-    state: State
-    foreseen: Foreseen
-    before: list[Measured]
+    state: TrainingState
+    prediction: Prediction
+    before: list[MeasuredDraft]
     """The measurements of the draft to compare with; empty without one."""
-    after: list[Measured]
+    after: list[MeasuredDraft]
 
 
-class Run:
+class TrainingRun:
     """A training run."""
 
     def __init__(
         self,
         settings: RunSettings,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[TrainingProgress], None],
         paused: Callable[[], bool],
     ) -> None:
-        """Check everything that can be checked before the work. Raises TrainingError, OSError."""
+        """Check everything that can be checked before the work.
+
+        Raises TrainingError, ConversionError, OSError.
+        """
         self._settings = settings
         self._on_progress = on_progress
         self._paused = paused
         self._target = read_target(settings.target)
         self._matrices = VocabularyMatrices(self._target)
-        try:
-            check_out(settings.out)
-        except ConversionError as error:
-            raise TrainingError(str(error)) from error
+        check_out(settings.out)
         if settings.compare is not None and not settings.compare.is_file():
             raise TrainingError(f"the draft to compare with, {settings.compare}, does not exist")
         self._init = (
@@ -93,43 +99,60 @@ class Run:
             else None
         )
         self._layers = self._choose_layers()
-        self._check_vocabulary()
+        size, n_vocab = settings.draft_vocab, self._target.n_vocab
+        if size is not None and size > n_vocab:
+            raise TrainingError(
+                f"a draft vocabulary of {size:,} tokens is larger than the vocabulary of "
+                f"{self._target.path.name}, which has {n_vocab:,}"
+            )
         settings.work.mkdir(parents=True, exist_ok=True)
         self._device = best_device()
         self._dtype = best_type(self._device)
         self._n_threads = settings.n_threads or choose_threads().count
         torch.set_num_threads(self._n_threads)
 
-    def go(self) -> Outcome:
-        """Do all stages. Raises PausedError, TrainingError, EngineError, OSError."""
+    def go(self) -> TrainingOutcome:
+        """Do all stages. Raises PausedError, EngineError, ConversionError, OSError."""
         backend.start_backend(backend.LOG_ERRORS)
+        settings = self._settings
         with ExitStack() as stack:
             model = stack.enter_context(closing(self._open_target()))
             training, held_out = corpus.split(self._gather(model))
-            reader = stack.enter_context(closing(self._reader(model)))
-            features = self._features([*held_out, *training], reader)
-            if not self._settings.recompute:
+            reader = FeatureReader(
+                model, self._layers, longest=settings.longest, n_threads=self._n_threads
+            )
+            stack.enter_context(closing(reader))
+            features: Features = reader
+            if not settings.recompute:
+                features = self._filled_store([*held_out, *training], reader)
                 # The rest of the run does not need the target, but its memory.
                 stack.close()
             trainer, draft = self._prepare(training, features)
             self._train(trainer, training, features)
-            chosen = report.report_samples(held_out, self._settings.report_prompts)
-            foreseen = self._foresee(trainer, chosen, features)
-        making = self._making(training, trainer.state, foreseen)
-        self._save(trainer, draft, making)
-        prompts = [report.prompt_of(sample, self._settings.report_tokens) for sample in chosen]
-        earlier = self._settings.compare or self._settings.init
-        return Outcome(
-            out=self._settings.out,
-            size_bytes=self._settings.out.stat().st_size,
+            self._say("trying held-out samples", 0, 1)
+            chosen = report.report_samples(held_out, settings.report_prompts)
+            prediction = predict(
+                trainer.setup,
+                trainer.weights,
+                chosen,
+                features,
+                n_draft_max=max(report.LENGTHS),
+                max_tokens=settings.report_tokens,
+                paused=self._paused,
+            )
+        self._save(trainer, draft, training, prediction)
+        earlier = settings.compare or settings.init
+        return TrainingOutcome(
+            out=settings.out,
+            size_bytes=settings.out.stat().st_size,
             layers=self._layers,
             draft_vocabulary=len(draft.d2t),
             n_samples=len(training),
             n_held_out=len(held_out),
             state=trainer.state,
-            foreseen=foreseen,
-            before=self._measure(earlier, prompts, "measuring before") if earlier else [],
-            after=self._measure(self._settings.out, prompts, "measuring"),
+            prediction=prediction,
+            before=self._measure(earlier, chosen, "measuring before") if earlier else [],
+            after=self._measure(settings.out, chosen, "measuring"),
         )
 
     def _choose_layers(self) -> tuple[int, ...]:
@@ -145,14 +168,6 @@ class Run:
         layers = asked or default_layers(self._target)
         check_layers(layers, self._target)
         return layers
-
-    def _check_vocabulary(self) -> None:
-        size, n_vocab = self._settings.draft_vocab, self._target.n_vocab
-        if size is not None and size > n_vocab:
-            raise TrainingError(
-                f"a draft vocabulary of {size:,} tokens is larger than the vocabulary of "
-                f"{self._target.path.name}, which has {n_vocab:,}"
-            )
 
     def _open_target(self) -> Model:
         """The loaded target. Also decides how many chats it writes side by side."""
@@ -176,9 +191,9 @@ class Run:
             corpus.read_chats(path, model, longest) for path in settings.chats
         ]
         if settings.self_written_tokens:
-            sources.append(corpus.read_chats(self._own_chats, model, longest))
+            sources.append(corpus.read_chats(self._written(), model, longest))
         sources += [
-            corpus.read_chats(self._answers_to(path), model, longest) for path in settings.prompts
+            corpus.read_chats(self._written(path), model, longest) for path in settings.prompts
         ]
         if settings.history is not None:
             sources.append(corpus.read_history(settings.history, model, longest))
@@ -191,21 +206,17 @@ class Run:
             samples.append(sample)
         return samples
 
-    @property
-    def _own_chats(self) -> Path:
-        return self._settings.work / f"chats{self._manner}.jsonl"
+    def _written(self, prompts: Path | None = None) -> Path:
+        """The file of the chats that the target writes itself, or of its answers to `prompts`.
 
-    def _answers_to(self, prompts: Path) -> Path:
-        """The file of the target's answers to these prompts, which the content of `prompts` names:
-        the numbers in it are those of the prompts."""
-        digest = hashlib.blake2b(prompts.read_bytes(), digest_size=8).hexdigest()
-        return self._settings.work / f"answers-{digest}{self._manner}.jsonl"
-
-    @property
-    def _manner(self) -> str:
-        """A part of file names, so that chats with and without thinking are kept apart."""
+        Chats with and without thinking are kept apart. The content of `prompts` is part of the
+        name, because chats in the file are numbered as the prompts are.
+        """
         enabled = self._settings.thinking.enabled
-        return "" if enabled is None else "-thinking" if enabled else "-no-thinking"
+        thinking = "" if enabled is None else "-thinking" if enabled else "-no-thinking"
+        if prompts is None:
+            return self._settings.work / f"chats{thinking}.jsonl"
+        return self._settings.work / f"answers-{_digest(prompts.read_bytes())}{thinking}.jsonl"
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
@@ -213,7 +224,7 @@ class Run:
         # Read before hours of writing, to find out early whether a file is wrong.
         given = [
             (
-                self._answers_to(path),
+                self._written(path),
                 corpus.read_prompts(path, model, settings.longest, settings.thinking),
             )
             for path in settings.prompts
@@ -230,7 +241,7 @@ class Run:
         with closing(writer):
             if settings.self_written_tokens:
                 writer.write(
-                    self._own_chats,
+                    self._written(),
                     settings.self_written_tokens,
                     lambda size: self._say("writing chats", size, settings.self_written_tokens),
                     self._paused,
@@ -240,18 +251,12 @@ class Run:
                 show = partial(self._say, "answering prompts", total=len(prompts))
                 writer.answer(answers, prompts, show, self._paused, store)
 
-    def _reader(self, model: Model) -> FeatureReader:
-        return FeatureReader(
-            model, self._layers, longest=self._settings.longest, n_threads=self._n_threads
-        )
-
-    def _features(self, samples: Sequence[Sample], reader: FeatureReader) -> Features:
-        if self._settings.recompute:
-            return LiveFeatures(reader)
+    def _filled_store(self, samples: Sequence[Sample], reader: FeatureReader) -> FeatureStore:
+        """The store, with the features of all samples."""
         store = self._store
-        store.check_disk(samples)
         total = sum(len(sample.tokens) for sample in samples)
-        done = sum(len(sample.tokens) for sample in samples if sample.digest in store)
+        done = sum(len(sample.tokens) for sample in samples if sample in store)
+        store.check_space(total - done)
 
         def advance(n_rows: int) -> None:
             nonlocal done
@@ -266,7 +271,9 @@ class Run:
         layers = "-".join(map(str, self._layers))
         return FeatureStore(self._settings.work / f"features-{layers}", self._target.n_embd)
 
-    def _prepare(self, training: Sequence[Sample], features: Features) -> tuple[Trainer, Draft]:
+    def _prepare(
+        self, training: Sequence[Sample], features: Features
+    ) -> tuple[Trainer, TrainableDraft]:
         """The trainer, resumed from the last checkpoint, and the draft that it began with."""
         settings = self._settings
         self._say("preparing", 0, 1)
@@ -281,7 +288,7 @@ class Run:
         else:
             d2t = corpus.most_frequent(training, settings.draft_vocab, self._target.n_vocab)
             draft = preparation.with_vocabulary(self._init, d2t, self._matrices)
-        lesson = preparation.lesson_for(
+        setup = preparation.setup_for(
             draft,
             self._target,
             self._matrices,
@@ -290,14 +297,15 @@ class Run:
             dtype=self._dtype,
             device=self._device,
         )
-        trainer = Trainer(lesson, preparation.to_training(draft, lesson))
-        identity = preparation.identity_of(
-            self._target,
-            draft,
-            training,
+        trainer = Trainer(setup, preparation.to_training(draft, setup))
+        identity = preparation.Identity(
+            target=f"{self._target.name}, {self._target.size_bytes} bytes",
+            layers=draft.layers,
+            draft_vocabulary=_digest(draft.d2t.tobytes()),
+            data=_digest("".join(sample.digest for sample in training).encode()),
             recipe=settings.recipe,
-            init=settings.init,
-            dtype=self._dtype,
+            init=_digest(settings.init.read_bytes()) if settings.init is not None else "",
+            precision=str(self._dtype).removeprefix("torch."),
         )
         preparation.resume(trainer, settings.work, identity)
         return trainer, draft
@@ -307,7 +315,7 @@ class Run:
         recent = RecentFigures()
         log = settings.work / "training.jsonl"
 
-        def show(state: State, figures: Figures) -> None:
+        def show(state: TrainingState, figures: Figures) -> None:
             recent.add(state, figures)
             share = settings.budget.share(state.tokens, state.seconds)
             self._say("training", share, 1.0, recent.note())
@@ -324,53 +332,41 @@ class Run:
             paused=self._paused,
         )
 
-    def _foresee(self, trainer: Trainer, samples: Sequence[Sample], features: Features) -> Foreseen:
-        """What training predicts for the samples of the report."""
-        self._say("trying held-out samples", 0, 1)
-        foreseen = foresee(
-            trainer.lesson,
-            trainer.weights,
-            samples,
-            features,
-            n_draft_max=max(report.LENGTHS),
-            max_tokens=self._settings.report_tokens,
-            stopped=self._paused,
-        )
-        if self._paused():
-            raise PausedError
-        return foreseen
-
-    def _making(self, training: Sequence[Sample], state: State, foreseen: Foreseen) -> Making:
+    def _save(
+        self,
+        trainer: Trainer,
+        draft: TrainableDraft,
+        training: Sequence[Sample],
+        prediction: Prediction,
+    ) -> None:
+        settings = self._settings
         chats = sum(sample.is_chat for sample in training)
-        n_tokens = sum(len(sample.tokens) for sample in training)
         sources = [f"{chats:,} chats"] if chats else []
         if len(training) > chats:
             sources.append(f"{len(training) - chats:,} pieces of text")
-        return Making(
-            name=self._settings.name or f"{self._target.name} EAGLE-3",
+        n_tokens = sum(len(sample.tokens) for sample in training)
+        provenance = Provenance(
+            name=settings.name or f"{self._target.name} EAGLE-3",
             data=f"{' and '.join(sources)}, {n_tokens:,} tokens",
             n_samples=len(training),
-            n_tokens_seen=state.tokens,
-            seconds=state.seconds,
-            unrolled_steps=self._settings.recipe.steps,
-            predicted=foreseen.per_position,
+            n_tokens_seen=trainer.state.tokens,
+            seconds=trainer.state.seconds,
+            unrolled_steps=settings.recipe.steps,
+            predicted=prediction.per_position,
         )
-
-    def _save(self, trainer: Trainer, draft: Draft, making: Making) -> None:
-        trained = preparation.from_training(trainer.weights, trainer.lesson)
+        trained = preparation.from_training(trainer.weights, trainer.setup)
         save_draft(
             replace(draft, weights=trained),
             self._target,
-            making,
-            self._settings.out,
-            type=self._settings.type,
-            head_type=self._settings.head_type,
+            provenance,
+            settings.out,
+            type=settings.type,
+            head_type=settings.head_type,
             progress=lambda step: self._say("writing the draft", step.done, step.total),
         )
 
-    def _measure(self, draft: Path, prompts: Sequence[report.Prompt], stage: str) -> list[Measured]:
+    def _measure(self, draft: Path, samples: Sequence[Sample], stage: str) -> list[MeasuredDraft]:
         settings = self._settings
-        total = len(prompts) * (len(report.LENGTHS) + 1)
         options = LoadOptions(
             n_ctx=max(N_CTX_LEAST, settings.longest + settings.report_tokens),
             n_threads=self._n_threads,
@@ -379,11 +375,16 @@ class Run:
         return report.measure(
             settings.target,
             draft,
-            prompts,
+            samples,
+            settings.report_tokens,
             options=options,
-            on_reply=lambda done: self._say(stage, done, total),
+            on_reply=partial(self._say, stage),
             paused=self._paused,
         )
 
     def _say(self, stage: str, done: float, total: float, note: str = "") -> None:
-        self._on_progress(Progress(stage, done, total, note))
+        self._on_progress(TrainingProgress(stage, done, total, note))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -4,16 +4,16 @@ It writes a user's turn into the empty slot of its own template, then the reply;
 to a given prompt. Many chats are written side by side, because a batch of tokens takes little
 longer than one token. The features of each token are kept, so they need not be computed again.
 
-Each chat has a number, which seeds its samplers together with the run's seed. Chats are written to
-disk when there are enough for a shard of features. A run that was stopped goes on with the missing
-numbers.
+Each chat has a number, which seeds its samplers together with the run's seed. A run that was
+stopped goes on with the missing numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from itertools import count
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.train.corpus import TokenLine, digest_of
+from eaglechat.train.corpus import Sample, TokenLine
 from eaglechat.train.features import FeatureStore, Rows, decoded_features, export_features
 from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.errors import DecodeError
@@ -35,8 +35,6 @@ _USER = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.01)
 _SLOT = "EAGLECHATSLOT"
 _LONGEST_QUESTION = 256
 _SHORTEST_QUESTION = 2
-_LINES_AT_ONCE = 16
-"""How many chats are written to the file at once when no features are stored."""
 _CHATS_A_SEED = 10_000_019
 """More than a run writes, so that runs with two seeds share no sampler seed."""
 _SEEDS = (1 << 32) - 1
@@ -104,8 +102,6 @@ class ChatWriter:
         self._seed = seed
         self._thinking = thinking
         self._longest = longest
-        self._begun_with: Sequence[UserSlot | Sequence[int]] = ()
-        """What chats begin with, in turn by number: the user's slot, or prompts."""
         self._context = Context(
             model,
             n_ctx=n_side_by_side * longest,
@@ -137,25 +133,28 @@ class ChatWriter:
         """Append chats to a file until it has `n_tokens`.
 
         `on_tokens` gets how many are written, in unfinished chats too. Features go to `store`
-        before their chats go to the file. Raises PausedError after writing the finished chats;
-        TrainingError if the features do not fit on the disk or a chat not into `longest` tokens;
-        DecodeError, OSError.
+        before their chats go to the file. Raises PausedError; TrainingError if the features do not
+        fit on the disk or a chat not into `longest` tokens; DecodeError, OSError.
         """
-        self._begun_with = [self._user_slot()]
+        slot = UserSlot(self._model, self._thinking)
+        if len(slot.before) + len(slot.after) + _SHORTEST_QUESTION >= self._longest:
+            raise TrainingError(
+                f"the target's chat template alone takes {len(slot.before)} tokens and more, "
+                f"chats are limited to {self._longest}; raise --longest"
+            )
         done = written_chats(path)
         size = sum(len(chat.t) for chat in done)
         if store is not None:
             store.check_space(n_tokens - size)
         on_tokens(size)
-
-        def is_enough(chat: _Chat | None) -> bool:
-            nonlocal size
-            size += len(chat.tokens) if chat is not None else 0
-            # Less than all of them until the last chat has ended.
-            on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
-            return size >= n_tokens
-
-        self._append(path, {chat.n for chat in done}, is_enough, paused, store)
+        numbers = {chat.n for chat in done}
+        with closing(self._append(path, [slot], numbers, paused, store)) as written:
+            for chat in written:
+                size += len(chat.tokens) if chat is not None else 0
+                # Less than all of them until the last chat has ended.
+                on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
+                if size >= n_tokens:
+                    return
 
     def answer(
         self,
@@ -168,89 +167,76 @@ class ChatWriter:
         """Append a chat per prompt to a file, and further replies that end before the last one.
 
         Every prompt must leave room for a reply. `on_answers` gets how many prompts are answered.
-        Raises PausedError after writing the finished chats; TrainingError if the features do not
-        fit on the disk; DecodeError, OSError.
+        Raises PausedError; TrainingError if the features do not fit on the disk; DecodeError,
+        OSError.
         """
-        self._begun_with = prompts
         done = {chat.n for chat in written_chats(path)}
         missing = set(range(len(prompts))) - done
         on_answers(len(prompts) - len(missing))
         if not missing:
             return
-
-        def is_enough(chat: _Chat | None) -> bool:
-            missing.discard(chat.number if chat is not None else -1)
-            on_answers(len(prompts) - len(missing))
-            return not missing
-
-        self._append(path, done, is_enough, paused, store)
-
-    def _user_slot(self) -> UserSlot:
-        slot = UserSlot(self._model, self._thinking)
-        if len(slot.before) + len(slot.after) + _SHORTEST_QUESTION >= self._longest:
-            raise TrainingError(
-                f"the target's chat template alone takes {len(slot.before)} tokens and more, "
-                f"chats are limited to {self._longest}; raise --longest"
-            )
-        return slot
+        with closing(self._append(path, prompts, done, paused, store)) as written:
+            for chat in written:
+                if chat is not None:
+                    missing.discard(chat.number)
+                on_answers(len(prompts) - len(missing))
+                if not missing:
+                    return
 
     def _append(
         self,
         path: Path,
+        begun_with: Sequence[UserSlot | Sequence[int]],
         done: set[int],
-        is_enough: Callable[[_Chat | None], bool],
         paused: Callable[[], bool],
         store: FeatureStore | None,
-    ) -> None:
-        """Append chats with numbers that are not in `done`, until `is_enough` after some step."""
-        ended: list[_Chat] = []
-        with path.open("ab") as file:
-            if done and not path.read_bytes().endswith(b"\n"):
-                file.write(b"\n")
-            for chat in self._chats(_missing(done)):
-                if chat is not None:
-                    ended.append(chat)
-                enough, stop = is_enough(chat), paused()
-                if stop or enough or _are_enough(ended, store):
-                    _keep(ended, file, store)
-                    ended.clear()
-                if stop:
-                    raise PausedError
-                if enough:
-                    return
+    ) -> Generator[_Chat | None]:
+        """Append chats to a file without end: those with numbers that are not in `done`.
 
-    def _chats(self, numbers: Iterator[int]) -> Iterator[_Chat | None]:
-        """Each chat when its reply ends, and None after a step in which none ended."""
-        chats = [self._begin(seq_id, next(numbers)) for seq_id in range(self._n_side_by_side)]
+        A chat's number decides which of `begun_with` it begins with: a user's slot or a prompt.
+        Yields each chat after writing it, and None after a step in which none ended.
+        """
+        numbers = (number for number in count() if number not in done)
+
+        def begin(seq_id: int) -> _Chat:
+            number = next(numbers)
+            return _Chat(
+                self._model,
+                begun_with[number % len(begun_with)],
+                seq_id,
+                number=number,
+                seed=(self._seed - 1) * _CHATS_A_SEED + number,
+                longest=self._longest,
+            )
+
+        chats = [begin(seq_id) for seq_id in range(self._n_side_by_side)]
         try:
-            while True:
-                self._step(chats)
-                ended = [seq_id for seq_id, chat in enumerate(chats) if chat.ended]
-                for seq_id in ended:
-                    chat = chats[seq_id]
-                    chat.close()
-                    self._context.forget(seq_id, 0)
-                    chats[seq_id] = self._begin(seq_id, next(numbers))
-                    if chat.has_reply:
+            with path.open("ab") as file:
+                if done and not path.read_bytes().endswith(b"\n"):
+                    file.write(b"\n")
+                while True:
+                    self._step(chats)
+                    ended = [chat for chat in chats if chat.ended]
+                    for chat in ended:
+                        chat.close()
+                        self._context.forget(chat.seq_id, 0)
+                        chats[chat.seq_id] = begin(chat.seq_id)
+                        if not chat.has_reply:
+                            continue
                         self._n_unfinished -= len(chat.tokens)
+                        if store is not None:
+                            store.put(chat.sample(), np.stack(chat.rows))
+                        file.write(msgspec.json.encode(chat.line()) + b"\n")
+                        file.flush()
                         yield chat
-                if not ended:
-                    yield None
+                    if not ended:
+                        yield None
+                    if paused():
+                        raise PausedError
         finally:
             for chat in chats:
                 chat.close()
-            for seq_id in range(self._n_side_by_side):
-                self._context.forget(seq_id, 0)
-
-    def _begin(self, seq_id: int, number: int) -> _Chat:
-        return _Chat(
-            self._model,
-            self._begun_with[number % len(self._begun_with)],
-            seq_id,
-            number=number,
-            seed=(self._seed - 1) * _CHATS_A_SEED + number,
-            longest=self._longest,
-        )
+                self._context.forget(chat.seq_id, 0)
 
     def _step(self, chats: Sequence[_Chat]) -> None:
         """Decode one token of each chat, and sample the next one if it is not given.
@@ -273,20 +259,6 @@ class ChatWriter:
             if chat.all_decoded:
                 chat.go_on(self._context, row_number)
         self._n_unfinished = sum(len(chat.tokens) for chat in chats)
-
-
-def _are_enough(ended: Sequence[_Chat], store: FeatureStore | None) -> bool:
-    if store is None:
-        return len(ended) >= _LINES_AT_ONCE
-    return sum(len(chat.rows) for chat in ended) >= store.rows_a_shard
-
-
-def _keep(ended: Sequence[_Chat], file: IO[bytes], store: FeatureStore | None) -> None:
-    if store is not None:
-        digests = [digest_of(np.array(chat.tokens, dtype=np.int32)) for chat in ended]
-        store.put(digests, [np.stack(chat.rows) for chat in ended])
-    file.write(b"".join(msgspec.json.encode(chat.line()) + b"\n" for chat in ended))
-    file.flush()
 
 
 class _Chat:
@@ -343,8 +315,15 @@ class _Chat:
         ends = self._model.is_end(token)
         if self._reply_starts is None and self._slot is not None:
             asked = len(self.tokens) - self._question_starts
-            if ends or token == self._slot.after[0] or asked >= _LONGEST_QUESTION:
-                self._begin_reply(asked, self._slot.after)
+            after = self._slot.after
+            if ends or token == after[0] or asked >= _LONGEST_QUESTION:
+                if asked < _SHORTEST_QUESTION or len(self.tokens) + len(after) >= self._longest:
+                    self.ended = True
+                    return
+                self.tokens += after
+                self._reply_starts = len(self.tokens)
+                self._sampler.close()
+                self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
                 return
         self.tokens.append(token)
         is_full = len(self.tokens) >= self._longest
@@ -360,18 +339,14 @@ class _Chat:
             n=self.number, t=self.tokens, a=self._reply_starts, temp=self._temperature
         )
 
+    def sample(self) -> Sample:
+        """The chat with its complete reply, as it is trained on."""
+        assert self._reply_starts is not None
+        span = (self._reply_starts, len(self.tokens))
+        return Sample(np.array(self.tokens, dtype=np.int32), (span,), self._temperature)
+
     def close(self) -> None:
         self._sampler.close()
-
-    def _begin_reply(self, asked: int, after: Sequence[int]) -> None:
-        room = self._longest - len(self.tokens) - len(after)
-        if asked < _SHORTEST_QUESTION or room < 1:
-            self.ended = True
-            return
-        self.tokens += after
-        self._reply_starts = len(self.tokens)
-        self._sampler.close()
-        self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
 
     def _make_sampler(self, sampling: Sampling) -> Sampler:
         return Sampler(
@@ -383,11 +358,3 @@ class _Chat:
             repeat_penalty=sampling.repeat_penalty,
             seed=self._seed % _SEEDS,
         )
-
-
-def _missing(done: set[int]) -> Iterator[int]:
-    number = 0
-    while True:
-        if number not in done:
-            yield number
-        number += 1

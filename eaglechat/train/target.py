@@ -15,16 +15,10 @@ from gguf import LlamaFileType
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
-from eaglechat.gguf.header import GGUFError, GGUFHeader, TensorInfo, read_header, read_shards
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, read_shards
 from eaglechat.gguf.memory import memory_need
-from eaglechat.gguf.preflight import (
-    DRAFT_ARCHITECTURE,
-    EXTRACT_LAYERS,
-    TARGET_ARCHITECTURES,
-    deepest_readable_layer,
-)
+from eaglechat.gguf.preflight import EXTRACT_LAYERS, deepest_readable_layer
 from eaglechat.hub.convert.gguf_rows import read_rows
-from eaglechat.hub.errors import ConversionError
 from eaglechat.train.rope import DEFAULT_BASE, Rope, plain_rope
 from eaglechat.train.settings import TrainingError
 
@@ -60,28 +54,6 @@ class DraftShape:
     """Whether attention is added to the normed state instead of the state."""
     norm_output: bool = False
     """Whether the next step reads the state after the output norm."""
-
-
-def read_target(path: Path) -> GGUFHeader:
-    """The header of a target that a draft can be trained for. Raises TrainingError."""
-    try:
-        target = read_header(path)
-    except FileNotFoundError:
-        raise TrainingError(f"the target {path} does not exist") from None
-    except (OSError, GGUFError) as error:
-        raise TrainingError(f"the target cannot be read: {error}") from error
-    if target.architecture == DRAFT_ARCHITECTURE:
-        raise TrainingError(f"the target {path} is itself an EAGLE-3 draft")
-    if target.architecture not in TARGET_ARCHITECTURES:
-        raise TrainingError(
-            f"the target {path.name} has the architecture {target.architecture or 'unknown'}, "
-            "whose llama.cpp graph does not export layer inputs, so no EAGLE-3 draft can read it"
-        )
-    if not target.n_vocab or not target.n_layers or not target.n_embd:
-        raise TrainingError(
-            f"the target {path.name} lacks its tokenizer, layer count or hidden size"
-        )
-    return target
 
 
 def shape_of(target: GGUFHeader) -> DraftShape:
@@ -142,7 +114,10 @@ def soft_cap(target: GGUFHeader) -> float | None:
 
 
 class VocabularyMatrices:
-    """Reads and dequantises rows of a model's embeddings and output head."""
+    """Reads and dequantises rows of a model's embeddings and output head.
+
+    Reading raises ConversionError, OSError.
+    """
 
     def __init__(self, model: GGUFHeader) -> None:
         """Raises TrainingError if the file has no embeddings."""
@@ -168,17 +143,7 @@ class VocabularyMatrices:
 
     def _rows(self, name: str, rows: npt.NDArray[np.int64]) -> Floats:
         path, data_start, tensor = self._places[name]
-        return read_matrix(path, data_start, tensor, rows)
-
-
-def read_matrix(
-    path: Path, data_start: int, tensor: TensorInfo, rows: npt.NDArray[np.int64] | None = None
-) -> Floats:
-    """A tensor or some of its rows, as float32 in numpy's order. Raises TrainingError."""
-    try:
         return read_rows(path, data_start, tensor, rows)
-    except ConversionError as error:
-        raise TrainingError(str(error)) from None
 
 
 _LARGEST_BYTES = 8 << 30

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import torch
 from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.loss import HeadLoss, teacher_distribution
-from eaglechat.train.network import HEAD, Lesson, Unrolled, Weights
+from eaglechat.train.network import TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import Budget, PausedError, TrainingError
+from eaglechat.train.target import HEAD
 
 _WORTH_IT = 1.3
 _SIZE = 768
@@ -40,19 +42,19 @@ def best_type(device: Any) -> Any:
     if device.type == "mps":
         # Before macOS 14 torch refuses bfloat16 there.
         return torch.float32
-    slow, fast = (_seconds(dtype) for dtype in (torch.float32, torch.bfloat16))
-    return torch.bfloat16 if slow > fast * _WORTH_IT else torch.float32
 
+    def seconds(dtype: Any) -> float:
+        """The shortest time of eight products; other programs can only lengthen them."""
+        matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
+        times = []
+        for _ in range(8):
+            started = time.perf_counter()
+            matrix @ matrix
+            times.append(time.perf_counter() - started)
+        return min(times)
 
-def _seconds(dtype: Any) -> float:
-    """The shortest time of eight products; other programs can only lengthen them."""
-    matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
-    times = []
-    for _ in range(8):
-        started = time.perf_counter()
-        matrix @ matrix
-        times.append(time.perf_counter() - started)
-    return min(times)
+    is_faster = seconds(torch.float32) > seconds(torch.bfloat16) * _WORTH_IT
+    return torch.bfloat16 if is_faster else torch.float32
 
 
 _WARM_UP = 0.02
@@ -64,7 +66,7 @@ _RECENT_BATCHES = 50
 
 
 @dataclass
-class State:
+class TrainingState:
     """How far a run is."""
 
     batches: int = 0
@@ -89,50 +91,45 @@ class RecentFigures:
     """The sum of the figures of the last 50 batches."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[State, Figures]] = deque(maxlen=_RECENT_BATCHES)
+        self._recent: deque[tuple[TrainingState, Figures]] = deque(maxlen=_RECENT_BATCHES)
 
-    def add(self, state: State, figures: Figures) -> None:
+    def add(self, state: TrainingState, figures: Figures) -> None:
         self._recent.append((state, figures))
 
     def note(self) -> str:
         """The rate at each position and the speed, as a line of text."""
-        rates = []
-        for position in range(max(len(figures.tested) for _, figures in self._recent)):
-            tested = sum(_at(figures.tested, position) for _, figures in self._recent)
-            hit = sum(_at(figures.hit, position) for _, figures in self._recent)
-            rates.append(f"{100 * hit / tested:.0f}%" if tested else "-")
+        batches = [figures for _, figures in self._recent]
+        tested = [sum(n) for n in zip_longest(*(one.tested for one in batches), fillvalue=0)]
+        hit = [sum(n) for n in zip_longest(*(one.hit for one in batches), fillvalue=0)]
+        rates = [f"{100 * h / t:.0f}%" if t else "-" for h, t in zip(hit, tested, strict=True)]
         (first, _), (last, _) = self._recent[0], self._recent[-1]
         seconds = last.seconds - first.seconds
         speed = f", {(last.tokens - first.tokens) / seconds:,.0f} tokens/s" if seconds else ""
         return f"right {' '.join(rates)}, {last.tokens:,} tokens{speed}"
 
 
-def _at(counts: tuple[int, ...], position: int) -> int:
-    return counts[position] if position < len(counts) else 0
-
-
 class Trainer:
     """The weights, the optimisers and the state of a run."""
 
-    def __init__(self, lesson: Lesson, weights: Weights) -> None:
-        self.lesson = lesson
+    def __init__(self, setup: TrainingSetup, weights: Weights) -> None:
+        self.setup = setup
         self.weights: dict[str, Any] = {
-            name: weight.to(lesson.device, torch.float32).requires_grad_()
+            name: weight.to(setup.device, torch.float32).requires_grad_()
             for name, weight in weights.items()
         }
         self._optimizers = self._choose_optimizers()
-        self.state = State()
+        self.state = TrainingState()
 
     def _choose_optimizers(self) -> list[Any]:
         """In bfloat16, Muon (arXiv 2502.16982) for all matrices but the output head; AdamW for the
         rest. In float32, AdamW for all."""
-        recipe, head = self.lesson.recipe, self.weights[HEAD]
+        recipe, head = self.setup.recipe, self.weights[HEAD]
         vectors = [weight for weight in self.weights.values() if weight.ndim == 1]
         inner = [
             weight for name, weight in self.weights.items() if weight.ndim > 1 and name != HEAD
         ]
         rate, decay = recipe.learning_rate, recipe.weight_decay
-        with_muon = self.lesson.dtype is torch.bfloat16
+        with_muon = self.setup.dtype is torch.bfloat16
         adam = torch.optim.AdamW(
             [
                 {"params": [head] if with_muon else [head, *inner], "weight_decay": decay},
@@ -153,7 +150,7 @@ class Trainer:
         *,
         budget: Budget,
         checkpoint: Path,
-        on_batch: Callable[[State, Figures], None],
+        on_batch: Callable[[TrainingState, Figures], None],
         paused: Callable[[], bool],
     ) -> None:
         """Train from the current state until the budget is used.
@@ -161,7 +158,7 @@ class Trainer:
         Raises PausedError after writing a checkpoint, OSError.
         """
         saved = started = time.monotonic()
-        coming = prepared(samples, self.state.place, features, self.lesson)
+        coming = prepared(samples, self.state.place, features, self.setup)
         # The reading thread must end before anything else reads features.
         with closing(coming):
             while self._share(budget) < 1.0:
@@ -169,7 +166,7 @@ class Trainer:
                 self._set_rate(self._share(budget))
                 figures = self._learn(batch)
                 now = time.monotonic()
-                self.state = State(
+                self.state = TrainingState(
                     batches=self.state.batches + 1,
                     tokens=self.state.tokens + batch.n_tokens,
                     seconds=self.state.seconds + now - started,
@@ -194,7 +191,7 @@ class Trainer:
         share = max(share, _FINAL_RATE)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.lesson.recipe.learning_rate * share
+                group["lr"] = self.setup.recipe.learning_rate * share
 
     def _learn(self, batch: TrainingBatch) -> Figures:
         loss, figures = self._loss(batch)
@@ -212,18 +209,18 @@ class Trainer:
         A chain goes on while it agrees with the text. Of the other chains only a share goes on,
         because what a draft says after a rejected token is never used.
         """
-        lesson, recipe = self.lesson, self.lesson.recipe
+        setup, recipe = self.setup, self.setup.recipe
         generator = torch.Generator().manual_seed(recipe.seed + self.state.batches)
-        head = self.weights[HEAD].to(lesson.dtype)
-        rows, row_of = _teaching_rows(batch.limits, recipe.steps)
+        head = self.weights[HEAD].to(setup.dtype)
+        rows, row_of = _teaching_rows(batch.max_steps, recipe.steps)
         teacher = teacher_distribution(
-            batch.final_states[rows].to(lesson.dtype), lesson.target_head, lesson.soft_cap
+            batch.final_states[rows].to(setup.dtype), setup.target_head, setup.soft_cap
         )
-        unrolled = Unrolled(self.weights, lesson, batch.chains)
+        unrolled = Unrolled(self.weights, setup, batch.chains)
         step = unrolled.first()
-        reached = torch.ones(len(step.bases), dtype=torch.bool, device=lesson.device)
+        reached = torch.ones(len(step.bases), dtype=torch.bool, device=setup.device)
         per_chain = 1.0 / max(len(step.bases), 1)
-        total = torch.zeros((), device=lesson.device)
+        total = torch.zeros((), device=setup.device)
         tested, hit = [], []
         for number in range(1, recipe.steps + 1):
             labels = batch.labels[step.bases + number + 1]
@@ -239,8 +236,8 @@ class Trainer:
             hit.append(int((reached & hits).sum()))
             if number == recipe.steps:
                 break
-            stray = torch.rand(len(hits), generator=generator).to(lesson.device) < recipe.unreached
-            may = batch.limits[step.bases] > number
+            stray = torch.rand(len(hits), generator=generator).to(setup.device) < recipe.unreached
+            may = batch.max_steps[step.bases] > number
             going_on = torch.nonzero(may & (hits | stray)).squeeze(1)
             if not len(going_on):
                 break
@@ -263,7 +260,7 @@ class Trainer:
 
     def load(self, path: Path) -> None:
         """Resume from a checkpoint. Raises TrainingError if it is of another draft, OSError."""
-        stored = torch.load(path, map_location=self.lesson.device, weights_only=True)
+        stored = torch.load(path, map_location=self.setup.device, weights_only=True)
         with torch.no_grad():
             for name, weight in self.weights.items():
                 if name not in stored["weights"] or stored["weights"][name].shape != weight.shape:
@@ -271,17 +268,17 @@ class Trainer:
                 weight.copy_(stored["weights"][name])
         for optimizer, state in zip(self._optimizers, stored["optimizers"], strict=True):
             optimizer.load_state_dict(state)
-        self.state = msgspec.convert(stored["state"], State)
+        self.state = msgspec.convert(stored["state"], TrainingState)
 
 
-def _teaching_rows(limits: Any, steps: int) -> tuple[Any, Any]:
+def _teaching_rows(max_steps: Any, steps: int) -> tuple[Any, Any]:
     """The rows whose final state a chain learns from, and the index of each row among them."""
-    n = len(limits)
-    wanted = torch.zeros(n + steps + 1, dtype=torch.bool, device=limits.device)
-    bases = torch.nonzero(limits).squeeze(1)
+    n = len(max_steps)
+    wanted = torch.zeros(n + steps + 1, dtype=torch.bool, device=max_steps.device)
+    bases = torch.nonzero(max_steps).squeeze(1)
     for number in range(1, steps + 1):
-        wanted[bases[limits[bases] >= number] + number] = True
+        wanted[bases[max_steps[bases] >= number] + number] = True
     rows = torch.nonzero(wanted).squeeze(1)
-    row_of = torch.zeros(n + steps + 1, dtype=torch.int64, device=limits.device)
-    row_of[rows] = torch.arange(len(rows), device=limits.device)
+    row_of = torch.zeros(n + steps + 1, dtype=torch.int64, device=max_steps.device)
+    row_of[rows] = torch.arange(len(rows), device=max_steps.device)
     return rows, row_of

@@ -245,7 +245,7 @@ class Round:
 
     @property
     def rejected(self) -> DraftToken | None:
-        """The drafted token that the target rejected, or None. Of siblings, the likeliest."""
+        """The drafted token that the target rejected, or None; of siblings, the likeliest one."""
         if self.n_tested <= self.n_accepted:
             return None
         path = self.path

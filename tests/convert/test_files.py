@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 import pytest
 
-from eaglechat.hub.convert import ConversionError, Progress, convert
+from eaglechat.hub.convert import ConversionError, ConversionProgress, convert
 from tests.convert.checkpoints import Variant, draft, save_safetensors, variants, write_target
 
 TORCH_BIN = Path(__file__).parent / "pytorch_model.bin"
@@ -215,7 +215,7 @@ class StopError(Exception):
 def test_progress_reaches_the_end_and_can_stop_the_conversion(
     checkpoint: Path, target: Path, tmp_path: Path
 ) -> None:
-    seen: list[Progress] = []
+    seen: list[ConversionProgress] = []
     out = tmp_path / "out" / "draft.gguf"
     out.parent.mkdir()
     convert(checkpoint, target, out, progress=seen.append)
@@ -224,7 +224,7 @@ def test_progress_reaches_the_end_and_can_stop_the_conversion(
     assert seen[-1].done == seen[-1].total > 0
     before = out.read_bytes()
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: ConversionProgress) -> None:
         if progress.done > progress.total / 2:
             raise StopError
 
@@ -250,7 +250,7 @@ def test_two_conversions_to_one_file_do_not_mix(
     out = tmp_path / "draft.gguf"
     refusals = []
 
-    def second(_: Progress) -> None:
+    def second(_: ConversionProgress) -> None:
         if not refusals:
             with pytest.raises(ConversionError, match="another conversion is writing") as refusal:
                 convert(checkpoint, target, out)

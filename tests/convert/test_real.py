@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from eaglechat.hub.convert import ConversionError, Progress, convert
+from eaglechat.hub.convert import ConversionError, ConversionProgress, convert
 from eaglechat.hub.convert.writer import QUANTISED_TYPES
 from tests.convert import checkpoints
 from tests.convert.checkpoints import LLAMA3_SCALING
@@ -48,7 +48,7 @@ def test_the_shipped_draft_survives_being_taken_apart(checkpoint: Path, tmp_path
 
 
 def test_a_mixture_of_llama_cpp_keeps_what_must_stay(checkpoint: Path, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[ConversionProgress] = []
     report = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m", seen.append)
     tensors = {t.name: t for t in gguf.GGUFReader(report.path).tensors}
     shipped = {t.name: t for t in gguf.GGUFReader(SHIPPED).tensors}
@@ -66,7 +66,7 @@ class StopError(Exception):
 
 
 def test_quantising_can_be_stopped(checkpoint: Path, tmp_path: Path) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: ConversionProgress) -> None:
         if progress.stage == "quantising":
             raise StopError
 

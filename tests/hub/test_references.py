@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.hub.errors import NotFoundError
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.references import (
     HubReference,
@@ -176,7 +176,7 @@ def test_usual_names_are_places_in_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", BAD_PATHS)
 def test_names_that_no_folder_can_keep_are_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(NotFoundError, match="leads out of its folder or means a device"):
+    with pytest.raises(HubError, match="leads out of its folder or means a device"):
         RepoCache(tmp_path, "u/r").pointer(COMMIT, path)
 
 
@@ -184,7 +184,7 @@ def test_names_that_no_folder_can_keep_are_refused(tmp_path: Path, path: str) ->
 def test_what_is_no_revision_reads_and_writes_nothing(tmp_path: Path, revision: str) -> None:
     cache = RepoCache(tmp_path, "u/r")
     for ask in (cache.reference, cache.snapshots, lambda r: cache.find("m.gguf", r)):
-        with pytest.raises(NotFoundError, match="is not the name of a revision of u/r"):
+        with pytest.raises(HubError, match="is not the name of a revision of u/r"):
             ask(revision)
     assert list(tmp_path.iterdir()) == []
 

@@ -18,16 +18,16 @@ from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
-from eaglechat.train.attention import ChainAttention, Stretch
+from eaglechat.train.attention import ChainAttention, SampleRows
 from eaglechat.train.batches import assemble
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import read_draft
-from eaglechat.train.features import FeatureReader, LiveFeatures
+from eaglechat.train.features import FeatureReader
 from eaglechat.train.loss import HeadLoss
-from eaglechat.train.network import HEAD, Unrolled
-from eaglechat.train.preparation import Scales, lesson_for, to_training
+from eaglechat.train.network import Unrolled
+from eaglechat.train.preparation import Scales, setup_for, to_training
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import VocabularyMatrices
+from eaglechat.train.target import HEAD, VocabularyMatrices
 from tests.engine.rig import decode, open_contexts
 
 LENGTH, N_DRAFT = 40, 5
@@ -77,7 +77,7 @@ def test_a_chain_says_what_the_engine_drafts(
     for base, (tokens, probabilities) in drafted.items():
         assert ours[base][0] == tokens
         np.testing.assert_allclose(ours[base][1], probabilities, rtol=5e-3)
-    # The draft says different things at different places, else equality shows little.
+    # The draft says different things at different positions, else equality shows little.
     assert len({tuple(tokens) for tokens, _ in drafted.values()}) > LENGTH // 4
 
 
@@ -130,21 +130,21 @@ def _chain(
     draft = read_draft(files[1], target, matrices, longest=64)
     random = np.random.default_rng(9)
     scales = Scales(random.uniform(0.5, 5, 3 * 32).astype(np.float32), np.ones(32, np.float32))
-    lesson = lesson_for(
+    setup = setup_for(
         draft, target, matrices, scales, Recipe(), dtype=torch.float32, device=torch.device("cpu")
     )
-    weights = to_training(draft, lesson)
+    weights = to_training(draft, setup)
     sample = Sample(np.array(tokens, dtype=np.int32), ((base + 2, len(tokens)),))
     reader = FeatureReader(model, draft.layers, longest=64, n_threads=1)
-    batch = assemble([sample], LiveFeatures(reader), lesson.draft_ids, N_DRAFT)
+    batch = assemble([sample], reader, setup.draft_ids, N_DRAFT)
     reader.close()
-    unrolled = Unrolled(weights, lesson, batch.chains)
+    unrolled = Unrolled(weights, setup, batch.chains)
     step = unrolled.first()
     said, shares = [], []
     for number in range(1, N_DRAFT + 1):
         logits = (step.normed[:1] @ weights[HEAD].T)[0]
         said.append(int(draft.d2t[int(logits.argmax())]))
-        own = logits[lesson.draft_ids[tokens[base + 1 + number]]]
+        own = logits[setup.draft_ids[tokens[base + 1 + number]]]
         shares.append(float((own - logits.topk(10).values.logsumexp(-1)).exp()))
         if number < N_DRAFT:
             step = unrolled.following(number + 1, step, torch.tensor([0]))
@@ -160,7 +160,7 @@ def test_attention_and_its_gradient_are_those_of_a_mask_over_all_keys() -> None:
     shapes = [(n, heads, size), (rows, kv_heads, size), (rows, kv_heads, size),
               (steps, n, kv_heads, size), (steps, n, kv_heads, size)]  # fmt: skip
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    stretches = [Stretch(0, 2, 0, 5), Stretch(2, n, 5, 300)]
+    stretches = [SampleRows(0, 2, 0, 5), SampleRows(2, n, 5, 300)]
     wanted = torch.randn(n, heads, size, dtype=torch.float64)
 
     ours = ChainAttention.apply(*inputs, bases, stretches)

@@ -13,11 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
+from eaglechat.hub.convert.draft import read_target
 from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample
-from eaglechat.train.network import Lesson
+from eaglechat.train.network import TrainingSetup
 from eaglechat.train.settings import Recipe
-from eaglechat.train.target import read_target, shape_of
+from eaglechat.train.target import shape_of
 from eaglechat.train.trainer import best_device, best_type
 
 
@@ -56,14 +57,14 @@ def test_only_one_thread_touches_the_device(
         return move(tensor, *args)
 
     monkeypatch.setattr(torch.Tensor, "to", watched)
-    lesson = Lesson(
+    setup = TrainingSetup(
         shape=shape_of(read_target(tiny_files[0])), recipe=Recipe(), feature_scale=None,
         embeddings=None, target_head=None, soft_cap=None, draft_ids=np.arange(32),
         dtype=torch.float32, device=torch.device("meta"),
     )  # fmt: skip
     samples = [Sample(np.arange(20, dtype=np.int32), ((5, 20),))]
 
-    with closing(prepared(samples, Place(), Zeros(), lesson)) as coming:
+    with closing(prepared(samples, Place(), Zeros(), setup)) as coming:
         batches = [next(coming)[0] for _ in range(3)]
 
     assert {batch.chains.features.device.type for batch in batches} == {"meta"}

@@ -20,9 +20,9 @@ from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_WINDOW, NORM_OUTPUT
 from eaglechat.hub.convert.gguf_rows import read_rows
-from eaglechat.train.run import Outcome, Run
+from eaglechat.train.run import TrainingOutcome, TrainingRun
 from eaglechat.train.settings import Budget, Recipe, RunSettings
-from eaglechat.train.trainer import State
+from eaglechat.train.trainer import TrainingState
 from tests import tiny
 from tests.convert import checkpoints
 
@@ -48,19 +48,19 @@ def settings(folder: Path, target: Path, **changes: Any) -> RunSettings:
     return RunSettings(**{**values, **changes})
 
 
-def trained(settings: RunSettings) -> Outcome:
-    return Run(settings, lambda _: None, lambda: False).go()
+def trained(settings: RunSettings) -> TrainingOutcome:
+    return TrainingRun(settings, lambda _: None, lambda: False).go()
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> TrainingOutcome:
     """A draft of a target whose greedy text follows from its last tokens."""
     folder = tmp_path_factory.mktemp("trained")
     target = tiny.write_target(folder / "target.gguf")
     return trained(settings(folder, target))
 
 
-def test_a_predictable_target_is_drafted_almost_without_fail(outcome: Outcome) -> None:
+def test_a_predictable_target_is_drafted_almost_without_fail(outcome: TrainingOutcome) -> None:
     three, five = outcome.after
     assert three.n_draft_max == 3
     assert three.stats.mean_accepted_length is not None
@@ -69,7 +69,9 @@ def test_a_predictable_target_is_drafted_almost_without_fail(outcome: Outcome) -
     assert five.stats.mean_accepted_length > 5.2
 
 
-def test_the_engine_accepts_what_training_predicts(outcome: Outcome, tmp_path: Path) -> None:
+def test_the_engine_accepts_what_training_predicts(
+    outcome: TrainingOutcome, tmp_path: Path
+) -> None:
     """Position by position, for a draft that is far from perfect."""
     target = outcome.out.parent / "target.gguf"
     work = outcome.out.parent / "work"
@@ -86,11 +88,11 @@ def test_the_engine_accepts_what_training_predicts(outcome: Outcome, tmp_path: P
 
     five = half.after[-1].stats
     assert 0.05 < five.per_position[0] < 0.99
-    assert sum(half.foreseen.tested_at) > 100
+    assert sum(half.prediction.tested_at) > 100
     _assert_as_foreseen(half)
 
 
-def test_the_file_says_what_it_is_and_how_it_was_made(outcome: Outcome) -> None:
+def test_the_file_says_what_it_is_and_how_it_was_made(outcome: TrainingOutcome) -> None:
     header = read_header(outcome.out)
 
     assert header.architecture == "eagle3"
@@ -101,11 +103,11 @@ def test_the_file_says_what_it_is_and_how_it_was_made(outcome: Outcome) -> None:
     assert header.number("eaglechat.training.samples") == outcome.n_samples
     assert "chats" in header.get("eaglechat.training.data")
     assert header.get("eaglechat.training.acceptance").values == pytest.approx(
-        outcome.foreseen.per_position, abs=1e-6
+        outcome.prediction.per_position, abs=1e-6
     )
 
 
-def test_killed_and_resumed_equals_uninterrupted(outcome: Outcome, tmp_path: Path) -> None:
+def test_killed_and_resumed_equals_uninterrupted(outcome: TrainingOutcome, tmp_path: Path) -> None:
     """Ctrl+C in the middle, a kill later, then the same command again: the same weights to the
     last bit."""
     target = outcome.out.parent / "target.gguf"
@@ -120,7 +122,7 @@ def test_killed_and_resumed_equals_uninterrupted(outcome: Outcome, tmp_path: Pat
     subprocess.run([*command, "-o", str(whole / "draft.gguf")], cwd=ROOT, check=True)
     stopped = _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGINT)
     assert stopped == 130
-    state = msgspec.convert(_checkpoint(parted)["state"], State)
+    state = msgspec.convert(_checkpoint(parted)["state"], TrainingState)
     assert 0 < state.tokens < 40_000
     _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGKILL)
     subprocess.run([*command, "-o", str(parted / "draft.gguf")], cwd=ROOT, check=True)
@@ -153,11 +155,13 @@ def _checkpoint(folder: Path) -> Any:
     return torch.load(folder / "draft.training" / "checkpoint.pt", weights_only=True)
 
 
-def test_a_draft_learns_from_answers_to_given_prompts(outcome: Outcome, tmp_path: Path) -> None:
+def test_a_draft_learns_from_answers_to_given_prompts(
+    outcome: TrainingOutcome, tmp_path: Path
+) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join(f"{a} {b} cat" for a in "abcdef" for b in "ghijkl"))
     stages = []
-    run = Run(
+    run = TrainingRun(
         settings(
             tmp_path,
             outcome.out.parent / "target.gguf",
@@ -176,7 +180,9 @@ def test_a_draft_learns_from_answers_to_given_prompts(outcome: Outcome, tmp_path
     assert "reading features" not in {stage for stage, _, _ in stages}
 
 
-def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: Path) -> None:
+def test_going_on_from_a_draft_keeps_what_it_knows(
+    outcome: TrainingOutcome, tmp_path: Path
+) -> None:
     """A short run with almost no learning, its features computed on the fly, from a good draft."""
     target = outcome.out.parent / "target.gguf"
     again = trained(
@@ -207,7 +213,7 @@ def test_going_on_from_a_draft_keeps_what_it_knows(outcome: Outcome, tmp_path: P
 
 
 def test_a_published_draft_goes_on_as_it_is(
-    outcome: Outcome, publish: Callable[..., Path], tmp_path: Path
+    outcome: TrainingOutcome, publish: Callable[..., Path], tmp_path: Path
 ) -> None:
     """What training does not change stands in the new file as it did in the old one, and the engine
     accepts what training predicts of both together."""
@@ -242,13 +248,13 @@ def test_a_published_draft_goes_on_as_it_is(
     _assert_as_foreseen(learnt)
 
 
-def _assert_as_foreseen(outcome: Outcome) -> None:
+def _assert_as_foreseen(outcome: TrainingOutcome) -> None:
     """At each position the engine accepts as many tokens as training predicted, within two percent
     or, where two logits are almost equal and CPUs differ in their last digits, two tokens."""
-    foreseen, measured = outcome.foreseen, outcome.after[-1].stats
-    assert len(foreseen.per_position) == len(measured.per_position)
-    for position, rate in enumerate(foreseen.per_position):
-        tested = foreseen.tested_at[position]
+    prediction, measured = outcome.prediction, outcome.after[-1].stats
+    assert len(prediction.per_position) == len(measured.per_position)
+    for position, rate in enumerate(prediction.per_position):
+        tested = prediction.tested_at[position]
         assert tested == pytest.approx(measured.tested_at[position], rel=0.02, abs=2)
         assert tested * rate == pytest.approx(measured.accepted_at[position], rel=0.02, abs=2)
 
@@ -258,7 +264,7 @@ def _tensor(header: GGUFHeader, name: str) -> Floats:
     return read_rows(header.path, header.data_start, found)
 
 
-def test_going_on_with_a_larger_vocabulary(outcome: Outcome, tmp_path: Path) -> None:
+def test_going_on_with_a_larger_vocabulary(outcome: TrainingOutcome, tmp_path: Path) -> None:
     """Tokens it had are drafted as before; the new ones are learnt; the head has its own type."""
     target = outcome.out.parent / "target.gguf"
     again = trained(

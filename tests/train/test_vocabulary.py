@@ -12,10 +12,10 @@ pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat import cli
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.train.draft_file import Draft
-from eaglechat.train.network import HEAD
+from eaglechat.hub.convert.draft import read_target
+from eaglechat.train.draft_file import TrainableDraft
 from eaglechat.train.preparation import with_vocabulary
-from eaglechat.train.target import VocabularyMatrices, read_target, shape_of
+from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of
 
 
 class Matrices(VocabularyMatrices):
@@ -33,7 +33,7 @@ def test_rows_it_had_stay_and_new_ones_follow_the_same_map(tiny_files: tuple[Pat
     to_draft = np.random.default_rng(2).normal(size=(8, 8)).astype(np.float32)
     had = np.arange(0, 64, 2)
     head = matrices.head(had) @ to_draft
-    draft = Draft(shape_of(read_target(tiny_files[0])), (0, 1, 2), had, {HEAD: head})
+    draft = TrainableDraft(shape_of(read_target(tiny_files[0])), (0, 1, 2), had, {HEAD: head})
     wanted = np.arange(40)
 
     other = with_vocabulary(draft, wanted, matrices)

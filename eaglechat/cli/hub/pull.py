@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteFile
-    from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads
     from eaglechat.hub.references import HubReference
 
@@ -139,7 +138,17 @@ def _pull_pair(
     install.begin(plan, hub.cache_dir)
     if _download(downloads, plan.files, printer) is None:
         return FAILED
-    return _finish_pair(args, plan, hub.cache_dir, printer)
+    draft_type = (args.draft_type or installed.DEFAULT_DRAFT_TYPE).lower()
+    try:
+        pair = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
+    except ValueError as error:
+        # What the converter refuses: a sentence about the checkpoint.
+        printer.close()
+        complain(f"the draft of {entry.name} cannot be converted: {error}")
+        return FAILED
+    printer.close()
+    print(pair.target, pair.draft, sep="\n")
+    return OK
 
 
 def _is_type(draft_type: str) -> bool:
@@ -150,25 +159,6 @@ def _is_type(draft_type: str) -> bool:
         return True
     complain(f"{draft_type} is not a type; known are {', '.join(TYPES)}")
     return False
-
-
-def _finish_pair(
-    args: argparse.Namespace, plan: Plan, cache: Path, printer: ProgressPrinter
-) -> int:
-    from eaglechat.hub.downloads import install
-    from eaglechat.hub.local import installed
-
-    draft_type = (args.draft_type or installed.DEFAULT_DRAFT_TYPE).lower()
-    try:
-        pair = install.finish(plan, cache, draft_type, printer.stage)
-    except ValueError as error:
-        # What the converter refuses: a sentence about the checkpoint.
-        printer.close()
-        complain(f"the draft of {plan.entry.name} cannot be converted: {error}")
-        return FAILED
-    printer.close()
-    print(pair.target, pair.draft, sep="\n")
-    return OK
 
 
 def _download(
@@ -191,7 +181,7 @@ def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:
     from eaglechat.hub.local.cache import RepoCache, matches_etag
 
     for file in files:
-        path = RepoCache(hub.cache_dir, file.repo).find(file.path)
+        path = RepoCache(hub.cache_dir, file.repo).find(file.path, file.revision)
         if path is not None and not matches_etag(path, file.sha256):
             complain(f"{file.name} is damaged; downloading it again")
             path.resolve().unlink()

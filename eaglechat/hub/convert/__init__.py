@@ -17,10 +17,23 @@ from eaglechat.hub.convert.config import read_config
 from eaglechat.hub.convert.copied_embeddings import without_copies
 from eaglechat.hub.convert.draft import examine, read_target, with_tokens
 from eaglechat.hub.convert.draft_gguf import exact_type, output_tensors, packed_fields
-from eaglechat.hub.convert.writer import DIRECT_TYPES, TYPES, Progress, check_out, write_draft
+from eaglechat.hub.convert.writer import (
+    DIRECT_TYPES,
+    TYPES,
+    ConversionProgress,
+    check_out,
+    write_draft,
+)
 from eaglechat.hub.errors import ConversionError
 
-__all__ = ["DIRECT_TYPES", "TYPES", "ConversionError", "ConversionReport", "Progress", "convert"]
+__all__ = [
+    "DIRECT_TYPES",
+    "TYPES",
+    "ConversionError",
+    "ConversionProgress",
+    "ConversionReport",
+    "convert",
+]
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ def convert(
     target: Path,
     out: Path,
     type: str = "q8_0",
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[ConversionProgress], None] = lambda _: None,
 ) -> ConversionReport:
     """Convert the checkpoint in a directory, or one weights file beside its config.json.
 

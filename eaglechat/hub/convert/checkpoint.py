@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -44,18 +43,15 @@ def open_checkpoint(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
 def read_weights(files: Iterable[CheckpointFile]) -> dict[str, StoredTensor]:
     """The tensors of all files. Raises ConversionError if two files hold the same one, OSError."""
     tensors: dict[str, StoredTensor] = {}
-    for tensor in chain.from_iterable(map(_read, files)):
-        if tensor.name in tensors:
-            raise ConversionError(
-                f"{tensor.name} is both in {tensors[tensor.name].file.name} and in "
-                f"{tensor.file.name}"
-            )
-        tensors[tensor.name] = tensor
+    for file in files:
+        read = read_safetensors if file.name.endswith(".safetensors") else read_bin
+        for tensor in read(file):
+            if tensor.name in tensors:
+                raise ConversionError(
+                    f"{tensor.name} is both in {tensors[tensor.name].file.name} and in {file.name}"
+                )
+            tensors[tensor.name] = tensor
     return tensors
-
-
-def _read(file: CheckpointFile) -> list[StoredTensor]:
-    return read_safetensors(file) if file.name.endswith(".safetensors") else read_bin(file)
 
 
 def weight_files(names: Collection[str], read: Callable[[str], bytes], place: object) -> list[str]:

@@ -22,7 +22,7 @@ Layer = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
 
 
-class Rope(msgspec.Struct, frozen=True, kw_only=True):
+class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Rotary position embedding (RoPE) and its scaling."""
 
     rope_type: str = "default"
@@ -54,7 +54,7 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     target_hidden_size: int | None = None
     max_position_embeddings: Count = 2048
     rms_norm_eps: Positive = 1e-6
-    rope: Rope
+    rope: RopeConfig
     hidden_act: str = "silu"
     norm_before_residual: bool = False
     norm_before_fc: bool = False

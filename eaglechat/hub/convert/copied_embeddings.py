@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.gguf.header import GGUFHeader, TensorInfo, read_shards
-from eaglechat.hub.convert.draft import Draft
+from eaglechat.gguf.header import GGUFHeader, read_shards
+from eaglechat.hub.convert.draft import ConvertibleDraft
 from eaglechat.hub.convert.gguf_rows import Floats, read_rows
 from eaglechat.hub.convert.tensors import StoredTensor
 from eaglechat.hub.units import format_bytes
@@ -34,7 +34,7 @@ copies have 0.993 (Q3_K) to 1.0; embeddings that training moved by 2% of their s
 its own rounding is 7%."""
 
 
-def without_copies(draft: Draft, target: GGUFHeader) -> Draft:
+def without_copies(draft: ConvertibleDraft, target: GGUFHeader) -> ConvertibleDraft:
     """The draft, without its embeddings if they equal the target's.
 
     Raises ConversionError, OSError.
@@ -55,22 +55,19 @@ def are_copied(stored: StoredTensor, target: GGUFHeader) -> bool:
 
     False for a type that is not compared. Raises ConversionError, OSError.
     """
-    for file in read_shards(target.path):
-        for tensor in file.tensors:
-            if tensor.name == EMBEDDINGS and tensor.shape[::-1] == stored.shape:
-                return _are_equal(stored, file, tensor)
-    return False
-
-
-def _are_equal(stored: StoredTensor, file: GGUFHeader, tensor: TensorInfo) -> bool:
-    rows = np.unique(np.linspace(0, stored.shape[0] - 1, _SAMPLED_ROWS).astype(np.int64))
-    if tensor.type not in _FLOATS and tensor.type not in _BLOCKS:
+    found = [
+        (file, tensor)
+        for file in read_shards(target.path)
+        for tensor in file.tensors
+        if tensor.name == EMBEDDINGS and tensor.shape[::-1] == stored.shape
+    ]
+    if not found or found[0][1].type not in (*_FLOATS, *_BLOCKS):
         return False
+    file, tensor = found[0]
+    rows = np.unique(np.linspace(0, stored.shape[0] - 1, _SAMPLED_ROWS).astype(np.int64))
     theirs = read_rows(file.path, file.data_start, tensor, rows)
     ours = np.concatenate([stored.read(row, row + 1) for row in rows]).astype(np.float32)
-    if not ours.any():
-        return False
-    return bool(_copied(ours, theirs, tensor.type).mean() >= _LEAST_COPIED)
+    return bool(ours.any() and _copied(ours, theirs, tensor.type).mean() >= _LEAST_COPIED)
 
 
 def _copied(ours: Floats, theirs: Floats, kind: str) -> npt.NDArray[np.bool_]:

@@ -77,7 +77,7 @@ _REFUSALS = tuple(
 
 
 @dataclass(frozen=True)
-class Draft:
+class ConvertibleDraft:
     """A draft that fits its target. Its weights are still on disk."""
 
     config: DraftConfig
@@ -131,18 +131,33 @@ def check_target(target: GGUFHeader) -> None:
 def check_config(config: DraftConfig, target: GGUFHeader) -> None:
     """Raise ConversionError if config.json alone shows that the draft does not fit the target."""
     scaling_fields(config)
-    _check_vocabulary([config.vocab_size], target)
+    _check_vocabulary(config.vocab_size, target)
     target_layers(config, target)
 
 
-def examine(stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader) -> Draft:
+def _check_vocabulary(size: int, target: GGUFHeader) -> None:
+    if size != target.n_vocab:
+        raise ConversionError(
+            f"the draft was made for a vocabulary of {size} tokens, "
+            f"{target.path.name} has {target.n_vocab}"
+        )
+
+
+def examine(
+    stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader
+) -> ConvertibleDraft:
     """Everything that can be checked without reading tensors; `d2t` stays None.
 
     Raises ConversionError.
     """
     check_config(config, target)
     tensors = map_names(stored)
-    _check_dimensions(tensors)
+    for name, tensor in tensors.items():
+        wanted = 1 if name == "d2t" or "norm" in name else 2
+        if len(tensor.shape) != wanted:
+            raise ConversionError(
+                f"{tensor.name} has {len(tensor.shape)} dimensions, a draft's has {wanted}"
+            )
     notes: list[str] = []
     _check_target_size(tensors, config, target)
     head_dim = _head_dim(tensors, config, notes)
@@ -153,23 +168,20 @@ def examine(stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGU
             "(partial_rotary_factor), RoPE needs an even number"
         )
     feed_forward = tensors["blk.0.ffn_gate.weight"].shape[0]
+    # It refuses impossible figures.
     llama3_factors(config, n_rot)
-    _check_d2t(tensors)
-    _check_vocabulary(_vocabularies(stored, tensors), target)
-    _check_shared(tensors, config, target)
+    if "d2t" in tensors and tensors["d2t"].dtype not in ("I64", "I32"):
+        raise ConversionError(f"d2t is stored as {tensors['d2t'].dtype}, not as integers")
+    for tensor in stored.values():
+        if plain_name(tensor.name) in ("embed_tokens.weight", "t2d"):
+            _check_vocabulary(tensor.shape[0] if tensor.shape else 0, target)
+    _check_optional(tensors, config, target)
     _check_shapes(tensors, config, head_dim, feed_forward, target)
     layers = target_layers(config, target, notes)
-    notes += [*_about_norms(config), *_about_yarn(config)]
-    return Draft(config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes))
-
-
-def _check_dimensions(tensors: Mapping[str, StoredTensor]) -> None:
-    for name, tensor in tensors.items():
-        wanted = 1 if name == "d2t" or "norm" in name else 2
-        if len(tensor.shape) != wanted:
-            raise ConversionError(
-                f"{tensor.name} has {len(tensor.shape)} dimensions, a draft's has {wanted}"
-            )
+    notes += _about_config(config)
+    return ConvertibleDraft(
+        config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes)
+    )
 
 
 def _check_target_size(
@@ -211,12 +223,7 @@ def _head_dim(tensors: Mapping[str, StoredTensor], config: DraftConfig, notes: l
     return head_dim
 
 
-def _check_d2t(tensors: Mapping[str, StoredTensor]) -> None:
-    if "d2t" in tensors and tensors["d2t"].dtype not in ("I64", "I32"):
-        raise ConversionError(f"d2t is stored as {tensors['d2t'].dtype}, not as integers")
-
-
-def with_tokens(draft: Draft, target: GGUFHeader) -> Draft:
+def with_tokens(draft: ConvertibleDraft, target: GGUFHeader) -> ConvertibleDraft:
     """The draft with its `d2t`. A checkpoint stores it as token id minus index.
 
     Raises ConversionError, OSError.
@@ -238,27 +245,11 @@ def with_tokens(draft: Draft, target: GGUFHeader) -> Draft:
     return replace(draft, d2t=ids)
 
 
-def _vocabularies(
-    stored: Mapping[str, StoredTensor], tensors: Mapping[str, StoredTensor]
-) -> list[int]:
-    sized = [tensors["token_embd.weight"]] if "token_embd.weight" in tensors else []
-    sized += [tensor for tensor in stored.values() if plain_name(tensor.name) == "t2d"]
-    return [tensor.shape[0] if tensor.shape else 0 for tensor in sized]
-
-
-def _check_vocabulary(sizes: Iterable[int], target: GGUFHeader) -> None:
-    for size in sizes:
-        if size != target.n_vocab:
-            raise ConversionError(
-                f"the draft was made for a vocabulary of {size} tokens, "
-                f"{target.path.name} has {target.n_vocab}"
-            )
-
-
-def _check_shared(
+def _check_optional(
     tensors: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader
 ) -> None:
-    """A draft without embeddings or head uses the target's, so its hidden size must be equal."""
+    """Check that the optional tensors are those that the others and config.json need."""
+    # A draft without embeddings or head uses the target's.
     lacking = [name for name in ("token_embd.weight", "output.weight") if name not in tensors]
     if lacking and config.hidden_size != target.n_embd:
         raise ConversionError(
@@ -267,18 +258,6 @@ def _check_shared(
         )
     if "output.weight" in lacking and "d2t" in tensors:
         raise ConversionError("the checkpoint is not whole: it has d2t, but lacks lm_head.weight")
-
-
-def _check_shapes(
-    tensors: Mapping[str, StoredTensor],
-    config: DraftConfig,
-    head_dim: int,
-    feed_forward: int,
-    target: GGUFHeader,
-) -> None:
-    hidden, fused = config.hidden_size, EXTRACT_LAYERS * target.n_embd
-    q_rows, kv_rows = config.num_attention_heads * head_dim, config.n_kv_heads * head_dim
-    draft_vocab = tensors["d2t"].shape[0] if "d2t" in tensors else target.n_vocab
     if config.norm_before_fc != ("enc.output_norm.weight" in tensors):
         raise ConversionError(
             "config.json sets norm_before_fc, but the checkpoint lacks input_norm.weight"
@@ -293,6 +272,18 @@ def _check_shapes(
             if config.fc_norm
             else "the checkpoint holds fc_norm tensors, but config.json does not set fc_norm"
         )
+
+
+def _check_shapes(
+    tensors: Mapping[str, StoredTensor],
+    config: DraftConfig,
+    head_dim: int,
+    feed_forward: int,
+    target: GGUFHeader,
+) -> None:
+    hidden, fused = config.hidden_size, EXTRACT_LAYERS * target.n_embd
+    q_rows, kv_rows = config.num_attention_heads * head_dim, config.n_kv_heads * head_dim
+    draft_vocab = tensors["d2t"].shape[0] if "d2t" in tensors else target.n_vocab
     expected = {
         **dict.fromkeys(FC_NORMS, (target.n_embd,)),
         "fc.weight": (hidden, fused),
@@ -319,7 +310,8 @@ def _check_shapes(
             )
 
 
-def _about_norms(config: DraftConfig) -> Iterable[str]:
+def _about_config(config: DraftConfig) -> Iterable[str]:
+    """What other programs, or llama.cpp, make of this configuration, in sentences for the user."""
     if config.fc_norm or config.norm_output:
         yield (
             "an EAGLE-3.1 draft, whose norms llama.cpp does not have: eaglechat's engine runs it, "
@@ -331,9 +323,6 @@ def _about_norms(config: DraftConfig) -> Iterable[str]:
             "plain EAGLE-3: if hardly any guess but the first is accepted, take it out of "
             "config.json and convert again"
         )
-
-
-def _about_yarn(config: DraftConfig) -> Iterable[str]:
     rope = config.rope
     figures = (rope.beta_fast, rope.beta_slow, rope.extrapolation_factor, rope.attention_factor)
     own = (32.0, 1.0, 1.0, None)
@@ -396,19 +385,17 @@ def map_names(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
         if _UNUSED.match(name):
             continue
         if name not in _TOP:
-            raise ConversionError(f"the draft cannot be converted: {_reason(tensor.name)}")
+            reason = f"llama.cpp's eagle3 graph has no place for its tensor {tensor.name}"
+            for pattern, known in _REFUSALS:
+                if pattern.search(tensor.name):
+                    reason = f"{known} (it holds {tensor.name})"
+                    break
+            raise ConversionError(f"the draft cannot be converted: {reason}")
         if name in by_name:
             raise ConversionError(f"{by_name[name].name} and {tensor.name} are the same tensor")
         by_name[name] = tensor
     _refuse_incomplete(by_name)
     return {gguf_name: by_name[name] for name, gguf_name in _TOP.items() if name in by_name}
-
-
-def _reason(name: str) -> str:
-    for pattern, reason in _REFUSALS:
-        if pattern.search(name):
-            return f"{reason} (it holds {name})"
-    return f"llama.cpp's eagle3 graph has no place for its tensor {name}"
 
 
 def _refuse_incomplete(by_name: Mapping[str, StoredTensor]) -> None:
@@ -422,9 +409,8 @@ def _refuse_incomplete(by_name: Mapping[str, StoredTensor]) -> None:
         )
     if missing:
         raise ConversionError(f"the checkpoint is not whole: it lacks {', '.join(missing)}")
-    wrong = [tensor for name, tensor in by_name.items() if not tensor.holds_weights]
-    for tensor in wrong:
-        if plain_name(tensor.name) != "d2t":
+    for name, tensor in by_name.items():
+        if name != "d2t" and not tensor.holds_weights:
             raise ConversionError(
                 f"{tensor.name} is stored as {tensor.dtype}; "
                 "convert the original checkpoint in F32, F16 or BF16 instead"

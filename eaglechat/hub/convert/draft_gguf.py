@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from eaglechat.gguf.preflight import (
     NORMS_FEATURES,
 )
 from eaglechat.hub.convert.config import llama3_factors, scaling_fields
-from eaglechat.hub.convert.draft import FC_NORMS, Draft
+from eaglechat.hub.convert.draft import FC_NORMS, ConvertibleDraft
 from eaglechat.hub.convert.tensors import StoredTensor
 from eaglechat.hub.convert.writer import OutputTensor, fields_as_stored, pack
 from eaglechat.hub.errors import ConversionError
@@ -31,12 +31,16 @@ _CACHED_REPO = re.compile(r"^models--(?P<owner>.+?)--(?P<name>.+)$")
 
 
 def packed_fields(
-    draft: Draft, target: GGUFHeader, directory: Path, file_type: int, n_parameters: int
+    draft: ConvertibleDraft, target: GGUFHeader, directory: Path, file_type: int, n_parameters: int
 ) -> list[bytes]:
     """All metadata fields, packed, in the order that llama.cpp's converter writes them."""
-    fields = [
+    config = draft.config
+    return [
         pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING),
-        *_target_fields(draft, target),
+        pack("eagle3.target_layers", list(draft.target_layers), _T.ARRAY, _T.INT32),
+        pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32),
+        pack("eagle3.norm_before_residual", config.norm_before_residual, _T.BOOL),
+        pack("eagle3.norm_before_fc", config.norm_before_fc, _T.BOOL),
         pack("general.type", "model", _T.STRING),
         *_general_fields(directory, n_parameters),
         *_model_fields(draft),
@@ -44,16 +48,8 @@ def packed_fields(
         pack("eagle3.vocab_size", target.n_vocab, _T.UINT32),
         pack("eagle3.rope.dimension_count", draft.n_rot, _T.UINT32),
         pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32),
+        *fields_as_stored(target, "tokenizer."),
     ]
-    return fields + fields_as_stored(target, "tokenizer.")
-
-
-def _target_fields(draft: Draft, target: GGUFHeader) -> Iterable[bytes]:
-    layers = list(draft.target_layers)
-    yield pack("eagle3.target_layers", layers, _T.ARRAY, _T.INT32)
-    yield pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32)
-    yield pack("eagle3.norm_before_residual", draft.config.norm_before_residual, _T.BOOL)
-    yield pack("eagle3.norm_before_fc", draft.config.norm_before_fc, _T.BOOL)
 
 
 def _general_fields(directory: Path, n_parameters: int) -> list[bytes]:
@@ -83,7 +79,7 @@ def _packed_metadata(metadata: gguf.Metadata, directory: Path, n_parameters: int
     ]
 
 
-def _model_fields(draft: Draft) -> Iterable[bytes]:
+def _model_fields(draft: ConvertibleDraft) -> Iterable[bytes]:
     config, rope = draft.config, draft.config.rope
     yield pack("eagle3.block_count", 1, _T.UINT32)
     yield pack("eagle3.context_length", config.max_position_embeddings, _T.UINT32)
@@ -113,65 +109,59 @@ CHUNK_VALUES = 1 << 21
 """Values converted at a time: 8 MB of F32."""
 
 
-def output_tensors(draft: Draft, kind: gguf.GGMLQuantizationType) -> list[OutputTensor]:
-    """The tensors to write, matrices as `kind` and vectors as F32; they are read while written.
-
-    A matrix whose row length is no multiple of `kind`'s block becomes F16, as in llama.cpp's
-    converter.
-    """
+def output_tensors(draft: ConvertibleDraft, kind: Type) -> list[OutputTensor]:
+    """The tensors to write; those of the checkpoint are read while they are written."""
     tensors = []
     factors = llama3_factors(draft.config, draft.n_rot)
     if factors is not None:
         tensors.append(_in_memory("rope_freqs.weight", factors, Type.F32))
     for name, stored in draft.tensors.items():
         if name != "d2t" and name not in FC_NORMS:
-            tensors.append(_from_disk(name, stored, _type_for(stored, kind), draft))
+            tensors.append(_from_disk(name, stored, type_for(stored.shape, kind), draft))
     if draft.d2t is not None:
         tensors.append(_in_memory("d2t", draft.d2t, Type.I64))
     return tensors
 
 
-def exact_type(draft: Draft) -> str:
+def exact_type(draft: ConvertibleDraft) -> str:
     """The type that stores every matrix of the checkpoint without loss."""
     stored = {tensor.dtype for tensor in draft.tensors.values() if len(tensor.shape) > 1}
     return stored.pop().lower() if stored in ({"BF16"}, {"F16"}) else "f32"
 
 
-def _type_for(stored: StoredTensor, kind: gguf.GGMLQuantizationType) -> gguf.GGMLQuantizationType:
-    if len(stored.shape) == 1:
+def type_for(shape: Sequence[int], kind: Type) -> Type:
+    """The type to store a tensor as: F32 for a vector, `kind` for a matrix if its rows are whole
+    blocks of it, else F16, as in llama.cpp's converter."""
+    if len(shape) == 1:
         return Type.F32
     block, _ = gguf.GGML_QUANT_SIZES[kind]
-    return kind if stored.shape[-1] % block == 0 else Type.F16
+    return kind if shape[-1] % block == 0 else Type.F16
 
 
-def _in_memory(
-    name: str, values: npt.NDArray[Any], kind: gguf.GGMLQuantizationType
-) -> OutputTensor:
+def _in_memory(name: str, values: npt.NDArray[Any], kind: Type) -> OutputTensor:
     return OutputTensor(name, values.shape, kind, lambda: iter((values,)))
 
 
 def _from_disk(
-    name: str, stored: StoredTensor, kind: gguf.GGMLQuantizationType, draft: Draft
+    name: str, stored: StoredTensor, kind: Type, draft: ConvertibleDraft
 ) -> OutputTensor:
     rotated = name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight")
     normed = name == "fc.weight" and draft.config.fc_norm
 
     def chunks() -> Iterator[npt.NDArray[Any]]:
         weights = [draft.tensors[norm].read() for norm in FC_NORMS if normed]
-        for rows in _read_rows(stored, multiple_of=draft.head_dim if rotated else 1):
+        # Of Q and K, whole heads are read.
+        whole = draft.head_dim if rotated else 1
+        n_rows = stored.shape[0]
+        step = max(CHUNK_VALUES // prod(stored.shape[1:]) // whole, 1) * whole
+        for start in range(0, n_rows, step):
+            rows = stored.read(start, min(start + step, n_rows))
             values = _interleave_halves(rows, draft.head_dim, draft.n_rot) if rotated else rows
             if normed:
                 values = values * np.concatenate(weights)
             yield _quantise(stored.name, values, kind)
 
     return OutputTensor(name, stored.shape, kind, chunks)
-
-
-def _read_rows(stored: StoredTensor, multiple_of: int) -> Iterator[npt.NDArray[Any]]:
-    n_rows = stored.shape[0]
-    step = max(CHUNK_VALUES // prod(stored.shape[1:]) // multiple_of, 1) * multiple_of
-    for start in range(0, n_rows, step):
-        yield stored.read(start, min(start + step, n_rows))
 
 
 def _interleave_halves(rows: npt.NDArray[Any], head_dim: int, n_rot: int) -> npt.NDArray[Any]:
@@ -185,9 +175,7 @@ def _interleave_halves(rows: npt.NDArray[Any], head_dim: int, n_rot: int) -> npt
     return interleaved.reshape(rows.shape)
 
 
-def _quantise(
-    name: str, values: npt.NDArray[Any], kind: gguf.GGMLQuantizationType
-) -> npt.NDArray[Any]:
+def _quantise(name: str, values: npt.NDArray[Any], kind: Type) -> npt.NDArray[Any]:
     if not np.isfinite(values).all():
         raise ConversionError(
             f"{name} holds NaN or infinity, so the checkpoint is damaged; download it again"

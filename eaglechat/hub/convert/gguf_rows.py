@@ -38,23 +38,14 @@ def read_rows(path: Path, data_start: int, tensor: TensorInfo, rows: Rows | None
             if file.readinto(packed[done : done + len(run)].data) < len(run) * row_bytes:
                 raise ConversionError(f"{path} is cut short inside {tensor.name}")
             done += len(run)
+    # gguf takes F32 and F16 as numbers, every other type as bytes.
+    numbers = {"F32": np.float32, "F16": np.float16}.get(tensor.type)
     try:
-        values = gguf.quants.dequantize(_typed(packed, kind), kind)
+        values = gguf.quants.dequantize(packed.view(numbers) if numbers else packed, kind)
     except NotImplementedError:
         raise _unreadable(path, tensor) from None
     floats: Floats = np.ascontiguousarray(values, dtype=np.float32)
     return floats.reshape(tensor.shape[0]) if len(tensor.shape) == 1 else floats
-
-
-def _typed(
-    packed: npt.NDArray[np.uint8], kind: gguf.GGMLQuantizationType
-) -> npt.NDArray[np.generic]:
-    """As gguf expects it: F32 and F16 as numbers, every other type as bytes."""
-    if kind is gguf.GGMLQuantizationType.F32:
-        return packed.view(np.float32)
-    if kind is gguf.GGMLQuantizationType.F16:
-        return packed.view(np.float16)
-    return packed
 
 
 def _unreadable(path: Path, tensor: TensorInfo) -> ConversionError:

@@ -59,7 +59,17 @@ def read_bin(path: CheckpointFile) -> list[StoredTensor]:
         raise ConversionError(f"{path} is damaged: its list of tensors cannot be read") from error
     if not isinstance(loaded, dict):
         raise ConversionError(f"{path} holds a {type(loaded).__name__}, not named tensors")
-    tensors = [_named(path, name, value) for name, value in loaded.items()]
+    tensors = []
+    for name, value in loaded.items():
+        # Do not show the repr of unpickled objects: deep nesting would raise RecursionError.
+        if not isinstance(name, str):
+            kind = type(name).__name__
+            raise ConversionError(f"{path} names a tensor with a {kind}, not with text")
+        if not isinstance(value, _View):
+            raise ConversionError(
+                f"{path} holds a {type(value).__name__} under {name!r} where a tensor is expected"
+            )
+        tensors.append(StoredTensor(name, value.dtype, value.shape, path, value.offset))
     check_complete(path, tensors, size)
     return tensors
 
@@ -109,17 +119,6 @@ def _check_opcodes(data: bytes) -> None:
             raise ConversionError("is damaged: it holds more tuples than a checkpoint needs")
         if opcode.name in _MEMO and int(argument or 0) > len(data):
             raise ConversionError(f"is damaged: its memo has {len(data)} places, not {argument}")
-
-
-def _named(path: CheckpointFile, name: Any, value: Any) -> StoredTensor:
-    # Do not show the repr of unpickled objects: deep nesting would raise RecursionError.
-    if not isinstance(name, str):
-        raise ConversionError(f"{path} names a tensor with a {type(name).__name__}, not with text")
-    if not isinstance(value, _View):
-        raise ConversionError(
-            f"{path} holds a {type(value).__name__} under {name!r} where a tensor is expected"
-        )
-    return StoredTensor(name, value.dtype, value.shape, path, value.offset)
 
 
 # Named tuples and classes without attributes, so that a pickle cannot modify what it reaches.
@@ -190,12 +189,10 @@ class _TensorUnpickler(pickle.Unpickler):
         entry = self._archive.getinfo(f"{self._root}data/{key}")
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size < n_items * item_bytes:
             raise ConversionError(f"is damaged: storage {key} is not whole")
-        return _Storage(dtype, item_bytes, n_items, self._data_offset(entry))
-
-    def _data_offset(self, entry: zipfile.ZipInfo) -> int:
         with self._path.open("rb") as file:
             file.seek(entry.header_offset)
             header = file.read(_LOCAL_HEADER_BYTES)
         name_bytes = int.from_bytes(header[26:28], "little")
         extra_bytes = int.from_bytes(header[28:30], "little")
-        return entry.header_offset + _LOCAL_HEADER_BYTES + name_bytes + extra_bytes
+        offset = entry.header_offset + _LOCAL_HEADER_BYTES + name_bytes + extra_bytes
+        return _Storage(dtype, item_bytes, n_items, offset)

@@ -64,7 +64,7 @@ _ALIGNMENT = 32
 
 
 @dataclass(frozen=True)
-class Progress:
+class ConversionProgress:
     """Progress of one stage, in bytes of the file that the stage processes."""
 
     stage: Literal["converting", "quantising"]
@@ -111,7 +111,7 @@ def write_draft(
     type: str,
     fields: Sequence[bytes],
     tensors: Sequence[OutputTensor],
-    progress: Callable[[Progress], None],
+    progress: Callable[[ConversionProgress], None],
 ) -> None:
     """Write a draft as `type`. For one of QUANTISED_TYPES, llama.cpp quantises these tensors.
 
@@ -119,20 +119,35 @@ def write_draft(
     and is passed on. `out` appears when it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
     """
-    with _replaced_when_complete(out) as part:
+    with _replaced_when_complete(out) as (part, unquantised):
         if type in DIRECT_TYPES:
             _write(part, fields, tensors, progress)
-        else:
-            _write_quantised(part, fields, tensors, QUANTISED_TYPES[type], progress)
+            return
+        # No mixture is larger than all tensors in Q8_0.
+        block, block_bytes = GGML_QUANT_SIZES[Type.Q8_0]
+        largest = sum(prod(tensor.shape) for tensor in tensors) // block * block_bytes
+        _write(unquantised, fields, tensors, progress, spare=largest)
+        try:
+            quantise(
+                unquantised,
+                part,
+                QUANTISED_TYPES[type],
+                lambda done, total: progress(ConversionProgress("quantising", done, total)),
+            )
+        except QuantiseError as error:
+            raise ConversionError(str(error)) from error
+        size = part.stat().st_size
+        progress(ConversionProgress("quantising", size, size))
 
 
 @contextmanager
-def _replaced_when_complete(out: Path) -> Iterator[Path]:
-    """A path to write to. It is renamed to `out` at the end, and removed on any failure.
+def _replaced_when_complete(out: Path) -> Iterator[tuple[Path, Path]]:
+    """Two paths to write to. The first is renamed to `out` at the end; both are removed on failure.
 
-    A killed process leaves its file behind; the next conversion to `out` removes it.
+    A killed process leaves its files behind; the next conversion to `out` removes them.
     """
     part = out.with_name(out.name + ".part")
+    unquantised = out.with_name(out.name + ".part.unquantised")
     lock = filelock.FileLock(out.with_name(out.name + ".lock"))
     try:
         lock.acquire(timeout=0)
@@ -140,77 +155,44 @@ def _replaced_when_complete(out: Path) -> Iterator[Path]:
         raise ConversionError(f"another conversion is writing {out}") from None
     try:
         part.unlink(missing_ok=True)
-        _unquantised(part).unlink(missing_ok=True)
-        yield part
+        unquantised.unlink(missing_ok=True)
+        yield part, unquantised
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-        _unquantised(part).unlink(missing_ok=True)
+        unquantised.unlink(missing_ok=True)
         lock.release()
         Path(lock.lock_file).unlink(missing_ok=True)
-
-
-def _unquantised(part: Path) -> Path:
-    return part.with_name(part.name + ".unquantised")
 
 
 def _write(
     path: Path,
     fields: Sequence[bytes],
     tensors: Sequence[OutputTensor],
-    progress: Callable[[Progress], None],
+    progress: Callable[[ConversionProgress], None],
     spare: int = 0,
 ) -> None:
     """Write a GGUF if the disk has room for it and `spare` bytes more."""
     beginning = _header(fields, tensors)
     total = sum(tensor.n_bytes for tensor in tensors)
     needed = len(beginning) + sum(_aligned(tensor.n_bytes) for tensor in tensors) + spare
-    _check_disk(path.parent, needed)
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise ConversionError(
+            f"the draft needs {needed / 1e6:,.0f} MB on the disk of {path.parent}, which has "
+            f"{free / 1e6:,.0f} MB free: {(needed - free) / 1e6:,.0f} MB short"
+        )
     done = 0
-    progress(Progress("converting", 0, total))
+    progress(ConversionProgress("converting", 0, total))
     with path.open("wb") as file:
         file.write(beginning)
         for tensor in tensors:
             for chunk in tensor.chunks():
                 done += file.write(chunk.data.cast("B"))
-                progress(Progress("converting", done, total))
+                progress(ConversionProgress("converting", done, total))
             file.write(b"\0" * (_aligned(tensor.n_bytes) - tensor.n_bytes))
-
-
-def _write_quantised(
-    path: Path,
-    fields: Sequence[bytes],
-    tensors: Sequence[OutputTensor],
-    file_type: FileType,
-    progress: Callable[[Progress], None],
-) -> None:
-    unquantised = _unquantised(path)
-    # No mixture is larger than all tensors in Q8_0.
-    block, block_bytes = GGML_QUANT_SIZES[Type.Q8_0]
-    largest = sum(prod(tensor.shape) for tensor in tensors) // block * block_bytes
-    try:
-        _write(unquantised, fields, tensors, progress, spare=largest)
-        quantise(
-            unquantised,
-            path,
-            file_type,
-            lambda done, total: progress(Progress("quantising", done, total)),
-        )
-    except QuantiseError as error:
-        raise ConversionError(str(error)) from error
-    size = path.stat().st_size
-    progress(Progress("quantising", size, size))
-
-
-def _check_disk(directory: Path, needed: int) -> None:
-    free = shutil.disk_usage(directory).free
-    if free < needed:
-        raise ConversionError(
-            f"the draft needs {needed / 1e6:,.0f} MB on the disk of {directory}, which has "
-            f"{free / 1e6:,.0f} MB free: {(needed - free) / 1e6:,.0f} MB short"
-        )
 
 
 def _header(fields: Sequence[bytes], tensors: Sequence[OutputTensor]) -> bytes:

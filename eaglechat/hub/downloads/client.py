@@ -35,7 +35,7 @@ from eaglechat.gguf.header import (
     parse_header,
 )
 from eaglechat.hub.downloads.explain import NOT_JSON, explain
-from eaglechat.hub.errors import HubError, NotFoundError, OfflineError
+from eaglechat.hub.errors import HubError, OfflineError
 
 # Warnings would be printed over the screen; every failure is an exception as well.
 logging.set_verbosity_error()
@@ -88,11 +88,11 @@ class RemoteRepo:
     """Its current name, if it is not the name that was asked for."""
 
     def file(self, path: str) -> RemoteFile:
-        """Raises NotFoundError."""
+        """Raises HubError."""
         for file in self.files:
             if file.path == path:
                 return file
-        raise NotFoundError(f"{self.repo} has no file {path} on the Hub.")
+        raise HubError(f"{self.repo} has no file {path} on the Hub.")
 
     @property
     def paths(self) -> list[str]:

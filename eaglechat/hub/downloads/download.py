@@ -22,7 +22,7 @@ from huggingface_hub.utils import WeakFileLock
 from eaglechat.hub.downloads.client import FileMetadata, Hub, RemoteFile
 from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.downloads.transfer import StopSignal, Transfer, XetTransfer
-from eaglechat.hub.errors import CorruptError, HubError, OfflineError, disk_full
+from eaglechat.hub.errors import HubError, OfflineError, disk_full
 from eaglechat.hub.local.cache import Hasher, RepoCache, free_bytes
 from eaglechat.hub.local.partial_file import PartialFile, bytes_received
 
@@ -133,7 +133,7 @@ class _Download:
         metadata = self.hub.metadata(file.repo, file.path, file.commit)
         self.stop.check()
         if file.sha256 not in (None, metadata.etag):
-            raise CorruptError(
+            raise HubError(
                 f"{file.name} on the Hub is not the file the catalogue means (sha256 "
                 f"{metadata.etag[:12]}..., not {file.sha256[:12]}...): nothing was downloaded."
             )
@@ -193,7 +193,7 @@ class _Download:
         advice = (
             "downloading it again" if again else "a proxy or the network changes it; try another"
         )
-        raise CorruptError(
+        raise HubError(
             f"{name} arrived damaged ({hasher.digest()[:12]}..., the Hub says {etag[:12]}...): "
             f"{advice}.",
             transient=again,

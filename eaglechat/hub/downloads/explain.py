@@ -9,13 +9,7 @@ import httpx2
 import msgspec
 from huggingface_hub import errors as hub
 
-from eaglechat.hub.errors import (
-    DiskFullError,
-    GatedError,
-    HubError,
-    NotFoundError,
-    OfflineError,
-)
+from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.links import retry_after
 
 NOT_JSON = (json.JSONDecodeError, msgspec.DecodeError)
@@ -42,7 +36,7 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
     if isinstance(error, OSError):
         return _explain_disk(error, name)
     if isinstance(error, hub.HFValidationError):
-        return NotFoundError(f"{name} is not a name the Hub allows.")
+        return HubError(f"{name} is not a name the Hub allows.")
     if isinstance(error, NOT_JSON):
         return HubError(
             f"The answer for {name} did not come from a Hugging Face Hub: check HF_ENDPOINT and "
@@ -72,7 +66,7 @@ def _explain_transport(error: httpx2.RequestError, name: str, purpose: str) -> H
 
 def _explain_disk(error: OSError, name: str) -> HubError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(
+        return HubError(
             f"The disk is full. What was downloaded of {name} is kept; free some space and try "
             "again."
         )
@@ -88,11 +82,11 @@ def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
             f"{repo} is gated: accept its licence at {page}, then {_LOGIN}, and try again."
         )
     if isinstance(error, hub.RevisionNotFoundError):
-        return NotFoundError(f"The Hub has no such revision of {name}.")
+        return HubError(f"The Hub has no such revision of {name}.")
     if isinstance(error, hub.RemoteEntryNotFoundError):
-        return NotFoundError(f"{name} is not in its repository on the Hub.")
+        return HubError(f"{name} is not in its repository on the Hub.")
     if isinstance(error, hub.RepositoryNotFoundError):
-        return NotFoundError(
+        return HubError(
             f"{name} is not on the Hub, or it is private: check the spelling; if it is private, "
             f"{_LOGIN}."
         )
@@ -109,7 +103,7 @@ def _explain_status(response: httpx2.Response, name: str) -> HubError:
         signed = response.request.method == "GET"
         return GatedError(f"The Hub refuses this account access to {name}.", transient=signed)
     if status == 404:
-        return NotFoundError(f"{name} is not where the Hub says it is.")
+        return HubError(f"{name} is not where the Hub says it is.")
     if status == 429:
         return HubError(
             f"The Hub has had too many requests (for {name}): wait a while, or {_LOGIN} for a "

@@ -135,7 +135,7 @@ def _missing(cache: Path, file: RemoteFile) -> int:
 
 
 def begin(plan: Plan, cache: Path) -> None:
-    """Check the disk space, and note that the pair is being installed. Raises DiskFullError."""
+    """Check the disk space, and note that the pair is being installed. Raises HubError."""
     # A converted draft is at most as large as its checkpoint.
     converted = sum(file.size for file in plan.draft) if plan.converts else 0
     missing = plan.bytes_missing + converted - free_bytes(cache)

@@ -153,7 +153,7 @@ class Downloads:
         self._one_conversion = threading.Lock()
 
     def install(self, plan: Plan) -> None:
-        """Download a pair, and convert its draft if necessary. Raises DiskFullError."""
+        """Download a pair, and convert its draft if necessary. Raises HubError."""
         name = plan.entry.name
         with self._changed:
             current = self._installs.get(name)

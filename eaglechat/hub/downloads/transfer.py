@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from eaglechat.hub.downloads.client import FileMetadata, Hub
-from eaglechat.hub.errors import HubError, NotFoundError
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.partial_file import PartialFile
 
 CONNECTIONS = 8
@@ -268,7 +268,7 @@ class XetTransfer(Transfer):
             info = XetFileInfo(xet.file_hash, self._metadata.size)
             yield from group.download_stream(info, start=start)
         except FileNotFoundError as error:
-            raise NotFoundError(f"{self._name} is not where the Hub says it is.") from error
+            raise HubError(f"{self._name} is not where the Hub says it is.") from error
         except (OSError, RuntimeError, ValueError) as error:
             raise HubError(
                 f"The Hub's storage failed on {self._name} (hf_xet: {error}): try again later to "

@@ -22,7 +22,7 @@ from filelock import Timeout
 from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
-from eaglechat.hub.errors import NotFoundError
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.partial_file import PARTIAL, bytes_received, counts_file
 from eaglechat.hub.references import is_revision, is_safe_path
 from eaglechat.paths import write_atomically
@@ -93,21 +93,21 @@ class RepoCache:
             return False
 
     def pointer(self, commit: str, path: str) -> Path:
-        """Where a file of a commit is. Raises NotFoundError for an unsafe name."""
+        """Where a file of a commit is. Raises HubError for an unsafe name."""
         if not is_safe_path(path):
-            raise NotFoundError(
+            raise HubError(
                 f"{self.repo} names a file {path!r}, which leads out of its folder or means a "
                 "device on Windows: it is not fetched."
             )
         return self.folder.joinpath("snapshots", commit, *PurePosixPath(path).parts)
 
     def reference(self, revision: str) -> Path:
-        """The file with the commit of a branch or tag. Raises NotFoundError for an unsafe name."""
+        """The file with the commit of a branch or tag. Raises HubError for an unsafe name."""
         if not is_revision(revision):
-            raise NotFoundError(f"{revision!r} is not the name of a revision of {self.repo}.")
+            raise HubError(f"{revision!r} is not the name of a revision of {self.repo}.")
         return self.folder.joinpath("refs", *PurePosixPath(revision).parts)
 
-    def find(self, path: str, revision: str = "main") -> Path | None:
+    def find(self, path: str, revision: str) -> Path | None:
         """A file at a revision, if it is in the cache."""
         for snapshot in self.snapshots(revision):
             pointer = self.pointer(snapshot.name, path)
@@ -115,7 +115,7 @@ class RepoCache:
                 return pointer
         return None
 
-    def snapshots(self, revision: str = "main") -> list[Path]:
+    def snapshots(self, revision: str) -> list[Path]:
         """The folders of a revision's commits: for a branch, every commit fetched, newest first.
 
         A branch moves on, but what was fetched of it earlier is still usable.
@@ -150,8 +150,16 @@ class RepoCache:
             reference = self.reference(revision)
             reference.parent.mkdir(parents=True, exist_ok=True)
             reference.write_text(commit)
-        if not pointer.exists():
-            _link_or_move(blob, pointer)
+        if pointer.exists():
+            return pointer
+        try:
+            if constants.HF_HUB_DISABLE_SYMLINKS:
+                raise OSError("symbolic links are switched off")
+            pointer.unlink(missing_ok=True)
+            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
+        except OSError:
+            # No symbolic links here (Windows without developer mode): huggingface_hub moves it too.
+            blob.replace(pointer)
         return pointer
 
     def unfinished(self) -> Iterator[Unfinished]:
@@ -178,17 +186,6 @@ class RepoCache:
 
 def _record_of(partial: Path) -> Path:
     return partial.with_name(partial.name.removesuffix(PARTIAL) + _RECORD)
-
-
-def _link_or_move(blob: Path, pointer: Path) -> None:
-    try:
-        if constants.HF_HUB_DISABLE_SYMLINKS:
-            raise OSError("symbolic links are switched off")
-        pointer.unlink(missing_ok=True)
-        pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-    except OSError:
-        # No symbolic links here (Windows without developer mode): huggingface_hub moves it too.
-        blob.replace(pointer)
 
 
 def repo_of(folder: Path) -> str:

@@ -51,18 +51,15 @@ def target_to_load(pair: Pair, on_progress: Callable[[float], None]) -> LoadFile
         if not copy.is_file():
             _write(pair.target, copy, on_progress)
     except (OSError, GGUFError, QuantiseError) as error:
+        why = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            why = f"{error.filename}: {error.strerror}"
         return LoadFile(
             pair.target,
-            f"A faster copy of {pair.target.name} cannot be written ({_why(error)}). The "
+            f"A faster copy of {pair.target.name} cannot be written ({why}). The "
             "target is loaded as it is: its replies are as good, and drafting gains less.",
         )
     return LoadFile(copy)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def copy_of(target: Path) -> Path:
@@ -80,7 +77,11 @@ def _write(source: Path, copy: Path, on_progress: Callable[[float], None]) -> No
     with _locked(copy, on_progress):
         if copy.is_file():
             return
-        _check_room(source, copy.parent)
+        needed, free = f16_bytes(read_header(source)), free_bytes(copy.parent)
+        if needed > free:
+            raise OSError(
+                f"it takes {format_bytes(needed)}, and {copy.parent} has {format_bytes(free)} free"
+            )
         part = copy.with_name(copy.name + ".part")
         try:
             quantise(
@@ -94,14 +95,6 @@ def _write(source: Path, copy: Path, on_progress: Callable[[float], None]) -> No
             part.replace(copy)
         finally:
             part.unlink(missing_ok=True)
-
-
-def _check_room(source: Path, folder: Path) -> None:
-    needed, free = f16_bytes(read_header(source)), free_bytes(folder)
-    if needed > free:
-        raise OSError(
-            f"it takes {format_bytes(needed)}, and {folder} has {format_bytes(free)} free"
-        )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from tests.engine.rig import (
     Rig,
     check_bookkeeping,
     drafts_of,
+    first_position,
     fresh_reply,
     open_rig,
 )
@@ -59,7 +60,7 @@ def test_a_draft_holds_under_auto_what_it_holds_at_a_length_of_one_s_own(
             auto_plays(monkeypatch, [3, 0, 3] + [0] * n_plain + [3] * 8)
             reply = rig.reply(prompt, live=AUTOMATIC, max_tokens=n_plain + 12)
             check_bookkeeping(reply, prompt)
-            assert (rig.draft.first_position(0), rig.drafter.longest) == (0, N_DRAFT_MAX_LIMIT)
+            assert (first_position(rig.draft), rig.drafter.longest) == (0, N_DRAFT_MAX_LIMIT)
             # With the same before them, the draft guesses the same.
             own = fresh_reply(tiny_models, [*prompt, *reply.tokens], n_draft_max=3)
             assert drafts_of(rig.reply([*prompt, *reply.tokens])) == drafts_of(own)
@@ -114,7 +115,7 @@ def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     with open_rig(*tiny_models, draft_window=16) as rig:
         long = rig.prompt(LONG)
         rig.reply(long, live=AUTOMATIC, max_tokens=30)
-        assert rig.draft.first_position(0) > 0
+        assert first_position(rig.draft) > 0
     assert all(allowed[:6])
 
 
@@ -149,7 +150,7 @@ def leave_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
     prompt = rig.prompt(LONG)
     auto_plays(monkeypatch, [3])
     rig.reply([*prompt, *rig.prompt(LONG)], live=AUTOMATIC, max_tokens=8)
-    assert rig.draft.first_position(0) >= len(prompt) - 1
+    assert first_position(rig.draft) >= len(prompt) - 1
     return prompt
 
 

@@ -11,13 +11,20 @@ import pytest
 from eaglechat.engine.generation.context_window import find_cut
 from eaglechat.engine.generation.generator import ReplyEvent
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import FinishReason, Round, Window
 from tests import tiny
-from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, open_rig, plainly
+from tests.engine.rig import (
+    Reply,
+    Rig,
+    check_bookkeeping,
+    drafts_of,
+    first_position,
+    open_rig,
+    plainly,
+)
 
 SYSTEM = "the system prompt stays"
 N_CTX = 256
@@ -343,8 +350,7 @@ def test_the_draft_keeps_the_last_positions_and_the_text_stays_the_same(
             reply = chat.ask(question, max_tokens=50)
             assert reply.tokens == plain.ask(question, max_tokens=50, live=plainly()).tokens
             check_cache(chat)
-            first = api.llama_memory_seq_pos_min(api.llama_get_memory(rig.draft.pointer), 0)
-            kept = len(rig.generator.cached) - first
+            kept = len(rig.generator.cached) - first_position(rig.draft)
             assert min(draft_window, len(rig.generator.cached)) <= kept < draft_window + 64 + 64
         assert any(reply.windows for reply in chat.replies)
         assert sum(round_.n_accepted for reply in chat.replies for round_ in reply.rounds) > 0

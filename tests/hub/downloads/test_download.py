@@ -18,14 +18,7 @@ from eaglechat.hub.downloads.download import (
     download,
 )
 from eaglechat.hub.downloads.transfer import StopSignal
-from eaglechat.hub.errors import (
-    CorruptError,
-    DiskFullError,
-    GatedError,
-    HubError,
-    NotFoundError,
-    OfflineError,
-)
+from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.local.cache import RepoCache, Unfinished, matches_etag
 from eaglechat.hub.local.partial_file import PartialFile
 from tests.hub.downloads.stopping import stop_at
@@ -187,7 +180,7 @@ def test_a_part_damaged_on_disk_is_found_and_fetched_again(hub: Hub, fake: FakeH
 
 def test_bytes_that_stay_wrong_are_named_and_never_become_a_model(hub: Hub, fake: FakeHub) -> None:
     fake.fail(flip_byte=5, times=99)
-    with pytest.raises(CorruptError, match=rf"{REPO}/{FILE} arrived damaged .*{sha256(DATA)[:12]}"):
+    with pytest.raises(HubError, match=rf"{REPO}/{FILE} arrived damaged .*{sha256(DATA)[:12]}"):
         pull(hub)
     assert len(ranges(fake)) == 2
     assert not list(hub.cache_dir.rglob("snapshots/*/*"))
@@ -277,13 +270,13 @@ def test_gated_says_which_licence_and_how_to_log_in(hub: Hub, fake: FakeHub) -> 
 )
 def test_what_is_missing_is_said_at_once(hub: Hub, change: dict[str, str], reason: str) -> None:
     file = replace(hub.repo(REPO).file(FILE), **change)
-    with pytest.raises(NotFoundError, match=reason):
+    with pytest.raises(HubError, match=reason):
         download(hub, file)
 
 
 def test_a_pinned_hash_that_is_not_the_hubs_downloads_nothing(hub: Hub, fake: FakeHub) -> None:
     file = hub.repo(REPO).file(FILE)
-    with pytest.raises(CorruptError, match="not the file the catalogue means"):
+    with pytest.raises(HubError, match="not the file the catalogue means"):
         download(hub, replace(file, sha256="0" * 64))
     assert ranges(fake) == []
 
@@ -292,7 +285,7 @@ def test_free_disk_is_checked_first_and_the_shortfall_said(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eaglechat.hub.downloads.download.free_bytes", lambda folder: 100_000)
-    with pytest.raises(DiskFullError, match="200 kB more are needed"):
+    with pytest.raises(HubError, match="200 kB more are needed"):
         pull(hub)
     assert ranges(fake) == []
     leave(hub, DATA[:200_000])

@@ -15,7 +15,7 @@ from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_drafts
 from eaglechat.hub.downloads.queue import Downloads
-from eaglechat.hub.errors import DiskFullError, GatedError
+from eaglechat.hub.errors import GatedError, HubError
 from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
@@ -101,7 +101,7 @@ def test_a_pinned_file_that_came_with_another_commit_is_installed(hub: Hub, fake
 def test_the_disk_is_checked_for_the_whole_pair(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = install.plan(hub, ENTRY)
     monkeypatch.setattr(install, "free_bytes", lambda folder: plan.bytes_missing - 2000)
-    with pytest.raises(DiskFullError, match="2 kB more are needed"):
+    with pytest.raises(HubError, match="2 kB more are needed"):
         install.begin(plan, hub.cache_dir)
     assert begun_pairs() == []
 

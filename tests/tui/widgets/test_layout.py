@@ -10,7 +10,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList
 
-from eaglechat.hub.errors import NotFoundError
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
@@ -192,7 +192,7 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
         assert options.option_count == 1 + len(DOORS)
         await user.press("escape")
         await user.until(lambda: options.option_count == 30 + len(DOORS), "the whole list again")
-        desk.plans["pair-00"] = NotFoundError("org/pair-00-GGUF is not on the Hub.")
+        desk.plans["pair-00"] = HubError("org/pair-00-GGUF is not on the Hub.")
         options.scroll_home(animate=False)
         await user.pilot.pause()
         await user.pilot.click(OptionList, offset=(5, 4))

@@ -1,4 +1,5 @@
-"""A kind of server: what it is asked, and how its replies are read. What all kinds share."""
+"""What each kind of server defines (the request for a reply, and a reader of the answer), and what
+the kinds share."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from eaglechat.wire.records import (
 )
 
 Written = tuple[str, Part]
-"""A text and the part of the reply it is in."""
+"""A text, and the part of the reply that it belongs to."""
 
 
 class ReplyReader(Protocol):

@@ -1,6 +1,6 @@
-"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind. So origins
-are provisional while a reply streams. At its end vLLM lists the steps, and SGLang sends a
-histogram."""
+"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind and gets
+several steps in a chunk. So origins are provisional while a reply streams. At its end vLLM lists
+the steps, and SGLang sends a histogram of how many drafted tokens its steps accepted."""
 
 from __future__ import annotations
 
