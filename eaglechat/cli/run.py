@@ -277,7 +277,7 @@ class FinishedReply:
         if not self.hello.can.origins:
             parts.append(f"speculation not reported by {self.hello.engine}")
         parts.append(ENDINGS.get(end.finish_reason, "finished"))
-        if end.finish_reason is FinishReason.CONTEXT:
+        if end.finish_reason is FinishReason.CONTEXT and self.info.n_ctx:
             flag = "" if self.info.server else " (--ctx)"
             parts.append(f"it holds {self.info.n_ctx:,} tokens{flag}")
         return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""llama.cpp as a whole: its version, its log, the devices here and of RPC servers, and stopping it."""
+"""llama.cpp as a whole: its version, its log, its devices here and on RPC servers, and stopping."""
 
 from __future__ import annotations
 
