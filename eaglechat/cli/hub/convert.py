@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain, reason
+from eaglechat.cli.parsing import checked_type
+from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain, reason
 
 if TYPE_CHECKING:
     from eaglechat.hub.convert import ConversionReport
@@ -42,10 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.convert import TYPES, ConversionError, convert
 
-    kind = args.type.lower()
-    if kind not in TYPES:
-        complain(f"{args.type} is not a type; known are {', '.join(TYPES)}")
-        return WRONG_USAGE
+    kind = checked_type(args.type, TYPES)
     printer = ProgressPrinter()
     try:
         report = convert(
@@ -60,10 +58,9 @@ def run(args: argparse.Namespace) -> int:
         complain("interrupted; nothing was written")
         return INTERRUPTED
     except (ConversionError, OSError) as error:
+        raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
+    finally:
         printer.close()
-        complain(reason(error) if isinstance(error, OSError) else str(error))
-        return FAILED
-    printer.close()
     _print_report(report)
     return OK
 
