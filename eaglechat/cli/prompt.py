@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.status import OK, WRONG_USAGE, complain
+from eaglechat.cli.status import OK
 from eaglechat.settings import Settings, find
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Message, Thinking
@@ -59,10 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = options.wrong_pair_usage(args)
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+    options.check_pair(args)
     settings, problems = options.load_settings(args)
     options.report(problems)
     settings = options.in_role(args, settings)

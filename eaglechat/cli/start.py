@@ -9,7 +9,7 @@ import sys
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import engine_command
-from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, OK, complain
 from eaglechat.settings import TABLES
 
 
@@ -20,10 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = options.wrong_pair_usage(args)
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+    options.check_pair(args)
     problem = _no_terminal()
     if problem:
         complain(problem)

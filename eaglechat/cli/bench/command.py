@@ -24,7 +24,7 @@ from eaglechat.cli.bench.measuring import (
 )
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
 from eaglechat.hub.units import format_seconds
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
@@ -106,15 +106,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.name and (args.pair or args.target):
-        complain("the pair is named twice; give PAIR, --pair or --target")
-        return WRONG_USAGE
+        raise WrongUsageError("the pair is named twice; give PAIR, --pair or --target")
     args.pair = args.name or args.pair
-    problem = options.wrong_pair_usage(args)
+    options.check_pair(args)
     if args.server is not None and (flag := wrong_flag(args, is_server=True)):
-        problem = f"{flag} does not go with --server: a server drafts the way it was started"
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+        raise WrongUsageError(
+            f"{flag} does not go with --server: a server drafts the way it was started"
+        )
     prompts = _prompts(args.prompts)
     if args.json and (reason := paths.why_unwritable(args.json.parent)):
         # Complain now, not after an hour of measuring.

@@ -25,8 +25,7 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.notices import Severity
-from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.session import ChatSession, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
