@@ -68,7 +68,7 @@ class LlamaSwap(LlamaServer):
     name = "llama-swap"
 
 
-class EitherReader:
+class EitherReader(ReplyReader):
     """Reads a reply by its counts if it has any, else as text: older llama-servers send none, nor
     do other servers behind llama-swap or a proxy."""
 
@@ -86,9 +86,6 @@ class EitherReader:
 
     def rest(self) -> Iterator[Round]:
         return self._in_use.rest()
-
-    def settled(self) -> None:
-        return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         return self._in_use.end(seed, is_cancelled=is_cancelled)
@@ -141,7 +138,7 @@ class _Step:
         return Origin.BONUS if self.n_accepted == self.n_drafted else Origin.CORRECTION
 
 
-class LlamaServerReader:
+class LlamaServerReader(ReplyReader):
     """Makes rounds from counts. A round is told once its last token has come, or the next round
     began."""
 
@@ -198,9 +195,6 @@ class LlamaServerReader:
             self._texts, self._pieces = {}, []
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
             yield self._round(tokens, (), 0, 0, 0.0)
-
-    def settled(self) -> None:
-        return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         now = self._now
