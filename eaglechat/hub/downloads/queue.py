@@ -281,7 +281,7 @@ class Downloads:
             install.converting = (step, done, total)
 
         assert install.plan is not None
-        pair, error = None, None
+        pair, error = None, "The conversion ended unexpectedly."
         try:
             with self._one_conversion:
                 cache = self.hub.cache_dir
@@ -295,9 +295,11 @@ class Downloads:
         except ValueError as failure:
             # What the converter refuses: a sentence about the checkpoint.
             error = f"The draft cannot be converted: {failure}."
-        with self._changed:
-            install.converting, install.pair, install.error = None, pair, error
-            self._update()
+        finally:
+            with self._changed:
+                install.converting, install.pair = None, pair
+                install.error = None if pair else error
+                self._update()
 
     def _state(self, file: _File) -> FileState:
         if file.path is not None:
