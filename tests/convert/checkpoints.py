@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 
 from tests import ggufs
@@ -192,3 +193,24 @@ def write_target(path: Path, **changes: Any) -> Path:
     }
     path.write_bytes(ggufs.gguf(fields, n_vocab=0, tensors=()))
     return path
+
+
+def fields(path: Path) -> dict[str, Any]:
+    """A GGUF's fields, with their types."""
+    return {
+        key: ["/".join(kind.name for kind in field.types), field.contents()]
+        for key, field in gguf.GGUFReader(path).fields.items()
+        if not key.startswith("GGUF.")
+    }
+
+
+def tensors(path: Path) -> dict[str, Any]:
+    """A GGUF's tensors: type, shape, digest of the data."""
+    return {
+        tensor.name: [
+            tensor.tensor_type.name,
+            [int(extent) for extent in tensor.shape],
+            hashlib.sha256(tensor.data.tobytes()).hexdigest()[:16],
+        ]
+        for tensor in gguf.GGUFReader(path).tensors
+    }
